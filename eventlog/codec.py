@@ -1,0 +1,176 @@
+"""Events to bytes and back: a registry of types, msgpack payloads, compression, upcasters.
+
+The storage contract of an event is its tag, its schema version and its fields. A new field needs a
+default. Anything else needs a new schema version and an upcaster from the old one: a function from
+the old fields (a dict) to the new. Upcasting happens when reading; what is stored never changes.
+
+A payload is `u16 meta length | meta | data`, both msgpack maps, compressed with zlib when it is
+longer than 1 KiB and that makes it shorter.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from eventlog.errors import CorruptLog, InvalidAppend, UnknownEvent
+from eventlog.records import META_BYTES_MAX, Prepared
+
+COMPRESS_ABOVE_BYTES = 1024
+PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # one event; it bounds what a reader ever decompresses
+TAG_BYTES_MAX = 255  # its length is one byte in the frame
+SALT_BYTES = 16
+
+E = TypeVar("E", bound=type)
+Fields = dict[str, Any]
+Upcaster = Callable[[Fields], Fields]
+
+
+def _no_keys(_event: Any) -> Iterable[str]:
+    return ()
+
+
+@dataclass(slots=True)
+class _EventType:
+    cls: type
+    tag: str
+    schema: int
+    keys: Callable[[Any], Iterable[str]]
+    decoder: msgspec.msgpack.Decoder[Any]
+    upcasters: dict[int, Upcaster] = field(default_factory=dict)
+
+
+class EventRegistry:
+    """The event types a log may hold, by explicit tag."""
+
+    def __init__(self, salt: Callable[[int], bytes] = os.urandom):
+        self._by_tag: dict[str, _EventType] = {}
+        self._by_class: dict[type, _EventType] = {}
+        self._encoder = msgspec.msgpack.Encoder()
+        self._salt = salt
+
+    def event(
+        self, tag: str, *, schema: int = 1, keys: Callable[[Any], Iterable[str]] = _no_keys
+    ) -> Callable[[E], E]:
+        """Return a class decorator that registers a msgspec Struct under `tag`.
+
+        `keys` names what an event is about: the log finds the events of a stream by key.
+        """
+
+        def register(cls: E) -> E:
+            self._add(_EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls)))
+            return cls
+
+        return register
+
+    def upcaster(self, tag: str, *, from_schema: int) -> Callable[[Upcaster], Upcaster]:
+        """Return a decorator for the function from schema `from_schema` to the next one."""
+
+        def register(function: Upcaster) -> Upcaster:
+            self._by_tag[tag].upcasters[from_schema] = function
+            return function
+
+        return register
+
+    def include(self, other: "EventRegistry") -> None:
+        """Add every event type of `other`."""
+        for event_type in other._by_tag.values():  # noqa: SLF001 - its own class
+            self._add(event_type)
+
+    def tags(self) -> dict[str, int]:
+        """Return the schema version of each tag."""
+        return {tag: event_type.schema for tag, event_type in sorted(self._by_tag.items())}
+
+    def keys(self, event: Any) -> tuple[str, ...]:
+        """Return what an event of a registered type is about."""
+        return tuple(self._by_class[type(event)].keys(event))
+
+    def _add(self, event_type: _EventType) -> None:
+        tag = event_type.tag
+        if tag in self._by_tag or not 0 < len(tag.encode()) <= TAG_BYTES_MAX:
+            raise ValueError(f"event tag {tag!r} is taken, empty or over {TAG_BYTES_MAX} bytes")
+        self._by_tag[tag] = event_type
+        self._by_class[event_type.cls] = event_type
+
+    def prepare(self, event: Any, meta: Mapping[str, str] | None = None) -> Prepared:
+        """Encode one event, compressed where that pays.
+
+        :raises InvalidAppend: a type that is not registered, or a payload or meta too long.
+        """
+        event_type = self._by_class.get(type(event))
+        if event_type is None:
+            raise InvalidAppend(f"{type(event).__name__} is not a registered event type")
+        raw = self._payload(event, meta or {})
+        body = zlib.compress(raw) if len(raw) > COMPRESS_ABOVE_BYTES else raw
+        compressed = len(body) < len(raw)
+        return Prepared(
+            event=event,
+            tag=event_type.tag,
+            schema=event_type.schema,
+            salt=self._salt(SALT_BYTES),
+            raw=raw,
+            body=body if compressed else raw,
+            compressed=compressed,
+            keys=tuple(event_type.keys(event)),
+        )
+
+    def _payload(self, event: Any, meta: Mapping[str, str]) -> bytes:
+        packed_meta = self._encoder.encode(meta) if meta else b""
+        if len(packed_meta) > META_BYTES_MAX:
+            raise InvalidAppend(f"meta takes {len(packed_meta)} bytes (max: {META_BYTES_MAX})")
+        raw = len(packed_meta).to_bytes(2, "big") + packed_meta + self._encoder.encode(event)
+        if len(raw) > PAYLOAD_BYTES_MAX:
+            raise InvalidAppend(f"event takes {len(raw)} bytes (max: {PAYLOAD_BYTES_MAX})")
+        return raw
+
+    def decode(self, tag: str, schema: int, raw: bytes) -> tuple[Any, bytes]:
+        """Return the event in `raw`, upcast to today's schema, and its meta still packed.
+
+        :raises UnknownEvent: a tag or a newer schema that this program does not know.
+        :raises CorruptLog: bytes that are no event of that type.
+        """
+        event_type = self._by_tag.get(tag)
+        if event_type is None:
+            raise UnknownEvent(f"event type {tag!r} is unknown: register it, or upgrade")
+        data_at = 2 + int.from_bytes(raw[:2], "big")
+        data = raw[data_at:]
+        try:
+            if schema == event_type.schema:
+                return event_type.decoder.decode(data), raw[2:data_at]
+            return self._upcast(event_type, schema, data), raw[2:data_at]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CorruptLog(f"{tag!r} does not decode: {error}") from error
+
+    def _upcast(self, event_type: _EventType, schema: int, data: bytes) -> Any:
+        if schema > event_type.schema:
+            raise UnknownEvent(
+                f"event {event_type.tag!r} has schema {schema}, this program knows up to "
+                f"{event_type.schema}: upgrade"
+            )
+        fields: Fields = msgspec.msgpack.decode(data)
+        for version in range(schema, event_type.schema):
+            upcaster = event_type.upcasters.get(version)
+            if upcaster is None:
+                raise UnknownEvent(f"{event_type.tag!r} has no upcaster from schema {version}")
+            fields = upcaster(fields)
+        return msgspec.convert(fields, event_type.cls)
+
+
+def decompress(body: bytes, raw_bytes: int) -> bytes:
+    """Return `body` decompressed to exactly `raw_bytes`; never more memory than that.
+
+    :raises CorruptLog: it is not that long, or not zlib.
+    """
+    if not 0 < raw_bytes <= PAYLOAD_BYTES_MAX:  # zlib takes a cap of 0 for no cap
+        raise CorruptLog(f"payload says it has {raw_bytes} bytes (max: {PAYLOAD_BYTES_MAX})")
+    stream = zlib.decompressobj()
+    try:
+        raw = stream.decompress(body, raw_bytes)
+    except zlib.error as error:
+        raise CorruptLog(f"payload does not decompress: {error}") from error
+    if len(raw) != raw_bytes or stream.unconsumed_tail:
+        raise CorruptLog(f"payload does not decompress to the {raw_bytes} bytes it should have")
+    return raw

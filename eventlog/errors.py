@@ -1,0 +1,67 @@
+"""Errors of the event log. Each message says what to do next."""
+
+
+class EventLogError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class InvalidAppend(EventLogError, ValueError):
+    """The request can never succeed as it is: change it."""
+
+
+class WrongExpectedVersion(EventLogError):
+    """The stream has moved on: read it again, decide again, append again."""
+
+    def __init__(self, stream: str, expected: int, actual: int):
+        super().__init__(
+            f"stream {stream!r} is at version {actual}, not {expected}: "
+            "read the new events, decide again, then append"
+        )
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class IdempotencyConflict(EventLogError):
+    """The idempotency key was used for another request: use a new key for a new request."""
+
+
+class Fenced(EventLogError):
+    """A newer owner holds the stream: stop writing to it."""
+
+    def __init__(self, stream: str, epoch: int, current: int):
+        super().__init__(
+            f"stream {stream!r} is held at epoch {current}, so epoch {epoch} may no longer write: "
+            "stop this owner, or acquire the stream again with a higher epoch"
+        )
+        self.stream = stream
+        self.epoch = epoch
+        self.current = current
+
+
+class UnknownEvent(EventLogError):
+    """An event type, schema version or format this program cannot read: upgrade, or register it."""
+
+
+class CorruptLog(EventLogError):
+    """Stored bytes are not what was written: restore a backup, or run a verification."""
+
+
+class LogLocked(EventLogError):
+    """Another process has the log open: close it there, or open another directory."""
+
+
+class LogClosed(EventLogError):
+    """The log is closed, or belongs to the process that forked this one: open it here."""
+
+
+class LogUnavailable(EventLogError):
+    """The directory or file cannot be opened: see the cause for the reason."""
+
+
+class DiskFull(EventLogError):
+    """No room for this write. Nothing of it was kept; reads and deletes still work."""
+
+
+class StorageFailed(EventLogError):
+    """The disk failed a write whose outcome is unknown: read the stream before trying again."""

@@ -1,0 +1,226 @@
+"""The port over plain dictionaries: for tests, and the shortest statement of what a store does.
+
+Events still go through the registry, so what does not serialise here does not serialise on disk.
+Nothing is durable; everything else holds.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eventlog.checkpoints import Checkpoint
+from eventlog.codec import EventRegistry
+from eventlog.errors import CorruptLog, Fenced, IdempotencyConflict, WrongExpectedVersion
+from eventlog.records import (
+    ANY_VERSION,
+    Appended,
+    Durability,
+    Prepared,
+    Recorded,
+    Snapshot,
+    StreamHead,
+)
+from eventlog.requests import (
+    check_append,
+    check_checkpoint,
+    check_stream_name,
+    request_digest,
+    system_clock_us,
+)
+from eventlog.snapshots import KEPT
+
+
+@dataclass(slots=True)
+class _Stream:
+    events: list[Recorded[Any]] = field(default_factory=list)
+    epoch: int = 0
+    stored_bytes: int = 0
+    keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
+    snapshots: dict[int, tuple[str, Snapshot]] = field(default_factory=dict)
+
+
+class InMemoryLog:
+    """An `EventStore` that forgets everything when it goes."""
+
+    def __init__(self, registry: EventRegistry, *, clock: Callable[[], int] = system_clock_us):
+        self.registry = registry
+        self._clock = clock
+        self._log: list[Recorded[Any]] = []
+        self._streams: dict[str, _Stream] = {}
+        self._checkpoints: dict[str, int] = {}
+        self._entries: dict[tuple[str, bytes], bytes] = {}
+        self._grown = asyncio.Event()
+        self._closed = False
+
+    def close(self) -> None:
+        """End every subscription."""
+        self._closed = True
+        self._grown.set()
+
+    async def append(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        expected_version: int,
+        *,
+        epoch: int = 0,
+        idempotency_key: str | None = None,
+        request: bytes | None = None,
+        durability: Durability = "commit",
+        meta: Mapping[str, str] | None = None,
+        recorded_at_us: int | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Appended:
+        """Append events to a stream, all or none. See `EventStore.append`."""
+        prepared = [
+            event if isinstance(event, Prepared) else self.registry.prepare(event, meta)
+            for event in events
+        ]
+        check_append(stream, prepared, expected_version, durability, idempotency_key)
+        held = self._streams.get(stream) or _Stream()
+        digest = request_digest(prepared) if request is None else request
+        if idempotency_key in held.requests:
+            return _first_result(stream, held, idempotency_key, digest)
+        _check(stream, held, epoch, expected_version)
+        self._streams[stream] = held
+        held.epoch = max(held.epoch, epoch)
+        first = len(held.events) + 1
+        now_us = self._clock() if recorded_at_us is None else recorded_at_us
+        for event in prepared:
+            self._put(stream, held, event, now_us)
+        position = 0 if durability == "relaxed" else len(self._log)
+        result = Appended(stream, first, len(held.events), position)
+        if idempotency_key is not None:
+            held.requests[idempotency_key] = digest, result
+        if checkpoint is not None:
+            await self.save_checkpoint(checkpoint)
+        self._grown.set()
+        self._grown = asyncio.Event()
+        return result
+
+    def _put(self, stream: str, held: _Stream, event: Prepared, now_us: int) -> None:
+        data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
+        version = len(held.events) + 1
+        recorded = Recorded(
+            stream, version, len(self._log) + 1, now_us, event.tag, data,
+            len(event.raw), len(event.body), raw_meta,
+        )  # fmt: skip
+        held.events.append(recorded)
+        held.stored_bytes += len(event.body)
+        self._log.append(recorded)
+        for key in event.keys:
+            held.keys[key].append(version)
+
+    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+        """Raise the stream's epoch. See `EventStore.acquire`."""
+        check_stream_name(stream)
+        held = self._streams.setdefault(stream, _Stream())
+        if epoch < held.epoch:
+            raise Fenced(stream, epoch, held.epoch)
+        held.epoch = epoch
+        return await self.head(stream)
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return the end of a stream; version 0 if it never was."""
+        held = self._streams.get(stream) or _Stream()
+        return StreamHead(len(held.events), held.epoch, held.stored_bytes)
+
+    async def streams(self) -> list[str]:
+        """Return the name of every stream."""
+        return list(self._streams)
+
+    async def read_stream(
+        self, stream: str, after: int = 0, limit: int = 512
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`."""
+        held = self._streams.get(stream) or _Stream()
+        return held.events[after : after + limit]
+
+    async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`."""
+        return self._log[after : after + limit]
+
+    async def read_event(self, position: int) -> Recorded[Any] | None:
+        """Return the event at a position, None if there is none."""
+        return self._log[position - 1] if 0 < position <= len(self._log) else None
+
+    async def read_versions(self, stream: str, versions: Sequence[int]) -> list[Recorded[Any]]:
+        """Return these events of a stream, in the order asked for."""
+        held = self._streams.get(stream) or _Stream()
+        if any(not 0 < version <= len(held.events) for version in versions):
+            raise CorruptLog(f"an event of stream {stream!r} is missing")
+        return [held.events[version - 1] for version in versions]
+
+    async def versions_about(self, stream: str, key: str) -> list[int]:
+        """Return the versions of a stream's events about `key`."""
+        held = self._streams.get(stream) or _Stream()
+        return list(held.keys.get(key, ()))
+
+    async def find_request(self, stream: str, idempotency_key: str) -> Appended | None:
+        """Return what an idempotency key got, None if it is new."""
+        held = self._streams.get(stream) or _Stream()
+        found = held.requests.get(idempotency_key)
+        return found and msgspec.structs.replace(found[1], duplicate=True)
+
+    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+        """Keep a snapshot and the newest one before it."""
+        snapshots = self._streams.setdefault(stream, _Stream()).snapshots
+        snapshots[snapshot.version] = fingerprint, snapshot
+        for version in sorted(snapshots)[:-KEPT]:
+            del snapshots[version]
+
+    async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
+        """Return the newest snapshot of this schema, if any."""
+        held = self._streams.get(stream) or _Stream()
+        usable = [s for f, s in held.snapshots.values() if f == fingerprint]
+        usable = [snapshot for snapshot in usable if snapshot.version <= len(held.events)]
+        return max(usable, key=lambda snapshot: snapshot.version, default=None)
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store a subscriber's position and entries."""
+        check_checkpoint(checkpoint)
+        self._checkpoints[checkpoint.name] = checkpoint.position
+        for key, value in checkpoint.writes.items():
+            if value is None:
+                self._entries.pop((checkpoint.name, key), None)
+            else:
+                self._entries[checkpoint.name, key] = value
+
+    async def load_checkpoint(self, name: str) -> int:
+        """Return a subscriber's position, 0 if it has none."""
+        return self._checkpoints.get(name, 0)
+
+    async def load_entry(self, name: str, key: bytes) -> bytes | None:
+        """Return one entry that a subscriber stored."""
+        return self._entries.get((name, key))
+
+    async def wait_beyond(self, position: int) -> bool:
+        """Wait for an event behind `position`; False when the log closes."""
+        while len(self._log) <= position and not self._closed:
+            await self._grown.wait()
+        return len(self._log) > position
+
+    async def flush(self) -> None:
+        """Return at once: nothing here ever becomes more durable."""
+
+
+def _check(stream: str, held: _Stream, epoch: int, expected_version: int) -> None:
+    if epoch < held.epoch:
+        raise Fenced(stream, epoch, held.epoch)
+    if expected_version not in (ANY_VERSION, len(held.events)):
+        raise WrongExpectedVersion(stream, expected_version, len(held.events))
+
+
+def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended:
+    first_digest, result = held.requests[key]  # type: ignore[index]
+    if digest != first_digest:
+        raise IdempotencyConflict(
+            f"idempotency key {key!r} of stream {stream!r} was used for another request: "
+            "use a new key"
+        )
+    return msgspec.structs.replace(result, duplicate=True)

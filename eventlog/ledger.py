@@ -1,0 +1,317 @@
+"""The rules of the log, inside one transaction: who may append what, and where it goes.
+
+Every rule is checked before the first put of an append, so a refused one leaves no trace in the
+transaction that it shares with others.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from eventlog import frame
+from eventlog.checkpoints import put_checkpoint
+from eventlog.codec import EventRegistry
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import (
+    CorruptLog,
+    Fenced,
+    IdempotencyConflict,
+    UnknownEvent,
+    WrongExpectedVersion,
+)
+from eventlog.records import ANY_VERSION, Appended, Recorded, StreamHead
+from eventlog.requests import AppendRequest
+from eventlog.tables import U64, Record, key_id, scan, seal_record, unseal_record
+
+STORE_FORMAT = 1
+
+
+class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A stream's name and its end."""
+
+    name: str
+    version: int
+    epoch: int
+    stored_bytes: int
+    chain: bytes
+
+    def head(self) -> StreamHead:
+        """Return it as callers see it."""
+        return StreamHead(self.version, self.epoch, self.stored_bytes, self.chain)
+
+
+class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an idempotency key stood for, and what came of it."""
+
+    digest: bytes
+    first_version: int
+    last_version: int
+    last_position: int
+
+    def result(self, stream: str) -> Appended:
+        """Return the first result again."""
+        return Appended(
+            stream, self.first_version, self.last_version, self.last_position, duplicate=True
+        )
+
+
+class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which layout of tables this file has."""
+
+    format: int
+    created_at_us: int
+
+
+class Ledger:
+    """Reads and writes of the tables; each takes the transaction it happens in."""
+
+    def __init__(self, env: Environment, registry: EventRegistry):
+        self._env = env
+        self._registry = registry
+
+    # --- the end of things
+
+    def last_position(self, txn: Transaction) -> int:
+        """Return the position of the newest event, 0 if there is none."""
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            return U64.unpack(cursor.key())[0] if cursor.last() else 0
+
+    def tail(self, txn: Transaction) -> tuple[int, bytes]:
+        """Return position and chain value of the newest event, `(0, b"")` if there is none."""
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            if not cursor.last():
+                return 0, b""
+            return U64.unpack(cursor.key())[0], frame.chain_of(cursor.value())
+
+    def chain_at(self, txn: Transaction, position: int) -> bytes:
+        """Return the chain value of the event at a position, empty if there is none."""
+        return frame.chain_of(txn.get(U64.pack(position), b"", db=self._env.tables["events"]))
+
+    def stream(self, txn: Transaction, name: str) -> StreamRecord:
+        """Return a stream's record, version 0 if it never was."""
+        sid = frame.stream_id(name)
+        record = self._record(txn, "streams", sid, StreamRecord, f"stream {name!r}")
+        if record is None:
+            return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
+        if record.name != name:
+            raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
+        return record
+
+    def stream_names(self, txn: Transaction) -> list[str]:
+        """Return the name of every stream, in no useful order."""
+        with txn.cursor(self._env.tables["streams"]) as cursor:
+            return [
+                unseal_record(value, StreamRecord, "a stream's record").name
+                for value in cursor.iternext(keys=False, values=True)
+            ]
+
+    # --- append
+
+    def append(self, txn: Transaction, request: AppendRequest) -> Appended:
+        """Append a request's events, or return what its idempotency key got before.
+
+        :raises WrongExpectedVersion, Fenced, IdempotencyConflict: and nothing is written.
+        """
+        sid = frame.stream_id(request.stream)
+        stream = self.stream(txn, request.stream)
+        first_result = self.first_result(txn, request)
+        if first_result is not None:
+            return first_result
+        _check_append(stream, request)
+        position = self._put_events(txn, sid, stream, request)
+        result = Appended(
+            request.stream, stream.version + 1, stream.version + len(request.events), position
+        )
+        self._put_request(txn, sid, request, result)
+        if request.checkpoint is not None:
+            put_checkpoint(self._env, txn, request.checkpoint)
+        return result
+
+    def first_result(self, txn: Transaction, request: AppendRequest) -> Appended | None:
+        """Return the first result of a request's idempotency key, None if it is new.
+
+        :raises IdempotencyConflict: the key stood for another request.
+        """
+        if request.idempotency_key is None:
+            return None
+        record = self._request(txn, request.stream, request.idempotency_key)
+        if record is not None and record.digest != request.digest:
+            raise IdempotencyConflict(
+                f"idempotency key {request.idempotency_key!r} of stream {request.stream!r} was "
+                "used for another request: use a new key"
+            )
+        return None if record is None else record.result(request.stream)
+
+    def find_request(self, txn: Transaction, name: str, idempotency_key: str) -> Appended | None:
+        """Return what an idempotency key got, whatever the request was."""
+        record = self._request(txn, name, idempotency_key)
+        return None if record is None else record.result(name)
+
+    def _request(self, txn: Transaction, name: str, idempotency_key: str) -> RequestRecord | None:
+        key = frame.stream_id(name) + key_id(idempotency_key)
+        return self._record(txn, "requests", key, RequestRecord, "an idempotency key")
+
+    def _put_events(
+        self, txn: Transaction, sid: bytes, stream: StreamRecord, request: AppendRequest
+    ) -> int:
+        position, version, chain = self.last_position(txn), stream.version, stream.chain
+        tables, stored = self._env.tables, stream.stored_bytes
+        for prepared in request.events:
+            position, version = position + 1, version + 1
+            data, chain = frame.pack(
+                prepared, position=position, sid=sid, version=version,
+                recorded_at_us=request.recorded_at_us, prev=chain,
+            )  # fmt: skip
+            at, packed_version = U64.pack(position), U64.pack(version)
+            if not txn.put(at, data, db=tables["events"], append=True):
+                raise AssertionError(f"position {position} is not the end of the log")
+            txn.put(sid + packed_version, at, db=tables["versions"])
+            for key in prepared.keys:
+                txn.put(sid + key_id(key) + packed_version, b"", db=tables["keys"])
+            stored += len(data)
+        epoch = max(stream.epoch, request.epoch)
+        self._put_stream(txn, sid, StreamRecord(stream.name, version, epoch, stored, chain))
+        return position
+
+    def _put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
+        txn.put(sid, seal_record(record), db=self._env.tables["streams"])
+
+    def _put_request(
+        self, txn: Transaction, sid: bytes, request: AppendRequest, result: Appended
+    ) -> None:
+        if request.idempotency_key is None:
+            return
+        record = RequestRecord(
+            request.digest, result.first_version, result.last_version, result.last_position
+        )
+        key = sid + key_id(request.idempotency_key)
+        txn.put(key, seal_record(record), db=self._env.tables["requests"])
+
+    def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
+        """Make `epoch` the stream's: every lower one is fenced from now on."""
+        stream = self.stream(txn, name)
+        _check_epoch(stream, epoch)
+        held = msgspec.structs.replace(stream, epoch=epoch)
+        self._put_stream(txn, frame.stream_id(name), held)
+        return held.head()
+
+    # --- read
+
+    def event(self, txn: Transaction, position: int) -> Recorded[Any] | None:
+        """Return the event at a position of the log."""
+        data = txn.get(U64.pack(position), db=self._env.tables["events"])
+        if data is None:
+            return None
+        taken = frame.unpack(position, data)
+        return self._recorded(position, taken, self.stream_record(txn, taken.stream_id).name)
+
+    def events(self, txn: Transaction, after: int, limit: int) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`."""
+        names: dict[bytes, str] = {}
+        found = []
+        for position, taken in self.frames(txn, after, limit):
+            name = names.get(taken.stream_id)
+            if name is None:
+                name = names[taken.stream_id] = self.stream_record(txn, taken.stream_id).name
+            found.append(self._recorded(position, taken, name))
+        return found
+
+    def frames(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, frame.Frame]]:
+        """Yield frames in order of position; a gap is damage.
+
+        :raises CorruptLog: at the first frame that is missing or damaged.
+        """
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            if not cursor.set_range(U64.pack(after + 1)):
+                return
+            for expected, (key, data) in enumerate(cursor, start=after + 1):
+                if expected > after + limit:
+                    return
+                if key != U64.pack(expected):
+                    raise CorruptLog(f"event {expected} is missing: restore a backup")
+                yield expected, frame.unpack(expected, data)
+
+    def stream_events(
+        self, txn: Transaction, name: str, after: int, limit: int
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`."""
+        sid = frame.stream_id(name)
+        until = min(self.stream(txn, name).version, after + limit)
+        return [self.stream_event(txn, name, sid, v) for v in range(after + 1, until + 1)]
+
+    def stream_event(self, txn: Transaction, name: str, sid: bytes, version: int) -> Recorded[Any]:
+        """Return one event of a stream that has it.
+
+        :raises CorruptLog: it is missing, damaged or another one.
+        """
+        packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
+        data = packed and txn.get(packed, db=self._env.tables["events"])
+        if not packed or not data:
+            raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
+        position = U64.unpack(packed)[0]
+        taken = frame.unpack(position, data)
+        if taken.version != version or taken.stream_id != sid:
+            raise CorruptLog(f"event {position} is not version {version} of stream {name!r}")
+        return self._recorded(position, taken, name)
+
+    def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
+        """Return the versions of a stream's events about a key, in order."""
+        prefix = frame.stream_id(name) + key_id(key)
+        return [U64.unpack(found)[0] for found, _ in scan(self._env, txn, "keys", prefix)]
+
+    def stream_record(self, txn: Transaction, sid: bytes) -> StreamRecord:
+        """Return the record of a stream that has events.
+
+        :raises CorruptLog: it is missing or damaged.
+        """
+        record = self._record(txn, "streams", sid, StreamRecord, "a stream's record")
+        if record is None:
+            raise CorruptLog("an event's stream has no record: restore a backup")
+        return record
+
+    def keys_of(self, taken: frame.Frame) -> tuple[str, ...]:
+        """Return the keys that the event in a frame is found under."""
+        data, _ = self._registry.decode(taken.tag, taken.schema, frame.payload(taken))
+        return self._registry.keys(data)
+
+    def _recorded(self, position: int, taken: frame.Frame, name: str) -> Recorded[Any]:
+        try:
+            data, meta = self._registry.decode(taken.tag, taken.schema, frame.payload(taken))
+        except (CorruptLog, UnknownEvent) as error:
+            raise type(error)(f"event {position} of stream {name!r}: {error}") from error
+        return Recorded(
+            name, taken.version, position, taken.recorded_at_us, taken.tag, data,
+            taken.raw_bytes, taken.stored_bytes, meta,
+        )  # fmt: skip
+
+    # --- the file's own format
+
+    def check_format(self, txn: Transaction, now_us: int) -> None:
+        """Write the format into a new file; refuse one of another format, untouched.
+
+        :raises UnknownEvent: the file was made by a newer version.
+        """
+        record = self._record(txn, "meta", b"format", FormatRecord, "the store's format")
+        if record is None:
+            created = seal_record(FormatRecord(STORE_FORMAT, now_us))
+            txn.put(b"format", created, db=self._env.tables["meta"])
+        elif record.format != STORE_FORMAT:
+            raise UnknownEvent(f"the store has format {record.format}, not {STORE_FORMAT}: upgrade")
+
+    def _record(
+        self, txn: Transaction, table: str, key: bytes, cls: type[Record], what: str
+    ) -> Record | None:
+        value = txn.get(key, db=self._env.tables[table])
+        return None if value is None else unseal_record(value, cls, what)
+
+
+def _check_append(stream: StreamRecord, request: AppendRequest) -> None:
+    _check_epoch(stream, request.epoch)
+    if request.expected_version not in (ANY_VERSION, stream.version):
+        raise WrongExpectedVersion(request.stream, request.expected_version, stream.version)
+
+
+def _check_epoch(stream: StreamRecord, epoch: int) -> None:
+    if epoch < stream.epoch:
+        raise Fenced(stream.name, epoch, stream.epoch)

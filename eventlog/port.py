@@ -1,0 +1,123 @@
+"""The port of an event store: what a store must do to stand behind the memory.
+
+`EventLog` (LMDB) and `InMemoryLog` implement it; `tests/contracts` says what it means and runs over
+every implementation. All methods are coroutines, so that a store may live behind a network.
+
+Ownership: each stream has an epoch, 0 at first. `acquire(stream, epoch)` raises it; an append or an
+acquire with a lower epoch than the stream's is `Fenced`. A placement layer hands out rising epochs,
+and a former owner that wakes up late is refused by the store, not by good manners.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from eventlog.checkpoints import Checkpoint
+from eventlog.codec import EventRegistry
+from eventlog.records import Appended, Durability, Recorded, Snapshot, StreamHead
+
+
+class EventStore(Protocol):
+    """Streams of events, appended atomically under an expected version."""
+
+    registry: EventRegistry
+
+    async def append(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        expected_version: int,
+        *,
+        epoch: int = 0,
+        idempotency_key: str | None = None,
+        request: bytes | None = None,
+        durability: Durability = "commit",
+        meta: Mapping[str, str] | None = None,
+        recorded_at_us: int | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Appended:
+        """Append events (registered Structs, or `Prepared` ones) to a stream, all or none.
+
+        `idempotency_key` makes a retry harmless: the same key with the same request returns the
+        first result. Two requests are the same when their events are, or, if `request` is given,
+        when those bytes are. `relaxed` takes no key and needs an explicit version.
+        A caller that is cancelled while it waits does not undo the append.
+
+        :raises WrongExpectedVersion: the stream is at another version (`ANY_VERSION` accepts all).
+        :raises Fenced: `epoch` is lower than the stream's.
+        :raises IdempotencyConflict: the key was used for another request.
+        :raises InvalidAppend: no events, a name that is empty, over 1 KiB or not Unicode, or an
+            event of an unregistered type or too large.
+        :raises DiskFull: no room; nothing was kept.
+        :raises StorageFailed: the disk failed; the outcome is unknown until the stream is read.
+        :raises LogClosed: the log is closed.
+        """
+        ...
+
+    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+        """Make `epoch` the stream's, so that lower ones are refused; return its head.
+
+        :raises Fenced: the stream's epoch is higher.
+        """
+        ...
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return the end of a stream; version 0 if it never was."""
+        ...
+
+    async def streams(self) -> list[str]:
+        """Return the name of every stream, in no useful order."""
+        ...
+
+    async def read_stream(
+        self, stream: str, after: int = 0, limit: int = 512
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`, in order."""
+        ...
+
+    async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`, in order."""
+        ...
+
+    async def read_event(self, position: int) -> Recorded[Any] | None:
+        """Return the event at a position, None if there is none."""
+        ...
+
+    async def read_versions(self, stream: str, versions: Sequence[int]) -> list[Recorded[Any]]:
+        """Return these events of a stream, which must exist, in the order asked for."""
+        ...
+
+    async def versions_about(self, stream: str, key: str) -> list[int]:
+        """Return the versions of a stream's events whose type names `key`, in order."""
+        ...
+
+    async def find_request(self, stream: str, idempotency_key: str) -> Appended | None:
+        """Return what an idempotency key got, None if it is new."""
+        ...
+
+    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+        """Keep a snapshot beside the newest one before it; older ones go."""
+        ...
+
+    async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
+        """Return the newest whole snapshot taken under this schema fingerprint, if any."""
+        ...
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store how far a subscriber has come, with the entries that go with it, atomically."""
+        ...
+
+    async def load_checkpoint(self, name: str) -> int:
+        """Return a subscriber's position, 0 if it has none."""
+        ...
+
+    async def load_entry(self, name: str, key: bytes) -> bytes | None:
+        """Return one entry that a subscriber stored with its checkpoint."""
+        ...
+
+    async def wait_beyond(self, position: int) -> bool:
+        """Wait until the log holds an event behind `position`; False when the log closes."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when everything accepted so far, relaxed appends included, is durable."""
+        ...

@@ -1,0 +1,110 @@
+"""What goes into the log and what comes out of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+Durability: TypeAlias = Literal["commit", "relaxed"]
+"""`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
+
+ANY_VERSION = -1
+"""As an expected version: append whatever the stream's version is."""
+
+STREAM_NAME_BYTES_MAX = 1024
+META_BYTES_MAX = 4096
+
+Event = TypeVar("Event")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_META = msgspec.msgpack.Decoder(dict[str, str])
+
+
+def to_datetime(time_us: int) -> datetime:
+    """Return microseconds since 1970 as an aware UTC datetime."""
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def to_us(time: datetime) -> int:
+    """Return an aware datetime as microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """An event encoded for the log, before it has a place in a stream."""
+
+    event: Any
+    tag: str
+    schema: int
+    salt: bytes
+    """16 random bytes before the payload: a digest alone does not let anyone test a guess."""
+    raw: bytes
+    """The payload: meta length, meta, data."""
+    body: bytes
+    """The payload as stored: `raw`, or `raw` compressed."""
+    compressed: bool
+    keys: tuple[str, ...]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes the payload takes in the log."""
+        return len(self.body)
+
+
+class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
+    """One event with its place in the log."""
+
+    stream: str
+    version: int
+    """1 for the first event of a stream."""
+    position: int
+    """Place in the whole log, from 1 and without gaps; 0 while the append is not confirmed."""
+    recorded_at_us: int
+    tag: str
+    data: Event
+    raw_bytes: int
+    stored_bytes: int
+    """Payload bytes after compression; less than `raw_bytes` when it was compressed."""
+    raw_meta: bytes
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When the log got it, in UTC."""
+        return to_datetime(self.recorded_at_us)
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """Who and why: the strings given with the append."""
+        return _META.decode(self.raw_meta) if self.raw_meta else {}
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the payload is stored compressed."""
+        return self.stored_bytes < self.raw_bytes
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where an append went."""
+
+    stream: str
+    first_version: int
+    last_version: int
+    last_position: int
+    """0 for a relaxed append, which is answered before it has one."""
+    duplicate: bool = False
+    """True when the idempotency key had been used: this is the first result, nothing was added."""
+
+
+class StreamHead(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream. A stream that never was has version 0 and epoch 0."""
+
+    version: int = 0
+    epoch: int = 0
+    stored_bytes: int = 0
+    chain: bytes = b""
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
+    """A state as bytes, and the version of the stream it stands for."""
+
+    version: int
+    data: bytes

@@ -1,0 +1,51 @@
+"""Snapshots: a stream's state as bytes, so that opening it reads only what came after.
+
+A snapshot is derived data. One that fails its CRC, was taken under another schema of the state, or
+claims to be ahead of its stream is passed over, and the one before it, or the whole stream, is read
+instead.
+"""
+
+import msgspec
+
+from eventlog import frame
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import CorruptLog
+from eventlog.records import Snapshot
+from eventlog.tables import U64, scan, seal_record, unseal_record
+
+KEPT = 2  # the newest, and the one before it should the newest not load
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A snapshot and the fingerprint of the state's schema when it was taken."""
+
+    fingerprint: str
+    data: bytes
+
+
+def put_snapshot(
+    env: Environment, txn: Transaction, stream: str, snapshot: Snapshot, fingerprint: str
+) -> None:
+    """Keep a snapshot; drop all but the newest two of the stream."""
+    sid, table = frame.stream_id(stream), env.tables["snapshots"]
+    record = SnapshotRecord(fingerprint, snapshot.data)
+    txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
+    versions = [key for key, _ in scan(env, txn, "snapshots", sid)]
+    for key in versions[:-KEPT]:
+        txn.delete(sid + key, db=table)
+
+
+def load_snapshot(
+    env: Environment, txn: Transaction, stream: str, fingerprint: str, version_max: int
+) -> Snapshot | None:
+    """Return the newest snapshot that is whole, of this schema and not ahead of the stream."""
+    found = list(scan(env, txn, "snapshots", frame.stream_id(stream)))
+    for key, value in reversed(found):
+        version = U64.unpack(key)[0]
+        try:
+            record = unseal_record(value, SnapshotRecord, "a snapshot")
+        except CorruptLog:
+            continue
+        if record.fingerprint == fingerprint and version <= version_max:
+            return Snapshot(version, record.data)
+    return None

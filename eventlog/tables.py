@@ -1,0 +1,87 @@
+"""The tables of the log in LMDB, and the records in them.
+
+All integers in keys are big-endian, so that keys sort by number:
+
+    events       position u64                      -> frame
+    streams      stream id                         -> sealed record: name, head
+    versions     stream id | version u64           -> position u64
+    keys         stream id | key id | version u64  -> nothing: which events are about a key
+    requests     stream id | key id                -> sealed record: request digest, first result
+    snapshots    stream id | version u64           -> sealed record: schema fingerprint, data
+    checkpoints  name id                           -> sealed position
+    projections  name id | key                     -> sealed value
+    meta         "format"                          -> sealed record: format, when it was created
+
+A sealed value opens with its CRC. Frames carry their own.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import CorruptLog
+
+TABLES = (
+    "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
+    "meta",
+)  # fmt: skip
+
+U64 = struct.Struct(">Q")
+_CRC = struct.Struct(">I")
+_encode = msgspec.msgpack.Encoder().encode
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def seal(data: bytes) -> bytes:
+    """Return `data` behind its CRC."""
+    return _CRC.pack(zlib.crc32(data)) + data
+
+
+def unseal(data: bytes, what: str) -> bytes:
+    """Return what `seal` was given.
+
+    :raises CorruptLog: these are other bytes.
+    """
+    content = data[_CRC.size :]
+    if len(data) < _CRC.size or zlib.crc32(content) != _CRC.unpack_from(data)[0]:
+        raise CorruptLog(f"{what} fails its CRC: restore a backup, or run a verification")
+    return content
+
+
+def seal_record(record: msgspec.Struct) -> bytes:
+    """Return a record as a sealed value."""
+    return seal(_encode(record))
+
+
+def unseal_record(data: bytes, cls: type[Record], what: str) -> Record:
+    """Return the record in a sealed value.
+
+    :raises CorruptLog: it is not one.
+    """
+    try:
+        return msgspec.msgpack.decode(unseal(data, what), type=cls)
+    except msgspec.DecodeError as error:
+        raise CorruptLog(f"{what} does not decode: restore a backup") from error
+
+
+def key_id(key: str) -> bytes:
+    """Return the fixed-size form of a key or name of any length."""
+    return hashlib.sha256(key.encode()).digest()[:16]
+
+
+def scan(
+    env: Environment, txn: Transaction, table: str, prefix: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield what follows `prefix` in each key that has it, and its value, in order of key."""
+    with txn.cursor(env.tables[table]) as cursor:
+        if not cursor.set_range(prefix):
+            return
+        for key, value in cursor:
+            if not key.startswith(prefix):
+                return
+            yield key[len(prefix) :], value

@@ -1,0 +1,36 @@
+"""What the rest of the house asks of an embedding model."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors: TypeAlias = npt.NDArray[np.float32]
+"""A float32 array: `[n, dimension]` for many texts, `[dimension]` for one."""
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors. Bring your own by matching these three members."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the model, its weights and its precision.
+
+        Vectors of two fingerprints are never compared, so anything that changes a vector must
+        change this. At most 100 printable characters.
+        """
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a float32 array `[len(texts), dimension]` whose rows have length 1.
+
+        Called from one worker thread at a time, never from the event loop. The same text must give
+        the same vector, whatever else is in the batch (up to rounding).
+        """
+        ...

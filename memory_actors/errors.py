@@ -1,0 +1,52 @@
+"""Errors of the memory. Each message says what to do next.
+
+Split by what the caller does next: change the input, make room, look elsewhere, or try again.
+"""
+
+
+class MemoryActorsError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class InvalidInputError(MemoryActorsError, ValueError):
+    """The request can never succeed as it is: change the input."""
+
+
+class NotFoundError(MemoryActorsError, LookupError):
+    """No such memory, key or session: it was never there, or it has gone."""
+
+
+class QuotaExceededError(MemoryActorsError):
+    """A limit of this user would be passed: delete something, prune, or raise the tier."""
+
+    def __init__(self, message: str, *, kind: str, used: int, limit: int, unit: str, tier: str):
+        super().__init__(message)
+        self.kind = kind
+        self.used = used
+        self.limit = limit
+        self.unit = unit
+        self.tier = tier
+
+
+class EmbedderError(MemoryActorsError):
+    """The embedding model is missing or failed: see the message, then try again."""
+
+
+class ModelMismatchError(EmbedderError):
+    """The store was indexed with another model: reindex, or open it with that model."""
+
+
+class UnavailableError(MemoryActorsError):
+    """The work could not be taken on now: try again later."""
+
+
+class DeadlineExceededError(UnavailableError, TimeoutError):
+    """No answer within the deadline. The command may still be carried out."""
+
+
+class QuarantinedError(UnavailableError):
+    """This user's actor keeps failing and takes no writes; reads and export still work."""
+
+
+class SystemClosedError(UnavailableError):
+    """The memory system is closed or closing: open it again."""

