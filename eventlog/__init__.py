@@ -43,6 +43,7 @@ from eventlog.records import (
     Snapshot,
     StreamHead,
 )
+from eventlog.replay import PoisonedStream, replay
 from eventlog.subscription import subscribe
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "LogLocked",
     "LogStatistics",
     "LogUnavailable",
+    "PoisonedStream",
     "Prepared",
     "Recorded",
     "Snapshot",
@@ -75,5 +77,6 @@ __all__ = [
     "UnknownEvent",
     "VerifyReport",
     "WrongExpectedVersion",
+    "replay",
     "subscribe",
 ]

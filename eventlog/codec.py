@@ -80,6 +80,10 @@ class EventRegistry:
         for event_type in other._by_tag.values():  # noqa: SLF001 - its own class
             self._add(event_type)
 
+    def classes(self) -> list[type]:
+        """Return the registered classes."""
+        return list(self._by_class)
+
     def tags(self) -> dict[str, int]:
         """Return the schema version of each tag."""
         return {tag: event_type.schema for tag, event_type in sorted(self._by_tag.items())}

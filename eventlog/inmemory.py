@@ -84,8 +84,9 @@ class InMemoryLog:
         check_append(stream, prepared, expected_version, durability, idempotency_key)
         held = self._streams.get(stream) or _Stream()
         digest = request_digest(prepared) if request is None else request
-        if idempotency_key in held.requests:
-            return _first_result(stream, held, idempotency_key, digest)
+        first_result = _first_result(stream, held, idempotency_key, digest)
+        if first_result is not None:
+            return first_result
         _check(stream, held, epoch, expected_version)
         self._streams[stream] = held
         held.epoch = max(held.epoch, epoch)
@@ -161,11 +162,12 @@ class InMemoryLog:
         held = self._streams.get(stream) or _Stream()
         return list(held.keys.get(key, ()))
 
-    async def find_request(self, stream: str, idempotency_key: str) -> Appended | None:
-        """Return what an idempotency key got, None if it is new."""
+    async def find_request(
+        self, stream: str, idempotency_key: str, request: bytes
+    ) -> Appended | None:
+        """Return what this request's idempotency key got before, None if it is new."""
         held = self._streams.get(stream) or _Stream()
-        found = held.requests.get(idempotency_key)
-        return found and msgspec.structs.replace(found[1], duplicate=True)
+        return _first_result(stream, held, idempotency_key, request)
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it."""
@@ -216,8 +218,10 @@ def _check(stream: str, held: _Stream, epoch: int, expected_version: int) -> Non
         raise WrongExpectedVersion(stream, expected_version, len(held.events))
 
 
-def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended:
-    first_digest, result = held.requests[key]  # type: ignore[index]
+def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended | None:
+    if key is None or key not in held.requests:
+        return None
+    first_digest, result = held.requests[key]
     if digest != first_digest:
         raise IdempotencyConflict(
             f"idempotency key {key!r} of stream {stream!r} was used for another request: "

@@ -115,9 +115,10 @@ class Ledger:
         """
         sid = frame.stream_id(request.stream)
         stream = self.stream(txn, request.stream)
-        first_result = self.first_result(txn, request)
-        if first_result is not None:
-            return first_result
+        if request.idempotency_key is not None:
+            first = self.first_result(txn, request.stream, request.idempotency_key, request.digest)
+            if first is not None:
+                return first
         _check_append(stream, request)
         position = self._put_events(txn, sid, stream, request)
         result = Appended(
@@ -128,29 +129,23 @@ class Ledger:
             put_checkpoint(self._env, txn, request.checkpoint)
         return result
 
-    def first_result(self, txn: Transaction, request: AppendRequest) -> Appended | None:
+    def first_result(
+        self, txn: Transaction, name: str, idempotency_key: str, digest: bytes
+    ) -> Appended | None:
         """Return the first result of a request's idempotency key, None if it is new.
 
         :raises IdempotencyConflict: the key stood for another request.
         """
-        if request.idempotency_key is None:
-            return None
-        record = self._request(txn, request.stream, request.idempotency_key)
-        if record is not None and record.digest != request.digest:
-            raise IdempotencyConflict(
-                f"idempotency key {request.idempotency_key!r} of stream {request.stream!r} was "
-                "used for another request: use a new key"
-            )
-        return None if record is None else record.result(request.stream)
-
-    def find_request(self, txn: Transaction, name: str, idempotency_key: str) -> Appended | None:
-        """Return what an idempotency key got, whatever the request was."""
-        record = self._request(txn, name, idempotency_key)
-        return None if record is None else record.result(name)
-
-    def _request(self, txn: Transaction, name: str, idempotency_key: str) -> RequestRecord | None:
         key = frame.stream_id(name) + key_id(idempotency_key)
-        return self._record(txn, "requests", key, RequestRecord, "an idempotency key")
+        record = self._record(txn, "requests", key, RequestRecord, "an idempotency key")
+        if record is None:
+            return None
+        if record.digest != digest:
+            raise IdempotencyConflict(
+                f"idempotency key {idempotency_key!r} of stream {name!r} was used for another "
+                "request: use a new key"
+            )
+        return record.result(name)
 
     def _put_events(
         self, txn: Transaction, sid: bytes, stream: StreamRecord, request: AppendRequest

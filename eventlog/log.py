@@ -269,10 +269,12 @@ class EventLog:
         with self._env.read() as txn:
             return self._ledger.versions_about(txn, stream, key)
 
-    async def find_request(self, stream: str, idempotency_key: str) -> Appended | None:
-        """Return what an idempotency key got, None if it is new."""
+    async def find_request(
+        self, stream: str, idempotency_key: str, request: bytes
+    ) -> Appended | None:
+        """Return what this request's idempotency key got before, None if it is new."""
         with self._env.read() as txn:
-            return self._ledger.find_request(txn, stream, idempotency_key)
+            return self._ledger.first_result(txn, stream, idempotency_key, request)
 
     async def wait_beyond(self, position: int) -> bool:
         """Wait for an event behind `position`; False when the log closes."""

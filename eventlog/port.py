@@ -90,8 +90,13 @@ class EventStore(Protocol):
         """Return the versions of a stream's events whose type names `key`, in order."""
         ...
 
-    async def find_request(self, stream: str, idempotency_key: str) -> Appended | None:
-        """Return what an idempotency key got, None if it is new."""
+    async def find_request(
+        self, stream: str, idempotency_key: str, request: bytes
+    ) -> Appended | None:
+        """Return what this request's idempotency key got before, None if it is new.
+
+        :raises IdempotencyConflict: the key was used for another request.
+        """
         ...
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:

@@ -50,3 +50,11 @@ class QuarantinedError(UnavailableError):
 
 class SystemClosedError(UnavailableError):
     """The memory system is closed or closing: open it again."""
+
+
+class CommandCrashedError(MemoryActorsError):
+    """A decision raised what it should not: a bug. Nothing of the command was kept; report it."""
+
+
+class StorageFullError(UnavailableError):
+    """The disk, or the limit set for the store, is full: make room, then try again."""

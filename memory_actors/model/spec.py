@@ -21,10 +21,15 @@ TOKENIZER_FILE: Final = "tokenizer.json"
 # The files as their authors published them. Sizes are known exactly, so no source can fill a disk.
 WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+PUBLISHED_FILES: Final = (WEIGHTS_FILE, TOKENIZER_FILE)
 PUBLISHED_SHA256: Final = {WEIGHTS_FILE: WEIGHTS_SHA256, TOKENIZER_FILE: TOKENIZER_SHA256}
 PUBLISHED_SIZE_BYTES: Final = {WEIGHTS_FILE: 90_868_376, TOKENIZER_FILE: 466_247}
 
 
-def fingerprint(precision: Precision) -> str:
+def fingerprint(
+    precision: Precision,
+    graph_version: int = GRAPH_VERSION,
+    weights_sha256: str = WEIGHTS_SHA256,
+) -> str:
     """Name the vectors a precision produces, e.g. `all-MiniLM-L6-v2/int8/v1/53aa5117`."""
-    return f"{NAME}/{precision}/v{GRAPH_VERSION}/{WEIGHTS_SHA256[:8]}"
+    return f"{NAME}/{precision}/v{graph_version}/{weights_sha256[:8]}"

@@ -1,0 +1,385 @@
+"""An actor: one mailbox, one stream, one state, one writer.
+
+Commands are taken from the mailbox in small batches. Each is decided on the tentative state that
+the ones before it in the batch would leave; then all their events are appended at once. Only when
+the log has them is the new state published, and only then are the callers answered, refusals too: a
+refusal may rest on an event that did not make it. Readers use `state`, which is always confirmed.
+
+No task is parked for an idle actor. The first command starts a task, and it ends with the last.
+
+What can go wrong:
+
+- A command is refused (a `MemoryActorsError`): its caller gets the error, nothing else happens.
+- The append fails: every caller of the batch gets a typed error, and the state is read again from
+  the log, which alone knows what happened.
+- A decision crashes (any other exception): that caller gets `CommandCrashedError`, the rest of the
+  batch is decided again after a rebuild. An actor that crashes too often is quarantined: it takes
+  no more commands, keeps its last confirmed state for readers, and nobody else notices.
+- A caller is cancelled: before its command was taken, it is dropped; after, it is carried out.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from eventlog import (
+    Decider,
+    DiskFull,
+    Durability,
+    EventLogError,
+    EventStore,
+    Fenced,
+    IdempotencyConflict,
+    InvalidAppend,
+    LogClosed,
+    Prepared,
+    Recorded,
+)
+from memory_actors.errors import (
+    CommandCrashedError,
+    DeadlineExceededError,
+    InvalidInputError,
+    MemoryActorsError,
+    QuarantinedError,
+    StorageFullError,
+    UnavailableError,
+)
+
+MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
+BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop
+BATCH_PAYLOAD_BYTES_MAX = 1 << 20
+DEADLINE_S = 30.0
+RESTARTS_MAX = 3
+RESTART_WINDOW_S = 60.0
+BACKOFF_S = (0.05, 0.25, 1.0)
+
+_logger = structlog.get_logger("memory_actors.actor")
+
+S = TypeVar("S")
+Seen = TypeVar("Seen", contravariant=True)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A command with what the log should know about it."""
+
+    command: Any
+    meta: dict[str, str] = {}
+    durability: Durability = "commit"
+    idempotency_key: str | None = None
+    digest: bytes = b""
+    """Of what the caller asked: the same key with another digest is a conflict."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a command: its events, now in the log, and the state after it."""
+
+    events: Sequence[Recorded[Any]]
+    state: Any
+    duplicate: bool = False
+    """True when the idempotency key had been used: these are the first events."""
+
+
+class Behaviour(Protocol[Seen]):
+    """What an actor does that is not in its decider."""
+
+    async def enrich(self, command: Any, state: Seen) -> Any:
+        """Add to a command what its decision needs and may not look up itself."""
+        ...
+
+    def published(self, events: Sequence[Recorded[Any]], before: Seen, after: Seen) -> None:
+        """Take note of events that have become part of the state: update what is derived."""
+        ...
+
+    def rebuilt(self, state: Seen) -> None:
+        """Take note that the state was read again from the log."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    request: Request
+    answer: "asyncio.Future[Reply]"
+
+
+@dataclass(slots=True)
+class _Batch(Generic[S]):
+    """Commands decided together, and what they would lead to."""
+
+    state: S
+    version: int
+    now_us: int
+    prepared: list[Prepared] = field(default_factory=list)
+    events: list[Recorded[Any]] = field(default_factory=list)
+    outcomes: list[tuple[_Ask, Reply | Exception]] = field(default_factory=list)
+    payload_bytes: int = 0
+
+
+class Actor(Generic[S]):
+    """The owner of one stream. Make one with the state its stream has at `version`."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        decider: Decider[Any, Any, S],
+        behaviour: Behaviour[S],
+        log: EventStore,
+        clock: Callable[[], int],
+        rebuild: Callable[[], Awaitable[tuple[S, int]]],
+        state: S,
+        version: int,
+        epoch: int,
+    ):
+        self.stream = stream
+        self.state = state
+        self.version = version
+        self.quarantined: str | None = None
+        """Why it takes no more commands, if so."""
+        self._decider = decider
+        self._behaviour = behaviour
+        self._log = log
+        self._clock = clock
+        self._rebuild = rebuild
+        self._epoch = epoch
+        self._mailbox: deque[_Ask] = deque()
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._restarts: deque[float] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command waits or is being carried out."""
+        return self._task is not None or bool(self._mailbox)
+
+    async def ask(self, request: Request, deadline_s: float = DEADLINE_S) -> Reply:
+        """Carry out a command and return what came of it.
+
+        :raises DeadlineExceededError: no answer in time; it may still be carried out.
+        :raises QuarantinedError: this actor takes no commands any more.
+        :raises UnavailableError: the append failed; what it left is read again.
+        """
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._wait_for_room()
+                return await self._post(request)
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
+            ) from error
+
+    def _post(self, request: Request) -> "asyncio.Future[Reply]":
+        self._check_running()
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._mailbox.append(_Ask(request, answer))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return answer
+
+    async def _wait_for_room(self) -> None:
+        while len(self._mailbox) >= MAILBOX_MAX:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(waiter)
+            await waiter
+
+    def _check_running(self) -> None:
+        if self.quarantined is not None:
+            raise QuarantinedError(
+                f"this user's memory takes no writes: {self.quarantined}. Reads and export work; "
+                "see the log, then open the system again"
+            )
+
+    async def drain(self) -> None:
+        """Return when every command taken so far is answered."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    # --- one batch after another
+
+    async def _run(self) -> None:
+        try:
+            while self._mailbox:
+                await self._step()
+        finally:
+            self._task = None
+
+    async def _step(self) -> None:
+        batch = _Batch(self.state, self.version, self._clock())
+        crash = await self._decide_batch(batch)
+        try:
+            await self._commit(batch)
+        except EventLogError as error:
+            await self._fail(batch, error)
+            return
+        crash = self._publish(batch) or crash
+        for ask, outcome in batch.outcomes:
+            _settle(ask.answer, outcome)
+        if crash is not None:
+            await self._restart(crash)
+
+    async def _decide_batch(self, batch: _Batch[S]) -> Exception | None:
+        """Decide what waits, up to a batch; return the crash that ended it early, if one did."""
+        while self._mailbox and len(batch.outcomes) < BATCH_COMMANDS_MAX:
+            if batch.payload_bytes > BATCH_PAYLOAD_BYTES_MAX:
+                return None
+            ask = self._mailbox[0]
+            keyed = ask.request.idempotency_key is not None
+            if keyed and batch.outcomes:
+                return None  # its key guards one append, so it goes alone
+            self._take()
+            if ask.answer.cancelled():
+                continue
+            try:
+                batch.outcomes.append((ask, await self._decide(ask.request, batch)))
+            except MemoryActorsError as refusal:
+                batch.outcomes.append((ask, refusal))
+            except EventLogError as error:
+                batch.outcomes.append((ask, _unavailable(error)))
+            except Exception as error:  # a bug in a decision must not reach anybody else
+                batch.outcomes.append((ask, _crashed(error)))
+                return error
+            if keyed:
+                return None
+        return None
+
+    def _take(self) -> None:
+        self._mailbox.popleft()
+        if self._room:
+            _settle(self._room.popleft(), None)
+
+    async def _decide(self, request: Request, batch: _Batch[S]) -> Reply:
+        if request.idempotency_key is not None:
+            first = await self._first_reply(request)
+            if first is not None:
+                return first
+        command = await self._behaviour.enrich(request.command, batch.state)
+        decided = self._decider.decide(command, batch.state)
+        prepared = [self._log.registry.prepare(event, request.meta) for event in decided]
+        state, events = batch.state, []
+        for version, event in enumerate(prepared, start=batch.version + 1):
+            recorded = _tentative(self.stream, version, event, batch.now_us)
+            state = self._decider.evolve(state, recorded)
+            events.append(recorded)
+        batch.state, batch.version = state, batch.version + len(events)
+        batch.prepared += prepared
+        batch.events += events
+        batch.payload_bytes += sum(event.stored_bytes for event in prepared)
+        return Reply(events=events, state=state)
+
+    async def _first_reply(self, request: Request) -> Reply | None:
+        """Return what this request's key led to before, None if it is new."""
+        assert request.idempotency_key is not None
+        first = await self._log.find_request(self.stream, request.idempotency_key, request.digest)
+        if first is None:
+            return None
+        versions = range(first.first_version, first.last_version + 1)
+        events = await self._log.read_versions(self.stream, versions)
+        return Reply(events=events, state=self.state, duplicate=True)
+
+    async def _commit(self, batch: _Batch[S]) -> None:
+        if not batch.prepared:
+            return
+        requests = [ask.request for ask, _ in batch.outcomes]
+        relaxed = all(request.durability == "relaxed" for request in requests)
+        key = requests[0].idempotency_key
+        await self._log.append(
+            self.stream,
+            batch.prepared,
+            self.version,
+            epoch=self._epoch,
+            idempotency_key=key,
+            request=requests[0].digest if key is not None else None,
+            durability="relaxed" if relaxed else "commit",
+            recorded_at_us=batch.now_us,
+        )
+
+    def _publish(self, batch: _Batch[S]) -> Exception | None:
+        """Make a committed batch visible; return what updating the derived data raised."""
+        before, self.state, self.version = self.state, batch.state, batch.version
+        try:
+            self._behaviour.published(batch.events, before, self.state)
+        except Exception as error:  # the write stands; what is derived is made again
+            return error
+        return None
+
+    # --- failure
+
+    async def _fail(self, batch: _Batch[S], error: EventLogError) -> None:
+        """Answer a batch whose append failed, and read again what the stream holds."""
+        answer = _unavailable(error)
+        for ask, _ in batch.outcomes:
+            _settle(ask.answer, answer)
+        if isinstance(error, Fenced | LogClosed):
+            self.quarantine(str(error))
+        elif not isinstance(error, DiskFull):  # which kept nothing, so the state still holds
+            await self._reload()
+
+    async def _restart(self, error: Exception) -> None:
+        """Rebuild from the log, after a pause that grows; give up when it happens too often."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._restarts.append(now)
+        while self._restarts[0] < now - RESTART_WINDOW_S:
+            self._restarts.popleft()
+        _logger.error("actor restarts", restarts=len(self._restarts), error=repr(error))
+        if len(self._restarts) > RESTARTS_MAX:
+            self.quarantine(f"it failed {len(self._restarts)} times, last with {error!r}")
+            return
+        await asyncio.sleep(BACKOFF_S[len(self._restarts) - 1])
+        await self._reload()
+
+    async def _reload(self) -> None:
+        try:
+            self.state, self.version = await self._rebuild()
+        except EventLogError as error:
+            self.quarantine(f"its stream cannot be read: {error}")
+        else:
+            self._behaviour.rebuilt(self.state)
+
+    def quarantine(self, why: str) -> None:
+        """Take no more commands; answer those that wait with the reason."""
+        self.quarantined = why
+        _logger.critical("actor quarantined", why=why)
+        refusal = QuarantinedError(f"this user's memory takes no writes: {why}")
+        while self._mailbox:
+            _settle(self._mailbox.popleft().answer, refusal)
+        while self._room:
+            _settle(self._room.popleft(), None)
+
+
+def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:
+    """Return an event as it will be recorded, but for its position."""
+    return Recorded(
+        stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes, b""
+    )
+
+
+def _unavailable(error: EventLogError) -> MemoryActorsError:
+    """Return an error of the log in this package's terms: by what the caller does next."""
+    kind: type[MemoryActorsError] = UnavailableError
+    if isinstance(error, IdempotencyConflict | InvalidAppend):
+        kind = InvalidInputError
+    elif isinstance(error, DiskFull):
+        kind = StorageFullError
+    translated = kind(f"the log refused the write: {error}")
+    translated.__cause__ = error
+    return translated
+
+
+def _crashed(error: Exception) -> CommandCrashedError:
+    crashed = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
+    crashed.__cause__ = error
+    return crashed
+
+
+def _settle(future: "asyncio.Future[Any]", outcome: Any) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

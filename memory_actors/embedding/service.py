@@ -1,0 +1,145 @@
+"""Embeddings for everybody: from memory, from disk, or from the model, in that order."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+import numpy as np
+import structlog
+
+from memory_actors.embedding.batcher import Batcher
+from memory_actors.embedding.general import general_texts
+from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.vector_table import (
+    WRITE_BEHIND_S,
+    VectorTable,
+    content_digest,
+)
+from memory_actors.errors import ModelMismatchError
+
+CACHE_VECTORS_MAX = 10_000  # 15 MB of float32
+DEADLINE_S = 30.0
+
+_logger = structlog.get_logger("memory_actors.embedding")
+
+
+class EmbeddingStatistics(msgspec.Struct, frozen=True):
+    """Where vectors came from."""
+
+    from_memory: int
+    from_disk: int
+    computed: int
+
+
+class EmbeddingService:
+    """One embedder, one table of vectors, one cache, for all users of a store."""
+
+    def __init__(self, embedder: Embedder, path: Path, *, deadline_s: float = DEADLINE_S):
+        self.embedder = embedder
+        self._table = VectorTable(path)
+        self._batcher = Batcher(embedder, deadline_s=deadline_s)
+        self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._from_memory = 0
+        self._from_disk = 0
+        self._background: Vectors | None = None
+        self._flusher: asyncio.Task[None] | None = None
+
+    def check_model(self, *, reindex: bool) -> None:
+        """Remember which model made the vectors. Blocks: call it off the loop.
+
+        :raises ModelMismatchError: it was another one, and `reindex` is not set.
+        """
+        mine, fact = self.embedder.fingerprint, self._table.fact("model")
+        if fact is not None and fact.decode() != mine and not reindex:
+            raise ModelMismatchError(
+                f"this store is indexed with {fact.decode()!r}, not with {mine!r}: open it with "
+                "that model, or with reindex=True to embed its memories again"
+            )
+        if fact is None or fact.decode() != mine:
+            self._table.set_fact("model", mine.encode())
+        self._table.use_model(mine)
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Vectors]:
+        """Return one vector a text; `keep=False` leaves no trace of the texts on disk.
+
+        :raises EmbedderError: the model failed or took too long.
+        """
+        digests = [content_digest(text) for text in texts]
+        found = self.known(digests)
+        missing = {d: t for d, t in zip(digests, texts, strict=True) if d not in found}
+        if missing:
+            vectors = await self._batcher.embed(list(missing.values()))
+            fresh = dict(zip(missing, vectors, strict=True))
+            found |= fresh
+            self._remember(fresh)
+            if keep:
+                self._keep(fresh)
+        return [found[digest] for digest in digests]
+
+    def known(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Return the vectors that need no model, by digest of their text."""
+        found = {d: self._cache[d] for d in digests if d in self._cache}
+        for digest in found:
+            self._cache.move_to_end(digest)
+        self._from_memory += len(found)
+        missing = [digest for digest in digests if digest not in found]
+        if missing:
+            stored = self._table.get(missing, self.embedder.dimension)
+            self._from_disk += len(stored)
+            self._remember(stored)
+            found |= stored
+        return found
+
+    def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Return vectors from disk, past the cache: for loading a whole index in a thread."""
+        return self._table.get(digests, self.embedder.dimension)
+
+    async def background_mean(self) -> Vectors:
+        """Return the mean vector of general text, computed once.
+
+        Sentence vectors of one model share a large common part that says nothing about their
+        meaning. Taking it away (centring) makes what is left comparable.
+        """
+        if self._background is None:
+            own = getattr(self.embedder, "background_mean", None)
+            self._background = await (
+                self._computed_mean() if own is None else self._batcher.run(own)
+            )
+        return self._background
+
+    async def _computed_mean(self) -> Vectors:
+        name = f"background mean of {self.embedder.fingerprint}"
+        fact = await anyio.to_thread.run_sync(self._table.fact, name)
+        if fact is None or len(fact) != 4 * self.embedder.dimension:
+            vectors = await self._batcher.embed(general_texts())
+            fact = np.mean(vectors, axis=0, dtype=np.float64).astype(np.float32).tobytes()
+            await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
+        return np.frombuffer(fact, np.float32)
+
+    def statistics(self) -> EmbeddingStatistics:
+        """Return where vectors came from since the store was opened."""
+        return EmbeddingStatistics(self._from_memory, self._from_disk, self._batcher.texts_embedded)
+
+    async def close(self) -> None:
+        """Write what waits and close."""
+        self._batcher.close()
+        if self._flusher is not None:
+            await asyncio.wait([self._flusher])
+        await anyio.to_thread.run_sync(self._table.close)
+
+    def _remember(self, vectors: dict[bytes, Vectors]) -> None:
+        self._cache |= vectors
+        while len(self._cache) > CACHE_VECTORS_MAX:
+            self._cache.popitem(last=False)
+
+    def _keep(self, vectors: dict[bytes, Vectors]) -> None:
+        full = self._table.put(vectors)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
+
+    async def _flush(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        await anyio.to_thread.run_sync(self._table.flush)

@@ -1,0 +1,125 @@
+"""Vectors on disk, by model and content, in a file of derived data that may be deleted at any time.
+
+A text is embedded once: its vector is found again by the digest of the text and the fingerprint of
+the model. That is why a replay never calls the model. Vectors are kept as float16 (768 bytes, equal
+to the float32 ones to a cosine of 0.999999), each behind a CRC; one that fails it counts as absent.
+
+Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
+computed again when they are missed.
+"""
+
+import hashlib
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from eventlog import Environment, EventLogError
+from memory_actors.embedding.protocol import Vectors
+
+DIGEST_BYTES = 16
+WRITE_BEHIND_S = 0.05
+WRITE_BEHIND_VECTORS = 512
+
+_CRC = struct.Struct(">I")
+_logger = structlog.get_logger("memory_actors.embedding")
+
+
+def content_digest(content: str) -> bytes:
+    """Return what a content's derived data is found under."""
+    return hashlib.sha256(content.encode()).digest()[:DIGEST_BYTES]
+
+
+class VectorTable:
+    """The vectors of one model, in `derived.mdb`."""
+
+    def __init__(self, path: Path):
+        self._env = Environment(path, ("vectors", "facts"))
+        self._waiting: dict[bytes, Vectors] = {}
+        self._lock = threading.Lock()
+        self._model = b""
+
+    def use_model(self, fingerprint: str) -> None:
+        """Read and write the vectors of this model from now on."""
+        self._model = hashlib.sha256(fingerprint.encode()).digest()[:8]
+
+    def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
+        """Return the vectors that are there, as float32, by digest."""
+        found = {digest: self._waiting[digest] for digest in digests if digest in self._waiting}
+        with self._env.read() as txn:
+            table = self._env.tables["vectors"]
+            for digest in digests:
+                value = None if digest in found else txn.get(self._model + digest, db=table)
+                vector = None if value is None else _unpack(value, dimension)
+                if vector is not None:
+                    found[digest] = vector
+        return found
+
+    def put(self, vectors: Mapping[bytes, Vectors]) -> bool:
+        """Take vectors to be written soon; say whether there are enough to write at once."""
+        self._waiting |= vectors
+        return len(self._waiting) >= WRITE_BEHIND_VECTORS
+
+    def flush(self) -> None:
+        """Write what waits. Blocks: call it off the loop."""
+        with self._lock:
+            batch = dict(self._waiting)
+            if batch:
+                self._write(batch)
+            for digest in batch:
+                self._waiting.pop(digest, None)
+
+    def forget(self, digests: Iterable[bytes]) -> None:
+        """Delete vectors. Blocks: call it off the loop."""
+        keys = [self._model + digest for digest in digests]
+        for digest in digests:
+            self._waiting.pop(digest, None)
+        table = self._env.tables["vectors"]
+        self._env.write(lambda txn: [txn.delete(key, db=table) for key in keys])
+
+    def fact(self, name: str) -> bytes | None:
+        """Return a small fact about the derived data, such as which model made it."""
+        with self._env.read() as txn:
+            value = txn.get(name.encode(), db=self._env.tables["facts"])
+        return None if value is None else _checked(value)
+
+    def set_fact(self, name: str, value: bytes) -> None:
+        """Store a small fact. Blocks: call it off the loop."""
+        sealed = _CRC.pack(zlib.crc32(value)) + value
+        table = self._env.tables["facts"]
+        self._env.write(lambda txn: txn.put(name.encode(), sealed, db=table))
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        self.flush()
+        self._env.close()
+
+    def _write(self, batch: Mapping[bytes, Vectors]) -> None:
+        rows = sorted((self._model + digest, _pack(vector)) for digest, vector in batch.items())
+        table = self._env.tables["vectors"]
+        try:
+            self._env.write(lambda txn: [txn.put(key, row, db=table) for key, row in rows])
+        except EventLogError as error:  # derived data: missed later, and computed again
+            _logger.warning("vectors not kept", count=len(rows), error=str(error))
+
+
+def _pack(vector: Vectors) -> bytes:
+    data = vector.astype(np.float16).tobytes()
+    return _CRC.pack(zlib.crc32(data)) + data
+
+
+def _unpack(value: bytes, dimension: int) -> Vectors | None:
+    data = _checked(value)
+    if data is None or len(data) != 2 * dimension:
+        return None
+    return np.frombuffer(data, np.float16).astype(np.float32)
+
+
+def _checked(value: bytes) -> bytes | None:
+    data = value[_CRC.size :]
+    whole = len(value) >= _CRC.size and zlib.crc32(data) == _CRC.unpack_from(value)[0]
+    return data if whole else None

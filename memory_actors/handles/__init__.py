@@ -1,0 +1,1 @@
+"""What callers hold: cheap objects that turn method calls into commands and states into answers."""

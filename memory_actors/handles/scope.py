@@ -1,0 +1,81 @@
+"""On whose behalf a handle acts, and how it reaches that user's actor."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from memory_actors.actor import Reply, Request
+from memory_actors.kinds.kind import Command
+from memory_actors.live_user import LiveUser
+from memory_actors.services import Services
+from memory_actors.validation import check_name, check_optional_name
+
+STREAM_PREFIX = "user:"
+
+
+def stream_of(user_id: str) -> str:
+    """Return the name of a user's stream."""
+    return STREAM_PREFIX + user_id
+
+
+class Scope:
+    """A user, and the agent and session that speak for them. No I/O until it is used."""
+
+    def __init__(
+        self, services: Services, user_id: str, agent_id: str | None, session_id: str | None
+    ):
+        self.services = services
+        self.user_id = check_name(user_id, "user_id")
+        self.agent_id = check_optional_name(agent_id, "agent_id")
+        self.session_id = check_optional_name(session_id, "session_id")
+        self.stream = stream_of(user_id)
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[LiveUser]:
+        """Hold the user's actor live."""
+        async with self.services.runtime.use(self.stream) as live:
+            yield live
+
+    def now_us(self) -> int:
+        """Return the time that a command is given."""
+        return self.services.clock_us()
+
+    def new_id(self, now_us: int) -> str:
+        """Return a new memory id."""
+        return self.services.new_id(now_us)
+
+    async def ask(
+        self,
+        live: LiveUser,
+        command: Command,
+        *,
+        relaxed: bool = False,
+        idempotency_key: str | None = None,
+        digest: bytes = b"",
+    ) -> Reply:
+        """Carry out a command; the log keeps who asked, and for what."""
+        request = Request(
+            command=command,
+            meta=self._meta(command),
+            durability="relaxed" if relaxed else "commit",
+            idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
+            digest=digest,
+        )
+        reply = await live.actor.ask(request, self.services.settings.deadline_s)
+        if self.services.settings.check_replay:
+            await live.check_replay()
+        return reply
+
+    def refuse_early(self, live: LiveUser, command: Command) -> None:
+        """Refuse now what the confirmed state would refuse, before the work that leads up to it.
+
+        The events are dropped: the decision that counts is the actor's.
+        """
+        self.services.decider.decide(command, live.state)
+
+    def _meta(self, command: Command) -> dict[str, str]:
+        meta = {"command": type(command).__name__}
+        if self.agent_id is not None:
+            meta["agent_id"] = self.agent_id
+        if self.session_id is not None:
+            meta["session_id"] = self.session_id
+        return meta

@@ -1,0 +1,153 @@
+"""`user.working`: a small dictionary of task state, held in memory, logged within 50 ms."""
+
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from memory_actors.handles.scope import Scope
+from memory_actors.kinds import working
+from memory_actors.records import MemoryType, Metadata, Receipt
+from memory_actors.validation import (
+    CONTENT_BYTES_MAX,
+    check_name,
+    content_bytes,
+    json_copy,
+    metadata_copy,
+    text_bytes,
+)
+
+
+class WorkingMemory:
+    """Keys to JSON values, at most 100 and 10 KB by default, least recently used out first.
+
+    Writes are acknowledged at once and on disk within 50 ms (durability `relaxed`).
+    """
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    async def set(
+        self, key: str, value: Any, *, metadata: Metadata | None = None, auto_prune: bool = False
+    ) -> Receipt:
+        """Set a key to a JSON value.
+
+        When the sizes no longer fit, the least recently used entries go. When the number of keys is
+        at its limit, a new key is refused unless `auto_prune`, which makes the least recently used
+        one go.
+
+        :raises QuotaExceededError: too many keys, or a value that could never fit.
+        :raises InvalidInputError: the key or value is not what it must be.
+        """
+        started_s = perf_counter()
+        return await self._set(check_name(key, "key"), value, metadata, auto_prune, None, started_s)
+
+    async def add(
+        self,
+        content: str,
+        *,
+        metadata: Metadata | None = None,
+        key: str | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool = False,
+    ) -> Receipt:
+        """Keep a text under a key; without one, under its own memory id."""
+        started_s = perf_counter()
+        content_bytes(content)
+        memory_id = memory_id or self._scope.new_id(self._scope.now_us())
+        return await self._set(
+            key or memory_id, content, metadata, auto_prune, memory_id, started_s
+        )
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Return a key's value, which counts as a use of it; `default` if there is none."""
+        async with self._scope.live() as live:
+            row = live.state.working.rows.get(check_name(key, "key"))
+            if row is None:
+                return default
+            live.touch(key)
+            return json_copy(row.value, "value")
+
+    async def delete(self, key: str) -> Receipt:
+        """Delete a key.
+
+        :raises NotFoundError: there is none.
+        """
+        command = working.DeleteKey(now_us=self._scope.now_us(), key=check_name(key, "key"))
+        return await self._delete(command)
+
+    async def items(self) -> dict[str, Any]:
+        """Return all keys and values, in the order they were last set; a use of none of them."""
+        async with self._scope.live() as live:
+            rows = live.state.working.rows
+            return {key: json_copy(row.value, "value") for key, row in rows.items()}
+
+    async def update(
+        self, row: working.Row, content: str | None, metadata: Metadata | None
+    ) -> Receipt:
+        """Replace an entry's value, its metadata, or both."""
+        value = row.value if content is None else content
+        kept = row.metadata if metadata is None else metadata
+        return await self._set(row.key, value, kept, False, row.memory_id, perf_counter(), "update")
+
+    async def delete_memory(self, memory_id: str) -> Receipt:
+        """Delete an entry by its memory id."""
+        command = working.DeleteKey(now_us=self._scope.now_us(), memory_id=memory_id)
+        return await self._delete(command)
+
+    async def _set(
+        self,
+        key: str,
+        value: Any,
+        metadata: Metadata | None,
+        auto_prune: bool,
+        memory_id: str | None,
+        started_s: float,
+        operation: str = "set",
+    ) -> Receipt:
+        now_us = self._scope.now_us()
+        command = working.SetKey(
+            now_us=now_us,
+            memory_id=memory_id or self._scope.new_id(now_us),
+            key=key,
+            value=json_copy(value, "value"),
+            size_bytes=_entry_bytes(key, value),
+            metadata=metadata_copy(metadata),
+            auto_prune=auto_prune,
+        )
+        async with self._scope.live() as live:
+            reply = await self._scope.ask(live, command, relaxed=True)
+            row = reply.state.working.rows[key]
+            live.touch(key)
+        evicted = reply.events[0].data.evicted_ids if reply.events else ()
+        return Receipt(
+            memory_id=row.memory_id,
+            operation=operation if reply.events else "unchanged",
+            memory_type=MemoryType.WORKING,
+            latency_ms=(perf_counter() - started_s) * 1e3,
+            quota_remaining=self._remaining(len(reply.state.working.rows)),
+            evicted=evicted,
+        )
+
+    async def _delete(self, command: working.DeleteKey) -> Receipt:
+        started_s = perf_counter()
+        async with self._scope.live() as live:
+            reply = await self._scope.ask(live, command, relaxed=True)
+        return Receipt(
+            memory_id=reply.events[0].data.memory_id,
+            operation="delete",
+            memory_type=MemoryType.WORKING,
+            latency_ms=(perf_counter() - started_s) * 1e3,
+            quota_remaining=self._remaining(len(reply.state.working.rows)),
+        )
+
+    def _remaining(self, keys: int) -> int:
+        return max(0, self._scope.services.settings.limits.working_keys - keys)
+
+
+def _entry_bytes(key: str, value: Any) -> int:
+    """Return what an entry counts for: its key and its value as JSON, a text as it is."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not text:
+        return len(key.encode())
+    return len(key.encode()) + text_bytes(text, "value", CONTENT_BYTES_MAX)

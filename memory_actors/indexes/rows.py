@@ -1,0 +1,110 @@
+"""Vectors in one growing array, each under a label.
+
+Rows are only ever appended, and a removed row is only marked, so a search in another thread may go
+on with the arrays it took at its start: what it holds never moves. The marked rows go when the
+array is made anew (`compacted`).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.embedding.protocol import Vectors
+
+CAPACITY_MIN = 16
+GROWTH = 1.5
+
+
+class View(NamedTuple):
+    """The rows at one moment, safe to read from any thread."""
+
+    vectors: Vectors
+    """float32 [n, d]."""
+    labels: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.bool_]
+    mean: npt.NDArray[np.float64]
+    """Of the living rows; zero if there are none."""
+    living: int
+
+
+class VectorRows:
+    """An append-only array of unit vectors with labels and tombstones."""
+
+    def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
+        self.dimension = dimension
+        self.count = 0
+        """Rows, the removed ones included."""
+        self._vectors = np.zeros((capacity, dimension), np.float32)
+        self._labels = np.zeros(capacity, np.int64)
+        self._alive = np.zeros(capacity, np.bool_)
+        self._row_of: dict[int, int] = {}
+        self._sum = np.zeros(dimension, np.float64)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, label: int) -> bool:
+        return label in self._row_of
+
+    def labels(self) -> list[int]:
+        """Return the labels of the living rows."""
+        return list(self._row_of)
+
+    @property
+    def dead(self) -> int:
+        """Rows that are only marked as removed."""
+        return self.count - len(self._row_of)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the arrays and of the map beside them."""
+        return self._vectors.nbytes + self._labels.nbytes + 100 * len(self._row_of)
+
+    def append(self, label: int, vector: Vectors | None) -> None:
+        """Add a row; None adds one that is removed already, to keep a place in the order."""
+        if self.count == len(self._labels):
+            self._grow(int(self.count * GROWTH) + CAPACITY_MIN)
+        row = self.count
+        self._labels[row] = label
+        if vector is not None:
+            self._vectors[row] = vector
+            self._sum += vector
+            self._alive[row] = True
+            self._row_of[label] = row
+        self.count += 1
+
+    def remove(self, label: int) -> bool:
+        """Mark a row as removed; say whether it was there."""
+        row = self._row_of.pop(label, None)
+        if row is None:
+            return False
+        self._alive[row] = False
+        self._sum -= self._vectors[row]
+        return True
+
+    def rows_of(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
+        """Return the rows of those labels that are there."""
+        found = [self._row_of[label] for label in labels if label in self._row_of]
+        return np.array(found, np.intp)
+
+    def view(self) -> View:
+        """Return the rows as they are now."""
+        n, living = self.count, len(self._row_of)
+        mean = self._sum / living if living else np.zeros(self.dimension)
+        return View(self._vectors[:n], self._labels[:n], self._alive[:n], mean, living)
+
+    def compacted(self) -> "VectorRows":
+        """Return new rows with the living ones only, in the same order."""
+        fresh = VectorRows(self.dimension, max(CAPACITY_MIN, len(self)))
+        vectors, labels, alive, _, _ = self.view()
+        for row in np.flatnonzero(alive):
+            fresh.append(int(labels[row]), vectors[row])
+        return fresh
+
+    def _grow(self, capacity: int) -> None:
+        extra = capacity - len(self._labels)
+        self._vectors = np.pad(self._vectors, ((0, extra), (0, 0)))
+        self._labels = np.pad(self._labels, (0, extra))
+        self._alive = np.pad(self._alive, (0, extra))

@@ -1,0 +1,340 @@
+"""A live user: the actor of one user's stream with what is derived from it.
+
+Derived are the index of long-term memories, kept in step with each published event, and the order
+of last use of working memory, which is known here only and never logged.
+
+A memory's vector usually comes right after its event: the caller computes it while the log writes.
+Until it has come the memory is wanting: kept, readable, but not found by meaning. A memory whose
+vector never came (a failed embedder, a cancelled caller, a crash) is picked up by `index_wanting`.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+import structlog
+
+from eventlog import (
+    Decider,
+    EventLogError,
+    EventStore,
+    PoisonedStream,
+    Recorded,
+    Snapshot,
+    replay,
+)
+from memory_actors import user
+from memory_actors.actor import Actor
+from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.vector_table import content_digest
+from memory_actors.errors import EmbedderError
+from memory_actors.indexes.dense import DenseIndex
+from memory_actors.kinds import long_term, working
+from memory_actors.kinds.kind import Command
+from memory_actors.user import UserState
+
+SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
+SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
+INDEX_TEXTS_MAX = 64  # memories without a vector embedded in one go
+INDEX_RETRY_S = 5.0
+INDEX_WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
+INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
+BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
+ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
+
+_logger = structlog.get_logger("memory_actors.user")
+
+UserDecider = Decider[Command, Any, UserState]
+_LONG_TERM_EVENTS = frozenset(long_term.registry.classes())
+
+
+class StateDivergedError(AssertionError):
+    """A live state is not what a replay of its stream gives: a bug in an evolve."""
+
+
+class LiveUser:
+    """One user's actor and what is derived from it. Make one with `activate`."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        log: EventStore,
+        decider: UserDecider,
+        embeddings: EmbeddingService,
+        index_path: Path,
+    ):
+        self.stream = stream
+        self.index = DenseIndex(embeddings.embedder.dimension)
+        self.actor: Actor[UserState]
+        self._log = log
+        self._decider = decider
+        self._embeddings = embeddings
+        self._index_path = index_path
+        self._index_changed = False
+        self._memory_of: dict[int, str] = {}  # label -> memory id
+        self._wanting: dict[bytes, set[int]] = {}  # digest -> labels whose vector has not come
+        self._snapshot_version = 0
+        self._last_use: dict[str, int] = {}
+        self._uses = 0
+        self._chores: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def state(self) -> UserState:
+        """The confirmed state."""
+        return self.actor.state
+
+    # --- what the runtime asks
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is under way."""
+        return self.actor.busy
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, roughly; texts are in the log and not counted."""
+        rows = len(self.state.long_term.rows) + len(self.state.short_term.session_of)
+        working_bytes = self.state.working.size_bytes
+        return BASE_BYTES + ROW_BYTES * rows + working_bytes + self.index.size_bytes
+
+    async def passivate(self) -> None:
+        """Finish what is under way; keep a snapshot and the index."""
+        await self.actor.drain()
+        chores = list(self._chores.values())
+        for chore in chores:
+            chore.cancel()
+        if chores:
+            await asyncio.wait(chores)
+        if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
+            await self._snapshot()
+        if self._index_changed:
+            model = self._embeddings.embedder.fingerprint
+            await anyio.to_thread.run_sync(self.index.save, self._index_path, model)
+
+    # --- what the actor asks
+
+    async def enrich(self, command: Any, state: UserState) -> Any:
+        """Add what a decision needs: the order of last use, the ids that were used before."""
+        if isinstance(command, working.SetKey):
+            return msgspec.structs.replace(command, least_recent=self._least_recent(state))
+        if isinstance(command, long_term.AddMemories) and command.own_ids:
+            return msgspec.structs.replace(command, used_ids=await self._used_ids(command))
+        return command
+
+    async def _used_ids(self, command: long_term.AddMemories) -> frozenset[str]:
+        used = set()
+        for memory in command.memories:
+            if await self._log.versions_about(self.stream, memory.memory_id):
+                used.add(memory.memory_id)
+            await asyncio.sleep(0)  # thousands of look-ups are no reason to hold the loop
+        return frozenset(used)
+
+    def published(
+        self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
+    ) -> None:
+        """Keep the index and the order of use in step; snapshot now and then."""
+        for memory_id in _touched(events):
+            old, new = before.long_term.rows.get(memory_id), after.long_term.rows.get(memory_id)
+            self._reindex(old, new)
+        for recorded in events:
+            if isinstance(recorded.data, working.KeySet):
+                self.touch(recorded.data.key)
+        if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
+            self._start("snapshot", self._snapshot)
+
+    def rebuilt(self, state: UserState) -> None:
+        """Compare the index with a state that was read again from the log."""
+        rows = state.long_term.rows.values()
+        self._memory_of = {row.version: row.memory_id for row in rows}
+        for label in self.index.labels():
+            if label not in self._memory_of:
+                self.index.remove(label)
+        self._wanting.clear()
+        for row in rows:
+            if row.version not in self.index:
+                self._want(row)
+        self.index_wanting()
+
+    # --- the order of last use of working memory
+
+    def touch(self, key: str) -> None:
+        """Note that a key of working memory was used."""
+        self._uses += 1
+        self._last_use[key] = self._uses
+
+    def _least_recent(self, state: UserState) -> tuple[str, ...]:
+        last_use, keys = self._last_use, state.working.rows
+        if len(last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
+            self._last_use = last_use = {key: last_use.get(key, 0) for key in keys}
+        return tuple(sorted(keys, key=lambda key: last_use.get(key, 0)))
+
+    # --- the index of long-term memories
+
+    def settle(self, vectors: Mapping[bytes, Vectors]) -> None:
+        """Index the memories that wanted these vectors, by digest of their content."""
+        for digest, vector in vectors.items():
+            for label in self._wanting.pop(digest, ()):
+                self.index.add(label, vector)
+                self._index_changed = True
+        self._maintain_index()
+
+    def index_wanting(self, delay_s: float = 0.0) -> None:
+        """See to it that every memory gets its vector, from the log's texts and the model."""
+        if self._wanting:
+            self._start("index", lambda: self._index_wanting(delay_s))
+
+    async def indexed(self, deadline_s: float = INDEX_WAIT_S) -> None:
+        """Wait for the memories that are being indexed from the log, within the deadline."""
+        chore = self._chores.get("index")
+        if chore is not None:
+            done, _ = await asyncio.wait([chore], timeout=deadline_s)
+            if not done:
+                _logger.warning("memories not yet searchable", count=len(self._wanting))
+
+    def row_of(self, label: int) -> long_term.Row | None:
+        """Return the living memory that a label of the index stands for."""
+        return self.state.long_term.rows.get(self._memory_of.get(label, ""))
+
+    def _reindex(self, old: long_term.Row | None, new: long_term.Row | None) -> None:
+        if old is not None and (new is None or new.version != old.version):
+            del self._memory_of[old.version]
+            self.index.remove(old.version)
+            self._unwant(old)
+            self._index_changed = True
+        if new is not None and (old is None or new.version != old.version):
+            self._memory_of[new.version] = new.memory_id
+            self._want(new)
+
+    def _want(self, row: long_term.Row) -> None:
+        self._wanting.setdefault(row.digest, set()).add(row.version)
+
+    def _unwant(self, row: long_term.Row) -> None:
+        labels = self._wanting.get(row.digest, set())
+        labels.discard(row.version)
+        if not labels:
+            self._wanting.pop(row.digest, None)
+
+    async def _index_wanting(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        while self._wanting:
+            batch = islice(self._wanting.values(), INDEX_TEXTS_MAX)
+            versions = [min(labels) for labels in batch]
+            events = await self._log.read_versions(self.stream, versions)
+            texts = [recorded.data.content for recorded in events]
+            try:
+                vectors = await self._embeddings.embed(texts)
+            except EmbedderError as error:
+                _logger.warning("indexing failed", count=len(self._wanting), error=str(error))
+                await asyncio.sleep(INDEX_RETRY_S)
+                continue
+            self.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
+
+    def _maintain_index(self) -> None:
+        if self.index.wants_maintenance:
+            self._start("maintenance", self._maintain)
+
+    async def _maintain(self) -> None:
+        self.index.adopt(await anyio.to_thread.run_sync(self.index.maintain))
+
+    # --- snapshots and checks
+
+    async def _snapshot(self) -> None:
+        state, version = self.state, self.actor.version
+        self._snapshot_version = version
+        data = await anyio.to_thread.run_sync(user.dump, state)
+        snapshot = Snapshot(version, data)
+        try:
+            await self._log.save_snapshot(self.stream, snapshot, user.SNAPSHOT_FINGERPRINT)
+        except EventLogError as error:  # the next activation reads more events, that is all
+            _logger.warning("snapshot not kept", error=str(error))
+
+    async def check_replay(self) -> None:
+        """Compare the state with a replay of the whole stream. For tests: it reads everything.
+
+        :raises StateDivergedError: they differ.
+        """
+        state, version = self.state, self.actor.version
+        await self._log.flush()
+        replayed, _ = await replay(self._log, self._decider, self.stream, until=version)
+        if user.fingerprint(replayed) != user.fingerprint(state):
+            raise StateDivergedError(f"live state and replay differ at version {version}")
+
+    def _start(self, name: str, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a background chore unless it runs already."""
+        if name not in self._chores:
+            task = asyncio.create_task(chore())
+            self._chores[name] = task
+            task.add_done_callback(lambda done: self._chore_done(name, done))
+
+    def _chore_done(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._chores[name]
+        if not task.cancelled() and task.exception() is not None:
+            _logger.error("chore failed", chore=name, error=repr(task.exception()))
+
+    # --- activation
+
+    async def activate(self, clock: Callable[[], int]) -> None:
+        """Read the state from snapshot and log, and the index from its files and the vectors."""
+        state, version, poison = await self._read_state()
+        head = await self._log.head(self.stream)
+        self.actor = Actor(
+            self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
+            rebuild=self._replayed, state=state, version=version, epoch=head.epoch,
+        )  # fmt: skip
+        if poison is not None:
+            self.actor.quarantine(str(poison))
+        await self._load_index(state)
+
+    async def _read_state(self) -> tuple[UserState, int, PoisonedStream | None]:
+        snapshot = await self._log.load_snapshot(self.stream, user.SNAPSHOT_FINGERPRINT)
+        state, version = UserState(), 0
+        if snapshot is not None:
+            try:
+                state = await anyio.to_thread.run_sync(user.load, snapshot.data)
+                version = self._snapshot_version = snapshot.version
+            except msgspec.DecodeError as error:  # derived data: read the whole stream instead
+                _logger.warning("snapshot ignored", error=str(error))
+        try:
+            state, version = await replay(
+                self._log, self._decider, self.stream, state=state, after=version
+            )
+        except PoisonedStream as poison:
+            return poison.state, poison.version, poison
+        return state, version, None
+
+    async def _replayed(self) -> tuple[UserState, int]:
+        return await replay(self._log, self._decider, self.stream)
+
+    async def _load_index(self, state: UserState) -> None:
+        rows = state.long_term.rows
+        if not rows:
+            return
+        load = partial(self._load_vectors, list(rows.values()))
+        if len(rows) <= INLINE_ROWS_MAX:
+            self.index = load()
+        else:
+            self.index = await anyio.to_thread.run_sync(load)
+        self.rebuilt(state)
+
+    def _load_vectors(self, rows: Sequence[long_term.Row]) -> DenseIndex:
+        vectors = self._embeddings.stored([row.digest for row in rows])
+        labelled = {row.version: vectors[row.digest] for row in rows if row.digest in vectors}
+        embedder = self._embeddings.embedder
+        return DenseIndex.load(embedder.dimension, labelled, self._index_path, embedder.fingerprint)
+
+
+def _touched(events: Sequence[Recorded[Any]]) -> set[str]:
+    """Return the ids of the long-term memories that events are about."""
+    return {
+        memory_id
+        for recorded in events
+        if type(recorded.data) in _LONG_TERM_EVENTS
+        for memory_id in long_term.registry.keys(recorded.data)
+    }

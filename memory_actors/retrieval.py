@@ -1,0 +1,123 @@
+"""Retrieval: the memories of one user that are closest in meaning to a query.
+
+Long-term memories are scored by their index, working and short-term ones by the same centred cosine
+on the fly: they are few, and their vectors are computed when first asked for and not kept on disk.
+The best `top_k` of all kinds together come back, working memory first, then short-term, then the
+rest by score. A filter picks the rows before anything is ranked, so no match is lost to the cut.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio.to_thread
+import msgspec
+import numpy as np
+
+from memory_actors.embedding.protocol import Vectors
+from memory_actors.filters import Predicate
+from memory_actors.kinds import short_term
+from memory_actors.live_user import LiveUser
+from memory_actors.reading import Found, memories, texts
+from memory_actors.records import Hit, MemoryType
+from memory_actors.services import Services
+from memory_actors.user import UserState
+
+GROUPS = (MemoryType.WORKING, MemoryType.SHORT_TERM)
+"""Kinds that come before the others, whatever their score."""
+
+
+class Query(NamedTuple):
+    """A checked request."""
+
+    text: str
+    kinds: Sequence[MemoryType]
+    top_k: int
+    matches: Predicate | None
+    session_id: str | None
+    """Whose short-term memory; None means every living session's."""
+    now_us: int
+
+
+class _Scored(NamedTuple):
+    found: Found
+    score: float
+
+
+async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
+    """Return the best memories for a query.
+
+    :raises EmbedderError: the query could not be embedded.
+    """
+    state = live.state
+    small = _small_rows(state, query)
+    long_term = MemoryType.LONG_TERM in query.kinds and len(state.long_term.rows) > 0
+    if not small and not long_term:
+        return []
+    background = await services.embeddings.background_mean()
+    (vector,) = await services.embeddings.embed([query.text], keep=False)
+    scored = await _score_small(services, live, small, vector, background)
+    if long_term:
+        scored += await _search_index(live, query, vector, background)
+    best = sorted(scored, key=lambda item: -item.score)[: query.top_k]
+    return await _hits(services, live, best)
+
+
+def _small_rows(state: UserState, query: Query) -> list[Found]:
+    """Return the rows of working and short-term memory that the query may find."""
+    rows: list[Found] = []
+    if MemoryType.WORKING in query.kinds:
+        rows += [Found(MemoryType.WORKING, row) for row in state.working.rows.values()]
+    if MemoryType.SHORT_TERM in query.kinds:
+        for session in short_term.living_sessions(state.short_term, query.now_us):
+            if query.session_id in (None, session.session_id):
+                rows += [Found(MemoryType.SHORT_TERM, row) for row in session.rows]
+    matches = query.matches
+    return rows if matches is None else [r for r in rows if matches(r.row.metadata)]
+
+
+async def _score_small(
+    services: Services, live: LiveUser, rows: list[Found], vector: Vectors, background: Vectors
+) -> list[_Scored]:
+    if not rows:
+        return []
+    contents = await texts(services.log, live.stream, rows)
+    phrased = [_phrase(found, content) for found, content in zip(rows, contents, strict=True)]
+    vectors = np.stack(await services.embeddings.embed(phrased, keep=False))
+    scores = live.index.score(vectors, vector, background)
+    return [_Scored(found, float(score)) for found, score in zip(rows, scores, strict=True)]
+
+
+def _phrase(found: Found, content: str) -> str:
+    """Return a text as a sentence would have it: a key of working memory says what it is about."""
+    if found.kind is not MemoryType.WORKING or found.row.key == found.row.memory_id:
+        return content
+    return f"{found.row.key.replace('_', ' ')}: {content}"
+
+
+async def _search_index(
+    live: LiveUser, query: Query, vector: Vectors, background: Vectors
+) -> list[_Scored]:
+    await live.indexed()
+    rows, matches = live.state.long_term.rows.values(), query.matches
+    allowed = None if matches is None else [r.version for r in rows if matches(r.metadata)]
+    search = partial(live.index.search, vector, query.top_k, background, allowed)
+    found = search() if live.index.cheap else await anyio.to_thread.run_sync(search)
+    living = ((live.row_of(match.label), match.score) for match in found)
+    return [_Scored(Found(MemoryType.LONG_TERM, row), s) for row, s in living if row is not None]
+
+
+async def _hits(services: Services, live: LiveUser, best: Sequence[_Scored]) -> list[Hit]:
+    ordered = [
+        *(s for group in GROUPS for s in best if s.found.kind is group),
+        *(s for s in best if s.found.kind not in GROUPS),
+    ]
+    read = await memories(services.log, live.stream, [scored.found for scored in ordered])
+    return [
+        Hit(**_fields(memory), score=min(1.0, max(0.0, (1 + scored.score) / 2)))
+        for memory, scored in zip(read, ordered, strict=True)
+    ]
+
+
+def _fields(memory: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(memory, name) for name in memory.__struct_fields__}

@@ -1,0 +1,225 @@
+"""The runtime: which actors live, from when to when, and in how much memory.
+
+A key's actor is activated on first use and shared by all who use it. It leaves (is passivated) when
+it was idle for long, or when all live actors together hold more than the byte budget, least
+recently used first; never while somebody uses it. A key that is wanted while its actor leaves waits
+and gets a new one, so there is never more than one actor a key.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import anyio
+import msgspec
+import structlog
+
+from memory_actors.errors import SystemClosedError
+
+SWEEP_S = 1.0
+
+_logger = structlog.get_logger("memory_actors.runtime")
+
+
+class Live(Protocol):
+    """What the runtime asks of an actor."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has work in flight."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        ...
+
+    async def passivate(self) -> None:
+        """Finish, and keep what makes the next activation quick."""
+        ...
+
+
+L = TypeVar("L", bound=Live)
+
+
+class RuntimeStatistics(msgspec.Struct, frozen=True):
+    """How many actors live, and what they hold."""
+
+    live: int
+    live_bytes: int
+    activations: int
+    passivations: int
+
+
+@dataclass(slots=True, eq=False)
+class _Slot(Generic[L]):
+    activation: "asyncio.Task[L]"
+    users: int = 0
+    last_used_s: float = 0.0
+    size_bytes: int = 0
+    leaving: "asyncio.Task[None] | None" = None
+
+
+class Runtime(Generic[L]):
+    """Live actors by key. Open and close it with `running`."""
+
+    def __init__(
+        self, activate: Callable[[str], Awaitable[L]], *, budget_bytes: int, idle_s: float
+    ):
+        self._activate = activate
+        self._budget_bytes = budget_bytes
+        self._idle_s = idle_s
+        self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
+        self._live_bytes = 0
+        self._activations = 0
+        self._passivations = 0
+        self._closed = False
+        self._users = 0
+        self._unused = anyio.Event()
+        self._unused.set()
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to passivate what is idle."""
+        self._sweeper = asyncio.create_task(self._sweep_forever())
+
+    @asynccontextmanager
+    async def use(self, key: str) -> AsyncIterator[L]:
+        """Hold a key's actor live, activated if need be.
+
+        :raises SystemClosedError: the runtime is closing.
+        """
+        slot = await self._enter(key)
+        self._count(+1)
+        try:
+            yield slot.activation.result()
+        finally:
+            self._leave(key, slot)
+            self._count(-1)
+
+    def peek(self, key: str) -> L | None:
+        """Return a key's actor if it is live and not leaving."""
+        slot = self._slots.get(key)
+        if slot is None or slot.leaving is not None or not slot.activation.done():
+            return None
+        return None if slot.activation.exception() else slot.activation.result()
+
+    def statistics(self) -> RuntimeStatistics:
+        """Return counts and sizes."""
+        return RuntimeStatistics(
+            len(self._slots), self._live_bytes, self._activations, self._passivations
+        )
+
+    async def close(self, deadline_s: float) -> None:
+        """Take on no more work, wait for what is in hand until the deadline, passivate all."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        with anyio.move_on_after(deadline_s):
+            await self._unused.wait()
+        for key in list(self._slots):
+            await self._passivate(key)
+
+    # --- in and out
+
+    async def _enter(self, key: str) -> _Slot[L]:
+        while True:
+            if self._closed:
+                raise SystemClosedError("the memory system is closed: open it again")
+            slot = self._slots.get(key) or self._new_slot(key)
+            if slot.leaving is not None:
+                await asyncio.wait([slot.leaving])
+                continue
+            slot.users += 1
+            try:
+                if not slot.activation.done():
+                    await asyncio.wait([slot.activation])
+                slot.activation.result()
+            except BaseException:
+                slot.users -= 1
+                if slot.activation.done():  # failed for all who waited: the next one tries anew
+                    self._drop(key, slot)
+                raise
+            return slot
+
+    def _count(self, change: int) -> None:
+        """Keep the number of users of all actors, and let closing know when there are none."""
+        if self._users == 0:
+            self._unused = anyio.Event()
+        self._users += change
+        if self._users == 0:
+            self._unused.set()
+
+    def _new_slot(self, key: str) -> _Slot[L]:
+        slot = _Slot(asyncio.create_task(self._activated(key)))
+        self._slots[key] = slot
+        return slot
+
+    async def _activated(self, key: str) -> L:
+        await self._shrink()
+        self._activations += 1
+        return await self._activate(key)
+
+    def _leave(self, key: str, slot: _Slot[L]) -> None:
+        slot.users -= 1
+        slot.last_used_s = asyncio.get_running_loop().time()
+        size = slot.activation.result().size_bytes
+        self._live_bytes += size - slot.size_bytes
+        slot.size_bytes = size
+        if key in self._slots:
+            self._slots.move_to_end(key)
+
+    def _drop(self, key: str, slot: _Slot[L]) -> None:
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+            self._live_bytes -= slot.size_bytes
+
+    # --- passivation
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(min(SWEEP_S, self._idle_s))
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        idle_since = asyncio.get_running_loop().time() - self._idle_s
+        for key, slot in list(self._slots.items()):
+            if slot.last_used_s > idle_since:
+                break  # in order of last use: all that follow are younger
+            if self._may_leave(slot):
+                await self._passivate(key)
+        await self._shrink()
+
+    async def _shrink(self) -> None:
+        """Passivate, least recently used first, until the budget is kept."""
+        for key, slot in list(self._slots.items()):
+            if self._live_bytes <= self._budget_bytes:
+                return
+            if self._may_leave(slot):
+                await self._passivate(key)
+
+    def _may_leave(self, slot: _Slot[L]) -> bool:
+        if slot.users or slot.leaving is not None or not slot.activation.done():
+            return False
+        return slot.activation.exception() is None and not slot.activation.result().busy
+
+    async def _passivate(self, key: str) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            return
+        if slot.leaving is None:
+            slot.leaving = asyncio.create_task(self._passivated(key, slot))
+        await asyncio.wait([slot.leaving])
+
+    async def _passivated(self, key: str, slot: _Slot[L]) -> None:
+        try:
+            live = await slot.activation
+            await live.passivate()
+        except Exception as error:  # it only makes the next activation slower
+            _logger.warning("passivation failed", error=repr(error))
+        finally:
+            self._passivations += 1
+            self._drop(key, slot)

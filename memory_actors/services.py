@@ -1,0 +1,30 @@
+"""What the handles of users work with: the parts of an open memory system."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eventlog import EventStore
+from memory_actors.embedding.service import EmbeddingService
+from memory_actors.live_user import LiveUser, UserDecider
+from memory_actors.runtime import Runtime
+from memory_actors.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One of each, wired by `MemorySystem.open`."""
+
+    log: EventStore
+    runtime: Runtime[LiveUser]
+    embeddings: EmbeddingService
+    decider: UserDecider
+    settings: Settings
+    clock_us: Callable[[], int]
+    new_id: Callable[[int], str]
+    """(time in microseconds) -> a memory id that was never used."""
+
+
+def new_memory_id(now_us: int) -> str:
+    """Return an id that sorts by time: 14 hex digits of microseconds, 16 random ones."""
+    return f"mem_{now_us:014x}{secrets.token_hex(8)}"

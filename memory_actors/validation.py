@@ -1,0 +1,159 @@
+"""What comes in is checked here, once, before anything is done with it."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from eventlog.records import to_us
+from memory_actors.errors import InvalidInputError
+from memory_actors.records import MemoryType
+
+CONTENT_BYTES_MAX = 256 * 1024  # a memory, not a book: it fits one event and one prompt
+METADATA_BYTES_MAX = 16 * 1024  # held in memory for filtering, so small
+NAME_BYTES_MAX = 512  # user, session, agent, key, memory id
+QUERY_BYTES_MAX = 64 * 1024
+JSON_DEPTH_MAX = 32
+JSON_INT_MAX = 1 << 63
+TOP_K_MAX = 10_000
+
+
+def text_bytes(value: object, what: str, bytes_max: int) -> int:
+    """Return the length in UTF-8 of a text that is not blank.
+
+    :raises InvalidInputError: it is not one, or longer than `bytes_max`.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} must be a string, not {type(value).__name__}")
+    if not value.strip():
+        raise InvalidInputError(f"{what} is empty: give it some text")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}") from error
+    if size > bytes_max:
+        raise InvalidInputError(f"{what} takes {size:,} bytes (max: {bytes_max:,}): shorten it")
+    return size
+
+
+def content_bytes(content: object) -> int:
+    """Return the length in UTF-8 of a memory's content. See `text_bytes`."""
+    return text_bytes(content, "content", CONTENT_BYTES_MAX)
+
+
+def check_name(value: object, what: str) -> str:
+    """Return a name of something (user, session, key, id).
+
+    :raises InvalidInputError: it is not a string of 1 to 512 bytes.
+    """
+    text_bytes(value, what, NAME_BYTES_MAX)
+    assert isinstance(value, str)
+    return value
+
+
+def check_optional_name(value: object, what: str) -> str | None:
+    """Return a name, or None for None."""
+    return None if value is None else check_name(value, what)
+
+
+def memory_type(value: MemoryType | str) -> MemoryType:
+    """Return a memory type from itself or its string.
+
+    :raises InvalidInputError: there is no such type.
+    """
+    try:
+        return MemoryType(value)
+    except ValueError as error:
+        known = ", ".join(MemoryType)
+        raise InvalidInputError(f"unknown memory type {value!r}: use one of {known}") from error
+
+
+def metadata_copy(metadata: object) -> dict[str, Any]:
+    """Return a deep copy of metadata; `{}` for None.
+
+    :raises InvalidInputError: it is not a JSON object, or over 16 KB.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidInputError(f"metadata must be a dict, not {type(metadata).__name__}")
+    copy = json_copy(metadata, "metadata")
+    size = len(msgspec.json.encode(copy))
+    if size > METADATA_BYTES_MAX:
+        raise InvalidInputError(f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,})")
+    assert isinstance(copy, dict)
+    return copy
+
+
+def json_copy(value: Any, what: str, depth: int = 0) -> Any:
+    """Return a deep copy of a JSON value: what goes in can no longer be changed from outside.
+
+    :raises InvalidInputError: something in it is not JSON.
+    """
+    if depth > JSON_DEPTH_MAX:
+        raise InvalidInputError(f"{what} is nested deeper than {JSON_DEPTH_MAX} levels")
+    if isinstance(value, Mapping):
+        return {_json_key(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_copy(item, what, depth + 1) for item in value]
+    return _json_scalar(value, what)
+
+
+def _json_key(key: object, what: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
+    return str(_json_scalar(key, what))
+
+
+def _json_scalar(value: Any, what: str) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _unicode(value, what)
+    if isinstance(value, int) and -JSON_INT_MAX <= value < JSON_INT_MAX:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise InvalidInputError(
+        f"{what} holds {value!r:.80} of type {type(value).__name__}, which is not JSON: "
+        "use str, int (64 bit), finite float, bool, None, list or dict"
+    )
+
+
+def _unicode(value: str, what: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}") from error
+    return str(value)
+
+
+def time_us(value: datetime | str | None, what: str) -> int | None:
+    """Return a time in microseconds since 1970; a naive one is taken as UTC.
+
+    :raises InvalidInputError: it is neither a datetime nor ISO 8601.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{what} {value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00:00Z"
+            ) from error
+    if not isinstance(value, datetime):
+        raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
+    return to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
+
+
+def check_top_k(top_k: object) -> int:
+    """Return a number of results.
+
+    :raises InvalidInputError: it is not a whole number from 1 to 10,000.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or not 0 < top_k <= TOP_K_MAX:
+        raise InvalidInputError(f"top_k must be from 1 to {TOP_K_MAX:,}, not {top_k!r:.80}")
+    return top_k

@@ -1,0 +1,174 @@
+"""The frame: its bytes, and that damage to any of them shows."""
+
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eventlog import CorruptLog, Prepared, UnknownEvent, frame
+
+GOLDEN = Path(__file__).parent / "golden" / "frame_v1.bin"
+PLACE = {
+    "position": 7,
+    "sid": frame.stream_id("golden"),
+    "version": 3,
+    "recorded_at_us": 1_700_000_000_000_000,
+    "prev": frame.chain_start(frame.stream_id("golden")),
+}
+DATA = msgspec.msgpack.encode({"text": "skiing", "count": 2})
+META = msgspec.msgpack.encode({"by": "me"})
+
+
+def prepared(raw: bytes = len(META).to_bytes(2, "big") + META + DATA) -> Prepared:
+    return Prepared(
+        event=None, tag="test.noted", schema=2, salt=bytes(range(16)), raw=raw, body=raw,
+        compressed=False, keys=(),
+    )  # fmt: skip
+
+
+def resealed(data: bytes, position: int = PLACE["position"]) -> bytes:
+    """Return a frame with the CRC that its bytes should have."""
+    seed = zlib.crc32(struct.pack(">Q", position))
+    return struct.pack(">I", zlib.crc32(data[4:], seed)) + data[4:]
+
+
+def test_packing_gives_the_bytes_that_the_first_release_wrote():
+    packed, _ = frame.pack(prepared(), **PLACE)
+
+    assert packed == GOLDEN.read_bytes()
+
+
+def test_a_frame_of_the_first_release_still_unpacks():
+    taken = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert (taken.tag, taken.schema, taken.version, taken.flags) == ("test.noted", 2, 3, 0)
+    assert taken.stream_id == hashlib.sha256(b"golden").digest()[:16]
+    assert taken.recorded_at_us == 1_700_000_000_000_000
+    assert taken.salt == bytes(range(16))
+    assert frame.payload(taken) == len(META).to_bytes(2, "big") + META + DATA
+    assert frame.check_chain(taken, PLACE["prev"])
+
+
+def test_any_flipped_bit_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, bytes(damaged))
+
+
+def test_a_frame_cut_short_anywhere_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for size in range(len(data)):
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, data[:size])
+
+
+def test_a_frame_in_another_place_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for position in (0, 6, 8, 2**63):
+        with pytest.raises(CorruptLog):
+            frame.unpack(position, data)
+
+
+def test_a_newer_format_is_refused_as_unknown_not_as_damage():
+    data, _ = frame.pack(prepared(), **PLACE)
+    newer = resealed(data[:4] + b"\2" + data[5:])
+
+    with pytest.raises(UnknownEvent, match="format 2"):
+        frame.unpack(7, newer)
+
+
+def test_an_unknown_flag_is_refused_as_unknown():
+    """A flag may change what the body means, so it is never read past."""
+    data, _ = frame.pack(prepared(), **PLACE)
+    flagged = resealed(data[:5] + b"\x80" + data[6:])
+
+    with pytest.raises(UnknownEvent):
+        frame.unpack(7, flagged)
+
+
+def test_the_chain_can_be_computed_without_the_payload():
+    """It is the SHA-256 of the chain before, the header, the tag and the payload's digest."""
+    data, chain = frame.pack(prepared(), **PLACE)
+    taken = frame.unpack(7, data)
+    header = struct.pack(
+        ">BHB16sQqII", 1, 2, len("test.noted"), PLACE["sid"], 3, PLACE["recorded_at_us"],
+        taken.raw_bytes, taken.stored_bytes,
+    )  # fmt: skip
+
+    expected = hashlib.sha256(PLACE["prev"] + header + b"test.noted" + taken.digest).digest()
+
+    assert chain == taken.chain == expected == frame.chain_of(data)
+
+
+def test_the_digest_is_salted():
+    first, _ = frame.pack(prepared(), **PLACE)
+    other, _ = frame.pack(msgspec.structs.replace(prepared(), salt=b"\7" * 16), **PLACE)
+
+    assert frame.unpack(7, first).digest != frame.unpack(7, other).digest
+    assert frame.unpack(7, first).digest not in (
+        hashlib.sha256(prepared().raw).digest(),
+        hashlib.sha256(DATA).digest(),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 4},
+        {"recorded_at_us": 0},
+        {"sid": frame.stream_id("other")},
+        {"prev": b"\0" * 32},
+    ],
+)
+def test_the_chain_depends_on_place_time_and_what_came_before(change: dict):
+    _, chain = frame.pack(prepared(), **PLACE)
+    _, other = frame.pack(prepared(), **{**PLACE, **change})
+
+    assert chain != other
+
+
+@pytest.mark.parametrize("change", [{"tag": "test.other"}, {"schema": 3}, {"salt": b"\7" * 16}])
+def test_the_chain_depends_on_the_type_and_the_payload(change: dict):
+    _, chain = frame.pack(prepared(), **PLACE)
+    _, other = frame.pack(msgspec.structs.replace(prepared(), **change), **PLACE)
+
+    assert chain != other
+
+
+def test_a_forged_payload_with_a_right_crc_fails_the_chain():
+    data, _ = frame.pack(prepared(), **PLACE)
+    forged = resealed(data.replace(b"skiing", b"biking"))
+
+    taken = frame.unpack(7, forged)
+
+    assert not frame.check_chain(taken, PLACE["prev"])
+
+
+def test_a_frame_does_not_follow_from_another_chain():
+    taken = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert not frame.check_chain(taken, b"\0" * 32)
+
+
+def test_the_limits_of_the_header_are_packed_and_unpacked():
+    place = {**PLACE, "version": 2**64 - 1, "recorded_at_us": -(2**63), "position": 2**64 - 1}
+    event = msgspec.structs.replace(prepared(), tag="é" * 127 + "t", schema=65535)
+
+    data, _ = frame.pack(event, **place)
+
+    taken = frame.unpack(2**64 - 1, data)
+    assert (taken.version, taken.recorded_at_us) == (2**64 - 1, -(2**63))
+    assert (taken.tag, taken.schema) == (event.tag, 65535)
+
+
+def test_stream_ids_do_not_share_prefixes_or_collide():
+    names = [f"u{n}" for n in range(2000)] + ["u1\0", " u1", "U1"]
+
+    assert len({frame.stream_id(name) for name in names}) == len(names)
+    assert {len(frame.stream_id(name)) for name in names} == {16}

@@ -1,0 +1,292 @@
+"""The default embedder: agreement with the published model, batching, token states, bad input."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from structlog.testing import capture_logs
+
+from memory_actors.embedding import onnx_minilm
+from memory_actors.embedding.onnx_minilm import OnnxEmbedder
+from memory_actors.errors import EmbedderError, InvalidInputError
+
+if TYPE_CHECKING:
+    from memory_actors.embedding.protocol import Embedder
+
+Floats = npt.NDArray[np.float32]
+
+_REFERENCE = Path(__file__).parents[4] / "shared" / "minilm" / "reference.npz"
+_SMALL_REFERENCE = Path(__file__).parent / "reference_small.json"
+_CLS, _SEP = 101, 102
+
+TEXTS = [
+    "Mara moved to Lisbon in March.",
+    "",
+    "She is allergic to walnuts, and since last summer to pears as well; the doctor was surprised.",
+    "tea",
+    "   \n\t ",
+    "Ünïcödé — naïve café 日本語 🎿",
+    "The quarterly report is due on Friday, but Tomas asked for a draft on Wednesday evening. " * 9,
+    "word " * 600,
+]
+
+
+@pytest.fixture(params=["fp32", "int8"])
+def minilm(request: pytest.FixtureRequest) -> OnnxEmbedder:
+    embedder: OnnxEmbedder = request.getfixturevalue(f"minilm_{request.param}")
+    return embedder
+
+
+def cosines(left: Floats, right: Floats) -> Floats:
+    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    result: Floats = (left * right).sum(axis=1) / lengths
+    return result
+
+
+# Agreement with the published model
+
+
+@pytest.mark.parametrize(("precision", "cosine_min"), [("fp32", 0.9999), ("int8", 0.97)])
+def test_agrees_with_sentence_transformers(
+    precision: str, cosine_min: float, request: pytest.FixtureRequest
+) -> None:
+    """Every row, edge cases included."""
+    if not _REFERENCE.exists():
+        pytest.skip("the reference vectors of sentence-transformers are not on this machine")
+    reference = np.load(_REFERENCE)
+    embedder = request.getfixturevalue(f"minilm_{precision}")
+    vectors = embedder.embed([str(text) for text in reference["texts"]])
+    assert cosines(vectors, reference["vectors"]).min() >= cosine_min
+
+
+@pytest.mark.parametrize(("precision", "cosine_min"), [("fp32", 0.999), ("int8", 0.97)])
+def test_agrees_with_the_project_s_own_reference(
+    precision: str, cosine_min: float, request: pytest.FixtureRequest
+) -> None:
+    """A change of the graph that moves vectors must raise the graph version."""
+    reference = json.loads(_SMALL_REFERENCE.read_text("utf-8"))
+    embedder = request.getfixturevalue(f"minilm_{precision}")
+    vectors = embedder.embed(reference["texts"])
+    expected = np.array(reference["vectors"], dtype=np.float32)
+    assert cosines(vectors, expected).min() >= cosine_min
+
+
+def test_int8_is_nearer_than_the_limit_on_average(
+    minilm_int8: OnnxEmbedder, minilm_fp32: OnnxEmbedder
+) -> None:
+    """A lost scale would still pass a limit made for the worst text."""
+    sentences = [text for text in TEXTS if text.strip()]
+    assert cosines(minilm_int8.embed(sentences), minilm_fp32.embed(sentences)).mean() >= 0.99
+
+
+def test_like_texts_are_near_and_unlike_texts_are_far(minilm: OnnxEmbedder) -> None:
+    query, near, far = minilm.embed(
+        ["Where does Mara live?", "Mara moved to Lisbon.", "Boil the eggs for nine minutes."]
+    )
+    assert query @ near > 0.5 > 0.2 > query @ far
+
+
+# Shape, length, order
+
+
+def test_fulfils_the_protocol(minilm: OnnxEmbedder) -> None:
+    embedder: Embedder = minilm
+    vectors = embedder.embed(["one", "two"])
+    assert vectors.shape == (2, embedder.dimension) == (2, 384)
+    assert vectors.dtype == np.float32
+
+
+def test_fingerprint_names_the_precision(
+    minilm_int8: OnnxEmbedder, minilm_fp32: OnnxEmbedder
+) -> None:
+    assert minilm_int8.fingerprint == "all-MiniLM-L6-v2/int8/v1/53aa5117"
+    assert minilm_fp32.fingerprint == "all-MiniLM-L6-v2/fp32/v1/53aa5117"
+
+
+def test_vectors_have_length_1_whatever_the_text(minilm: OnnxEmbedder) -> None:
+    np.testing.assert_allclose(np.linalg.norm(minilm.embed(TEXTS), axis=1), 1.0, atol=1e-5)
+
+
+def test_no_text_gives_no_rows(minilm_int8: OnnxEmbedder) -> None:
+    assert minilm_int8.embed([]).shape == (0, 384)
+    assert minilm_int8.encode([]) == []
+
+
+def test_a_vector_does_not_depend_on_its_batch_and_order_is_kept(minilm: OnnxEmbedder) -> None:
+    """Stock dynamic quantisation fails this: it came out at 0.97 for int8."""
+    shuffled = random.Random(7).sample(TEXTS * 8, k=8 * len(TEXTS))
+    alone = np.concatenate([minilm.embed([text]) for text in shuffled])
+    assert cosines(minilm.embed(shuffled), alone).min() >= 0.9999
+
+
+def test_order_is_kept_across_windows(
+    minilm_int8: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = minilm_int8.embed(TEXTS)
+    monkeypatch.setattr(onnx_minilm, "_WINDOW_TEXTS_MAX", 3)
+    assert cosines(minilm_int8.embed(TEXTS), expected).min() >= 0.9999
+    pooled = np.stack([encoding.pooled for encoding in minilm_int8.encode(TEXTS)])
+    assert cosines(pooled, expected).min() >= 0.9999
+
+
+def test_text_past_256_tokens_is_ignored(minilm_int8: OnnxEmbedder) -> None:
+    """254 word pieces and the two specials."""
+    whole, cut, shorter = minilm_int8.embed(["word " * 600, "word " * 254, "word " * 200])
+    assert whole @ cut >= 0.99999
+    assert whole @ shorter < 0.99999
+    assert len(minilm_int8.encode(["word " * 600])[0].token_ids) == 254
+
+
+class _SpyTokenizer:
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.lengths: list[int] = []
+
+    def encode(self, text: str) -> Any:
+        self.lengths.append(len(text))
+        return self._tokenizer.encode(text)
+
+
+def test_a_huge_text_is_cut_before_it_costs_anything(
+    minilm_int8: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = _SpyTokenizer(minilm_int8._tokenizer)
+    monkeypatch.setattr(minilm_int8, "_tokenizer", spy)
+    (encoding,) = minilm_int8.encode(["word " * 100_000])
+    assert spy.lengths == [32_768]
+    assert len(encoding.token_ids) == 254
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_hold_every_text_once_and_keep_both_bounds(seed: int) -> None:
+    rng = random.Random(seed)
+    lengths = [rng.randint(2, 256) for _ in range(rng.randint(1, 300))]
+    batches = list(onnx_minilm._plan(lengths))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) <= onnx_minilm._BATCH_TEXTS_MAX
+        assert len(batch) * max(lengths[i] for i in batch) <= onnx_minilm._BATCH_TOKENS_MAX
+
+
+# Token states
+
+
+def test_encode_gives_the_same_vectors_as_embed(minilm: OnnxEmbedder) -> None:
+    pooled = np.stack([encoding.pooled for encoding in minilm.encode(TEXTS)])
+    np.testing.assert_allclose(pooled, minilm.embed(TEXTS), atol=1e-5)
+
+
+def test_token_ids_are_the_words_of_the_text(minilm_int8: OnnxEmbedder) -> None:
+    tea, both, nothing = minilm_int8.encode(["tea", "tea house", ""])
+    assert tea.token_ids.tolist() == both.token_ids[:1].tolist()
+    assert tea.token_states.shape == (1, 384)
+    assert both.token_states.shape == (2, 384)
+    assert nothing.token_states.shape == (0, 384)
+    assert not {_CLS, _SEP} & set(both.token_ids.tolist())
+
+
+def test_token_states_and_the_two_specials_average_to_the_vector(minilm: OnnxEmbedder) -> None:
+    for encoding in minilm.encode(TEXTS):
+        ids = np.concatenate([[_CLS], encoding.token_ids, [_SEP]])
+        _, states = minilm._run(["pooled", "token_states"], [ids])
+        np.testing.assert_allclose(encoding.token_states, states[0, 1:-1], atol=0.05)
+        rebuilt = np.concatenate([states[0, :1], encoding.token_states, states[0, -1:]]).mean(0)
+        assert encoding.pooled @ rebuilt / np.linalg.norm(rebuilt) >= 0.9999
+
+
+def test_token_states_do_not_depend_on_padding(minilm: OnnxEmbedder) -> None:
+    (alone,) = minilm.encode(["tea"])
+    padded, _ = minilm.encode(["tea", "Mara moved to Lisbon in March."])
+    assert cosines(alone.token_states, padded.token_states).min() >= 0.9999
+
+
+def test_an_encoding_does_not_hold_its_batch_in_memory(minilm_int8: OnnxEmbedder) -> None:
+    encoding = minilm_int8.encode(TEXTS)[0]
+    assert all(part.base is None for part in (encoding.pooled, encoding.token_states))
+
+
+# Bad input, bad models
+
+
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", ["nested"]])
+@pytest.mark.parametrize("method", ["embed", "encode"])
+def test_an_item_that_is_no_text_is_refused(
+    method: str, bad: object, minilm_int8: OnnxEmbedder
+) -> None:
+    with pytest.raises(InvalidInputError, match="Item 1"):
+        getattr(minilm_int8, method)(["fine", bad])
+
+
+def test_one_text_instead_of_a_list_is_refused(minilm_int8: OnnxEmbedder) -> None:
+    with pytest.raises(InvalidInputError, match="wrap it in a list"):
+        minilm_int8.embed("tea")
+
+
+def test_half_a_surrogate_pair_is_refused(minilm_int8: OnnxEmbedder) -> None:
+    with pytest.raises(InvalidInputError, match="surrogate"):
+        minilm_int8.embed(["a\ud800b"])
+
+
+class _FakeSession:
+    def __init__(self, answer: Callable[[], list[Floats]]) -> None:
+        self._answer = answer
+
+    def run(self, _outputs: list[str], _inputs: dict[str, Any]) -> list[Floats]:
+        return self._answer()
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_an_error(
+    broken: float, minilm_int8: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vector = np.full((1, 384), broken, dtype=np.float32)
+    monkeypatch.setattr(minilm_int8, "_session", _FakeSession(lambda: [vector]))
+    with pytest.raises(EmbedderError, match="not finite"):
+        minilm_int8.embed(["tea"])
+
+
+def test_a_failure_of_the_runtime_is_an_embedder_error(minilm_int8: OnnxEmbedder) -> None:
+    """Token ids past the vocabulary make the real runtime fail."""
+    with pytest.raises(EmbedderError, match="failed"):
+        minilm_int8._run(["pooled"], [np.array([10**6])])
+
+
+def test_a_folder_without_a_model_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderError, match="install_model"):
+        OnnxEmbedder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "manifest.json"])
+def test_a_damaged_file_is_an_embedder_error(name: str, minilm_cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(minilm_cache / "all-MiniLM-L6-v2-int8-v1", folder)
+    (folder / name).write_bytes(b"damaged")
+    with pytest.raises(EmbedderError):
+        OnnxEmbedder(folder)
+
+
+# Loading
+
+
+def test_load_installs_on_first_use_only_and_says_so(
+    minilm_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installs: list[Path | None] = []
+
+    def fake_install(*, precision: str, cache_dir: Path, progress: object) -> Path:
+        installs.append(cache_dir)
+        name = f"all-MiniLM-L6-v2-{precision}-v1"
+        return shutil.copytree(minilm_cache / name, cache_dir / name)
+
+    monkeypatch.setattr(onnx_minilm, "install_model", fake_install)
+    with capture_logs() as logs:
+        OnnxEmbedder.load(cache_dir=tmp_path)
+        OnnxEmbedder.load(cache_dir=tmp_path)
+    assert installs == [tmp_path]
+    assert [entry["log_level"] for entry in logs] == ["info"]

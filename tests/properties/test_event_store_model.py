@@ -1,0 +1,208 @@
+"""After any sequence of requests the log on LMDB agrees with the one in memory."""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from eventlog import (
+    ANY_VERSION,
+    Checkpoint,
+    EventLog,
+    EventLogError,
+    EventRegistry,
+    InMemoryLog,
+    Recorded,
+    Snapshot,
+)
+
+registry = EventRegistry()
+NOW_US = 1_700_000_000_000_000
+
+STREAMS = ["u1", "u10", "u1\0", "\0", "e\u0301", "\u00e9", "\U0001f9e0", "x" * 1024, "../u1"]
+KEYS = ["", "a", "a\0", "k" * 600]
+PLACES = [-5, -1, 0, 1, 2, 5, 1000, 2**64]
+
+
+@registry.event("test.noted", keys=lambda event: event.about)
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+    about: tuple[str, ...] = ()
+
+
+streams = st.sampled_from(STREAMS)
+keys = st.sampled_from(KEYS)
+places = st.sampled_from(PLACES)
+texts = st.one_of(st.sampled_from(["", "a", "b", "x" * 3000]), st.text(max_size=8))
+events = st.lists(
+    st.builds(Noted, texts, st.lists(keys, max_size=2).map(tuple)), min_size=1, max_size=4
+)
+# Far from the truth, one off, and right: as what has to be added to the stream's version.
+offsets = st.sampled_from([0, 0, 0, 0, 1, -1, 7])
+epochs = st.sampled_from([0, 0, 0, 1, 2, 3])
+
+
+def comparable(result: Any) -> Any:
+    """Return what the two stores must agree on: not how many bytes a frame takes."""
+    if isinstance(result, list):
+        return [comparable(item) for item in result]
+    if isinstance(result, Recorded):
+        return msgspec.structs.astuple(result)
+    if isinstance(result, EventLogError):
+        return type(result), getattr(result, "actual", None), getattr(result, "current", None)
+    return result
+
+
+class AgreeingStores(RuleBasedStateMachine):
+    """Sends each request to both stores, and compares what comes back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.directory = tempfile.TemporaryDirectory()
+        self.memory = InMemoryLog(registry, clock=lambda: NOW_US)
+        self.stack = AsyncExitStack()
+        self.wrote = False
+
+    @initialize()
+    def open(self) -> None:
+        path = Path(self.directory.name)
+        opening = EventLog.open(path, registry, clock=lambda: NOW_US)
+        self.lmdb = self.runner.run(self.stack.enter_async_context(opening))
+
+    def teardown(self) -> None:
+        self.runner.run(self.check_and_close())
+        self.runner.close()
+        self.directory.cleanup()
+
+    async def check_and_close(self) -> None:
+        report = await self.lmdb.verify()
+        lost = self.lmdb.statistics().relaxed_lost
+        await self.stack.aclose()
+        assert report.findings == []
+        assert lost == 0
+
+    def both(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return what both stores answer, once it is the same."""
+
+        async def ask(store: Any) -> Any:
+            try:
+                return await getattr(store, method)(*arguments, **options)
+            except EventLogError as error:
+                return error
+
+        of_lmdb, of_memory = self.runner.run(ask(self.lmdb)), self.runner.run(ask(self.memory))
+        assert comparable(of_lmdb) == comparable(of_memory)
+        return of_lmdb
+
+    def version(self, stream: str) -> int:
+        """Return the version of a stream with everything accepted so far."""
+        return self.runner.run(self.memory.head(stream)).version
+
+    @rule(stream=streams, events=events, offset=offsets, epoch=epochs)
+    def append(self, stream: str, events: list[Noted], offset: int, epoch: int) -> None:
+        self.both("append", stream, events, self.version(stream) + offset, epoch=epoch)
+
+    @rule(stream=streams, events=events, epoch=epochs)
+    def append_anywhere(self, stream: str, events: list[Noted], epoch: int) -> None:
+        self.both("append", stream, events, ANY_VERSION, epoch=epoch)
+
+    @rule(stream=streams, events=events, offset=offsets, epoch=epochs)
+    def append_relaxed(self, stream: str, events: list[Noted], offset: int, epoch: int) -> None:
+        expected = self.version(stream) + offset
+        self.both("append", stream, events, expected, epoch=epoch, durability="relaxed")
+
+    @rule(
+        stream=streams,
+        event=st.sampled_from([Noted("same"), Noted("other")]),
+        key=keys,
+        request=st.sampled_from([None, b"", b"one", b"two"]),
+        offset=offsets,
+    )
+    def append_with_a_key(
+        self, stream: str, event: Noted, key: str, request: bytes | None, offset: int
+    ) -> None:
+        self.both(
+            "append", stream, [event], self.version(stream) + offset, epoch=9,
+            idempotency_key=key, request=request,
+        )  # fmt: skip
+
+    @rule(stream=streams, event=events, position=st.integers(0, 50), key=st.binary(max_size=400))
+    def append_with_a_checkpoint(
+        self, stream: str, event: list[Noted], position: int, key: bytes
+    ) -> None:
+        checkpoint = Checkpoint("p", position, {key: b"value", b"old": None})
+        self.both("append", stream, event, ANY_VERSION, epoch=9, checkpoint=checkpoint)
+        self.both("load_checkpoint", "p")
+        self.runner.run(self.lmdb.flush())
+        self.both("load_entry", "p", key)
+
+    @rule(stream=streams, epoch=st.sampled_from([-1, 0, 1, 2, 3, 2**63 - 1]))
+    def acquire(self, stream: str, epoch: int) -> None:
+        def outcome(result: Any) -> Any:
+            return result if isinstance(result, EventLogError) else (result.version, result.epoch)
+
+        async def ask(store: Any) -> Any:
+            try:
+                return await store.acquire(stream, epoch)
+            except EventLogError as error:
+                return error
+
+        of_both = [self.runner.run(ask(store)) for store in (self.lmdb, self.memory)]
+        assert comparable(outcome(of_both[0])) == comparable(outcome(of_both[1]))
+
+    @rule(stream=streams, offset=st.integers(-2, 2), fingerprint=st.sampled_from("fg"))
+    def save_snapshot(self, stream: str, offset: int, fingerprint: str) -> None:
+        version = max(0, self.version(stream) + offset)
+        data = f"{version}{fingerprint}".encode()
+        self.both("save_snapshot", stream, Snapshot(version, data), fingerprint)
+
+    @rule(stream=streams, after=places, limit=st.sampled_from([-1, 0, 1, 3, 100]))
+    def read(self, stream: str, after: int, limit: int) -> None:
+        self.runner.run(self.lmdb.flush())
+        self.both("read_stream", stream, after, limit)
+        self.both("read_all", after, limit)
+        self.both("read_event", after)
+        self.both("read_versions", stream, [after])
+
+    @rule(stream=streams, key=keys, fingerprint=st.sampled_from("fg"))
+    def look_up(self, stream: str, key: str, fingerprint: str) -> None:
+        self.runner.run(self.lmdb.flush())
+        self.both("versions_about", stream, key)
+        self.both("find_request", stream, key, b"one")
+        self.both("load_snapshot", stream, fingerprint)
+
+    @precondition(lambda self: self.wrote)
+    @rule()
+    def reopen(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.stack = AsyncExitStack()
+        self.open()
+        self.wrote = False
+
+    @invariant()
+    def the_whole_log_is_the_same(self) -> None:
+        self.wrote = True
+        if not hasattr(self, "lmdb"):
+            return
+        self.runner.run(self.lmdb.flush())
+        self.both("read_all", 0, 1000)
+        assert sorted(self.runner.run(self.lmdb.streams())) == sorted(
+            self.runner.run(self.memory.streams())
+        )
+
+
+TestAgreeingStores = AgreeingStores.TestCase
+TestAgreeingStores.settings = settings(
+    max_examples=30,
+    stateful_step_count=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
