@@ -64,6 +64,7 @@ def _memory(found: Found, recorded: Recorded[Any] | None) -> Memory:
         session_id=getattr(row, "session_id", None),
         role=getattr(row, "role", None),
         key=getattr(row, "key", None),
+        pinned=getattr(row, "pinned", False),
         size_bytes=row.size_bytes,
         stored_bytes=row.stored_bytes,
     )

@@ -67,6 +67,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     role: str | None = None
     key: str | None = None
     """Working memory: its key."""
+    pinned: bool = False
+    """Long-term memory: whether it is never pruned."""
     size_bytes: int = 0
     """Bytes of the content in UTF-8."""
     stored_bytes: int = 0

@@ -20,9 +20,9 @@ from eventlog.requests import system_clock_us
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService, EmbeddingStatistics
-from memory_actors.handles.scope import STREAM_PREFIX
+from memory_actors.handles.scope import STREAM_PREFIX, stream_of
 from memory_actors.handles.user import UserMemory
-from memory_actors.live_user import LiveUser
+from memory_actors.live_user import LiveUser, StateDivergedError
 from memory_actors.runtime import Runtime, RuntimeStatistics
 from memory_actors.services import Services, new_memory_id
 from memory_actors.settings import Settings
@@ -107,6 +107,20 @@ class MemorySystem:
     async def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every event, chain and index of the log; `progress(done, total)` in a thread."""
         return await self._log.verify(progress)
+
+    async def check_replay(self) -> list[str]:
+        """Return the users whose live state is not what a replay of their stream gives: none.
+
+        Activates every user and reads every event: for audits and tests.
+        """
+        diverged = []
+        for user_id in await self.users():
+            async with self._services.runtime.use(stream_of(user_id)) as live:
+                try:
+                    await live.check_replay()
+                except StateDivergedError:
+                    diverged.append(user_id)
+        return diverged
 
     def statistics(self) -> SystemStatistics:
         """Return what the parts have done since the system was opened."""

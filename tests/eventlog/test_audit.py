@@ -127,7 +127,7 @@ DAMAGE: dict[str, Change] = {
     "the first event missing": drop("events", U64.pack(1)),
     "the last event missing": drop("events", U64.pack(7)),
     "an event too many": put("events", U64.pack(9), b"x" * 200),
-    "a key of another size": put("events", b"\xff" * 9, b"x" * 200),
+    "a key of another size": put("events", bytes(9), b"x" * 200),
     "a version missing from the index": drop("versions", A + U64.pack(2)),
     "a version that leads elsewhere": put("versions", A + U64.pack(2), U64.pack(4)),
     "a version too many in the index": put("versions", A + U64.pack(5), U64.pack(4)),

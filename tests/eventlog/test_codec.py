@@ -78,7 +78,7 @@ def test_content_over_1_kib_is_compressed_where_that_pays():
 def test_content_of_any_length_comes_back_from_compression():
     registry = noting()
     for size in [*range(1000, 1400, 7), 16_383, 16_384, 16_385, 100_000, 1 << 20]:
-        prepared = registry.prepare(Noted(("skiing and %d " % size) * (size // 12)))
+        prepared = registry.prepare(Noted(f"skiing and {size} " * (size // 12)))
         assert prepared.compressed
         assert decompress(prepared.body, len(prepared.raw)) == prepared.raw
 
@@ -175,7 +175,7 @@ def test_an_unknown_type_is_refused_with_its_tag():
 
 
 def test_a_newer_schema_is_refused_with_what_is_known():
-    with pytest.raises(UnknownEvent, match="schema 2.*up to 1"):
+    with pytest.raises(UnknownEvent, match=r"schema 2.*up to 1"):
         noting().decode("noted", 2, noting().prepare(Noted("a")).raw)
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import anyio
@@ -400,7 +400,7 @@ async def test_damage_to_the_tree_is_a_typed_error(tmp_path: Path):
 async def fill_up(log: EventLog) -> int:
     """Append until the log is full; return the version."""
     version = 0
-    with pytest.raises(DiskFull):
+    with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
         for version in range(10_000):
             await log.append("s", [Noted(os.urandom(1000).hex())], version)
     return version
@@ -494,10 +494,9 @@ asyncio.run(main())
 
 
 async def test_a_disk_without_room_for_a_new_log_is_typed(small_disk: Path):
-    with pytest.raises(OSError, match="No space"):  # noqa: PT012
-        with (small_disk / "filler").open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
+    with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
     script = """
 async def main():
     try:
@@ -562,9 +561,7 @@ asyncio.run(main())
 
 async def test_appends_beyond_the_bound_wait_and_all_go_through(tmp_path: Path):
     async with EventLog.open(tmp_path, registry, queue_events_max=4) as log:
-        tasks = [
-            asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(50)
-        ]
+        tasks = [asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(50)]
         await asyncio.sleep(0)
         assert log.statistics().queued_events <= 4
         with anyio.fail_after(5):
@@ -589,9 +586,7 @@ async def test_a_caller_cancelled_in_the_queue_does_not_take_anothers_turn(tmp_p
 async def test_closing_answers_every_caller(tmp_path: Path):
     """What was queued is kept, what was waiting is refused, nobody hangs."""
     async with EventLog.open(tmp_path, registry, queue_events_max=2) as log:
-        tasks = [
-            asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(20)
-        ]
+        tasks = [asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(20)]
         await asyncio.sleep(0)
 
     done, pending = await asyncio.wait(tasks, timeout=3)

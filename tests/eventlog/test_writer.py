@@ -43,9 +43,7 @@ class Harness:
     def __init__(self, env: Any, after_commit: Callable[[Any], None] = lambda _state: None):
         self.env = env
         self.deliveries: list[int] = []
-        self.writer = Writer(
-            env, committed=len, after_commit=after_commit, deliver=self.deliver
-        )
+        self.writer = Writer(env, committed=len, after_commit=after_commit, deliver=self.deliver)
 
     def deliver(self, batch: list[Job], outcomes: list[Any], _state: Any) -> None:
         self.deliveries.append(len(batch))

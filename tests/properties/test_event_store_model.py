@@ -77,16 +77,17 @@ class AgreeingStores(RuleBasedStateMachine):
         self.lmdb = self.runner.run(self.stack.enter_async_context(opening))
 
     def teardown(self) -> None:
-        self.runner.run(self.check_and_close())
-        self.runner.close()
-        self.directory.cleanup()
+        try:
+            if hasattr(self, "lmdb"):
+                self.runner.run(self.check())
+        finally:
+            self.runner.run(self.stack.aclose())
+            self.runner.close()
+            self.directory.cleanup()
 
-    async def check_and_close(self) -> None:
-        report = await self.lmdb.verify()
-        lost = self.lmdb.statistics().relaxed_lost
-        await self.stack.aclose()
-        assert report.findings == []
-        assert lost == 0
+    async def check(self) -> None:
+        assert (await self.lmdb.verify()).findings == []
+        assert self.lmdb.statistics().relaxed_lost == 0
 
     def both(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Return what both stores answer, once it is the same."""
@@ -200,7 +201,7 @@ class AgreeingStores(RuleBasedStateMachine):
 
 TestAgreeingStores = AgreeingStores.TestCase
 TestAgreeingStores.settings = settings(
-    max_examples=30,
+    max_examples=60,
     stateful_step_count=25,
     deadline=None,
     database=None,

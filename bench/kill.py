@@ -1,0 +1,207 @@
+"""kill -9 at random moments during concurrent writes: what was acknowledged must be there.
+
+Each round starts a child process that opens the store and writes for several users at once: adds,
+updates, deletes, messages and working memory. The child reports each acknowledged write on its
+standard output, one JSON line each, after the acknowledgement. The parent kills it at a random
+moment, opens the same store, and checks:
+
+- every acknowledged add is there with its content, every acknowledged update has its new content,
+  every acknowledged delete is gone (working memory excepted: it may lose its last 50 ms);
+- the log verifies: every CRC, every chain, no gap, the anchor;
+- each user's state, from snapshot and tail, equals a replay of the whole stream.
+
+`kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
+process. It says nothing about a dying machine; that is another test.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.hashed import HashedEmbedder
+from memory_actors import Limits, MemorySystem, NotFoundError, Settings
+
+USERS = 8
+LIFE_S_MAX = 0.8  # after the first acknowledgement
+LIMITS = Limits(long_term_memories=300, short_term_messages=20, working_keys=10)
+
+
+class KillReport(msgspec.Struct, frozen=True):
+    """What many rounds came to."""
+
+    rounds: int
+    acknowledged: int
+    lost: int
+    damaged_logs: int
+    diverged_states: int
+    seed: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was lost, damaged or diverged."""
+        return not (self.lost or self.damaged_logs or self.diverged_states)
+
+
+@dataclass
+class Expected:
+    """What acknowledged writes promise, by user and memory id; None means deleted."""
+
+    content: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    unsure: set[tuple[str, str]] = field(default_factory=set)
+    acknowledged: int = 0
+
+    def take(self, line: dict[str, Any]) -> None:
+        key = line["user"], line["id"]
+        if line["op"] == "try":  # announced before the call: it may or may not have happened
+            self.unsure.add(key)
+            return
+        self.acknowledged += 1
+        self.unsure.discard(key)
+        self.content[key] = line["content"]
+        for evicted in line["evicted"]:
+            self.content[line["user"], evicted] = None
+
+
+def run(rounds: int, seed: int, directory: Path | None = None) -> KillReport:
+    """Kill that many times and report."""
+    started = time.monotonic()
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        store, expected = directory or Path(scratch), Expected()
+        lost = damaged = diverged = 0
+        for n in range(rounds):
+            _one_life(store, expected, rng, seed * 1_000_003 + n)
+            result = asyncio.run(_check(store, expected))
+            lost, damaged, diverged = lost + result[0], damaged + result[1], diverged + result[2]
+            if sys.stderr.isatty():
+                print(f"\rround {n + 1}/{rounds}, lost {lost}", end="", file=sys.stderr)
+    return KillReport(
+        rounds, expected.acknowledged, lost, damaged, diverged, seed, time.monotonic() - started
+    )
+
+
+def _one_life(store: Path, expected: Expected, rng: random.Random, seed: int) -> None:
+    command = [sys.executable, "-m", "bench.kill", str(store), str(seed)]
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, bufsize=0) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        until = time.monotonic() + rng.uniform(0, LIFE_S_MAX)
+        os.set_blocking(child.stdout.fileno(), False)
+        output = bytearray(first)
+        while time.monotonic() < until and child.poll() is None:
+            output += child.stdout.read() or b""
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        os.set_blocking(child.stdout.fileno(), True)
+        output += child.stdout.read()
+    if child.returncode != -signal.SIGKILL:
+        raise RuntimeError(f"the child ended by itself with {child.returncode}")
+    whole = output[: output.rfind(b"\n") + 1]
+    for line in whole.splitlines():
+        expected.take(json.loads(line))
+
+
+async def _check(store: Path, expected: Expected) -> tuple[int, int, int]:
+    """Return lost writes, damaged logs (0 or 1), diverged states."""
+    async with _open(store) as memory:
+        report = await memory.verify()
+        diverged = await memory.check_replay()
+        lost = 0
+        for (user_id, memory_id), content in expected.content.items():
+            if (user_id, memory_id) not in expected.unsure:
+                lost += not await _kept(memory, user_id, memory_id, content)
+        for user_id, memory_id in expected.unsure:
+            now = await _content(memory, user_id, memory_id)
+            expected.content[user_id, memory_id] = now
+        expected.unsure.clear()
+    return lost, not report.ok, len(diverged)
+
+
+async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str | None) -> bool:
+    """Say whether an acknowledged write is there.
+
+    A prune that was durable but killed before it was reported has deleted its victims rightly; the
+    log then has both, the victim's own events and the prune.
+    """
+    now = await _content(memory, user_id, memory_id)
+    if now == content:
+        return True
+    events = [entry.event for entry in await memory.user(user_id).history(memory_id)]
+    return now is None and events[-1] == "long_term.pruned"
+
+
+async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | None:
+    try:
+        return (await memory.user(user_id).get(memory_id)).content
+    except NotFoundError:
+        return None
+
+
+def _open(store: Path) -> Any:
+    settings = Settings(limits=LIMITS)
+    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings)
+
+
+# --- the child
+
+
+async def _live(store: Path, seed: int) -> None:
+    async with _open(store) as memory:
+        await asyncio.gather(*(_write(memory, n % USERS, seed + n) for n in range(3 * USERS)))
+
+
+async def _write(memory: MemorySystem, number: int, seed: int) -> None:
+    """Write for one user until killed; several writers share each user."""
+    rng, user_id = random.Random(seed), f"user {number}"
+    user = memory.user(user_id, session_id=f"session {rng.randrange(3)}")
+    mine: list[str] = []
+    for n in range(1_000_000):
+        content = f"memory {seed} {n} " + "word " * rng.choice([1, 20, 600])
+        choice = rng.random()
+        if choice < 0.15 and mine:
+            memory_id = mine.pop(rng.randrange(len(mine)))
+            await _announced(user_id, memory_id, user.delete(memory_id), None)
+        elif choice < 0.3 and mine:
+            memory_id = rng.choice(mine)
+            await _announced(user_id, memory_id, user.update(memory_id, content=content), content)
+        elif choice < 0.5:
+            await user.short_term.add_message(content)
+        elif choice < 0.6:
+            await user.working.set(f"key {rng.randrange(30)}", n, auto_prune=True)
+        else:
+            receipt = await user.add_with_auto_prune(content)
+            mine.append(receipt.memory_id)
+            _say("add", user_id, receipt.memory_id, content, receipt.evicted)
+
+
+async def _announced(user_id: str, memory_id: str, call: Any, content: str | None) -> None:
+    """Report a change before and after it, for in between it may or may not have happened."""
+    _say("try", user_id, memory_id, None, ())
+    try:
+        await call
+    except NotFoundError:  # pruned by another writer of this user
+        return
+    _say("done", user_id, memory_id, content, ())
+
+
+def _say(op: str, user_id: str, memory_id: str, content: str | None, evicted: Any) -> None:
+    line = {"op": op, "user": user_id, "id": memory_id, "content": content, "evicted": evicted}
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,29 @@
+"""Memories to files and back: JSON lines of our own and of others, and LoCoMo conversations."""
+
+from memory_actors.interchange.jsonl import export_jsonl, export_lines, import_jsonl
+from memory_actors.interchange.locomo import (
+    Conversation,
+    Question,
+    Turn,
+    import_conversation,
+    import_locomo,
+    questions,
+    read_locomo,
+)
+from memory_actors.interchange.records import ImportReport, Line, Progress
+
+__all__ = [
+    "Conversation",
+    "ImportReport",
+    "Line",
+    "Progress",
+    "Question",
+    "Turn",
+    "export_jsonl",
+    "export_lines",
+    "import_conversation",
+    "import_jsonl",
+    "import_locomo",
+    "questions",
+    "read_locomo",
+]

@@ -1,0 +1,229 @@
+"""The dense index: exact where it scans, close to exact where it does not, whole where it loads."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_actors.indexes import dense
+from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex
+
+DIMENSION = 24
+BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
+
+
+def unit(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def vectors(count: int, seed: int = 1) -> npt.NDArray[np.float32]:
+    """Clustered, and off centre as real ones are."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((20, DIMENSION))
+    spread = 0.6 * rng.standard_normal((count, DIMENSION))
+    return unit(centres[rng.integers(0, 20, count)] + spread + 0.5)
+
+
+def by_definition(held: dict[int, npt.NDArray[np.float32]], query, k: int) -> list[int]:
+    """The definition of the score, written out."""
+    if not held:
+        return []
+    rows = np.stack(list(held.values())).astype(np.float64)
+    n = len(rows)
+    mean = (BACKGROUND_WEIGHT * BACKGROUND + n * rows.mean(axis=0)) / (BACKGROUND_WEIGHT + n)
+    scores = unit(rows - mean) @ unit(query - mean)
+    return [list(held)[i] for i in np.argsort(-scores, kind="stable")[:k]]
+
+
+def build(rows: npt.NDArray[np.float32]) -> DenseIndex:
+    index = DenseIndex(DIMENSION)
+    for label, row in enumerate(rows):
+        index.add(label, row)
+    return index
+
+
+@pytest.fixture
+def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph from 300 rows on, so that tests are quick."""
+    monkeypatch.setattr(dense, "EXACT_MAX", 300)
+    monkeypatch.setattr(dense, "GRAPH_MIN", 200)
+    monkeypatch.setattr(dense, "TAIL_MAX", 50)
+
+
+def maintain(index: DenseIndex) -> None:
+    while index.wants_maintenance:
+        index.adopt(index.maintain())
+
+
+def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int = 10) -> float:
+    queries = vectors(50, seed=99)
+    found = 0
+    for query in queries:
+        got = {match.label for match in index.search(query, k, BACKGROUND)}
+        found += len(got & set(by_definition(held, query, k)))
+    return found / (k * len(queries))
+
+
+def test_a_scan_ranks_by_centred_cosine() -> None:
+    rows = vectors(200)
+    index = build(rows)
+    for query in vectors(20, seed=5):
+        got = [match.label for match in index.search(query, 7, BACKGROUND)]
+        assert got == by_definition(dict(enumerate(rows)), query, 7)
+
+
+def test_scores_are_cosines() -> None:
+    rows = vectors(50)
+    matches = build(rows).search(rows[3], 50, BACKGROUND)
+    assert matches[0].label == 3
+    assert matches[0].score == pytest.approx(1, abs=1e-5)
+    assert all(-1.00001 <= match.score <= 1.00001 for match in matches)
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    assert DenseIndex(DIMENSION).search(vectors(1)[0], 5, BACKGROUND) == []
+
+
+def test_a_filter_is_exact_and_returns_all_it_can() -> None:
+    rows = vectors(400)
+    index = build(rows)
+    allowed = list(range(0, 400, 50))
+    query = vectors(1, seed=3)[0]
+    got = [match.label for match in index.search(query, 20, BACKGROUND, allowed)]
+    assert sorted(got) == allowed
+    assert [m.label for m in index.search(query, 20, BACKGROUND, [])] == []
+    assert [m.label for m in index.search(query, 20, BACKGROUND, [9_999])] == []
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_a_graph_with_its_tail_is_close_to_exact() -> None:
+    rows = vectors(2_000)
+    index = build(rows[:1_900])
+    maintain(index)
+    for label in range(1_900, 1_945):
+        index.add(label, rows[label])
+    assert not index.cheap
+    assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.99
+    match = index.search(rows[1_940], 1, BACKGROUND)[0]
+    assert match.label == 1_940, "what was just added is found at once"
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_churn_keeps_recall() -> None:
+    rows = vectors(3_000)
+    held = {}
+    index = DenseIndex(DIMENSION)
+    for label, row in enumerate(rows):
+        index.add(label, row)
+        held[label] = row
+        if label >= 1_000 and label % 2:
+            index.remove(label - 1_000)
+            del held[label - 1_000]
+        if label % 300 == 0:
+            maintain(index)
+    assert recall(index, held) >= 0.98
+    for label in list(held)[: int(len(held) * 0.9)]:
+        index.remove(label)
+        del held[label]
+    assert recall(index, held) >= 0.98
+    maintain(index)
+    assert recall(index, held) >= 0.98
+    assert sorted(index.labels()) == sorted(held)
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_removed_neighbours_do_not_hide_the_rest() -> None:
+    """Everything near the query is removed: what is far must still come."""
+    rows = vectors(1_000)
+    index = build(rows)
+    maintain(index)
+    query = rows[0]
+    for label in by_definition(dict(enumerate(rows)), query, 150):
+        index.remove(label)
+    assert len(index.search(query, 10, BACKGROUND)) == 10
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_what_happens_during_maintenance_is_not_lost() -> None:
+    rows = vectors(1_200)
+    index = build(rows[:1_000])
+    maintain(index)
+    for label in range(400):
+        index.remove(label)
+    maintained = index.maintain()
+    for label in range(1_000, 1_200):
+        index.add(label, rows[label])
+    for label in range(400, 500):
+        index.remove(label)
+    index.adopt(maintained)
+    held = {label: rows[label] for label in range(500, 1_200)}
+    assert sorted(index.labels()) == sorted(held)
+    assert recall(index, held) >= 0.98
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch) -> None:
+    rows = vectors(600)
+    index = build(rows)
+    maintain(index)
+    index.remove(7)
+    index.save(tmp_path / "i.index", "model")
+    held = {label: row for label, row in enumerate(rows) if label != 7}
+    held[600] = vectors(1, seed=8)[0]
+    monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
+    loaded = DenseIndex.load(DIMENSION, held, tmp_path / "i.index", "model")
+    assert not loaded.cheap
+    assert sorted(loaded.labels()) == sorted(held)
+    assert recall(loaded, held) >= 0.98
+
+
+@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.parametrize("damage", ["flip", "cut", "missing", "swap", "model", "junk"])
+def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
+    rows = vectors(600)
+    index = build(rows)
+    maintain(index)
+    path, graph = tmp_path / "i.index", tmp_path / "i.graph"
+    index.save(path, "model")
+    data = bytearray(graph.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+        graph.write_bytes(data)
+    elif damage == "cut":
+        graph.write_bytes(data[:-1])
+    elif damage == "missing":
+        graph.unlink()
+    elif damage == "swap":
+        other = build(vectors(500, seed=4))
+        maintain(other)
+        other.save(tmp_path / "o.index", "model")
+        graph.write_bytes((tmp_path / "o.graph").read_bytes())
+    elif damage == "junk":
+        path.write_bytes(b"\x00" * 100)
+    model = "another" if damage == "model" else "model"
+    loaded = DenseIndex.load(DIMENSION, dict(enumerate(rows)), path, model)
+    assert loaded.wants_maintenance, "the graph has to be built again"
+    assert recall(loaded, dict(enumerate(rows))) == 1.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=120))
+@settings(max_examples=60, deadline=None)
+def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
+    rows = vectors(31)
+    index, held = DenseIndex(DIMENSION), {}
+    for adds, label in steps:
+        if adds and label not in held:
+            index.add(label, rows[label])
+            held[label] = rows[label]
+        elif not adds:
+            index.remove(label)
+            held.pop(label, None)
+        if index.wants_maintenance:
+            index.adopt(index.maintain())
+    query = vectors(1, seed=2)[0]
+    got = [match.label for match in index.search(query, 50, BACKGROUND)]
+    assert sorted(got) == sorted(held)
+    assert len(index) == len(held)

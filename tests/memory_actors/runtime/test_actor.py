@@ -1,0 +1,277 @@
+"""An actor: batches, refusals, crashes, quarantine, deadlines, cancelled callers."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import (
+    Decider,
+    DiskFull,
+    EventRegistry,
+    InMemoryLog,
+    Recorded,
+    StorageFailed,
+    replay,
+)
+from memory_actors import actor as actor_module
+from memory_actors.actor import Actor, Request
+from memory_actors.errors import (
+    CommandCrashedError,
+    DeadlineExceededError,
+    InvalidInputError,
+    QuarantinedError,
+    StorageFullError,
+    UnavailableError,
+)
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("counter.added")
+class Added(msgspec.Struct, frozen=True):
+    amount: int
+
+
+class Add(msgspec.Struct, frozen=True):
+    amount: int
+
+
+def decide(command: Add, state: int) -> Sequence[Added]:
+    if command.amount == 13:
+        raise ZeroDivisionError("a bug")
+    if state + command.amount > 1_000:
+        raise InvalidInputError("too much")
+    return [Added(command.amount)] if command.amount else []
+
+
+DECIDER = Decider(0, decide, lambda state, recorded: state + recorded.data.amount)
+
+
+class Watch:
+    """A behaviour that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[list[int], int, int]] = []
+        self.rebuilds: list[int] = []
+        self.failure: Exception | None = None
+
+    async def enrich(self, command: Any, state: int) -> Any:
+        return command
+
+    def published(self, events: Sequence[Recorded[Any]], before: int, after: int) -> None:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        self.seen.append(([e.data.amount for e in events], before, after))
+
+    def rebuilt(self, state: int) -> None:
+        self.rebuilds.append(state)
+
+
+class FlakyLog(InMemoryLog):
+    """Fails the next appends, before or after they are carried out."""
+
+    def __init__(self) -> None:
+        super().__init__(registry)
+        self.failures: list[tuple[str, Exception]] = []
+        self.appends = 0
+        self.hold: asyncio.Event | None = None
+
+    async def append(self, *args: Any, **more: Any) -> Any:
+        self.appends += 1
+        if self.hold is not None:
+            await self.hold.wait()
+        when, failure = self.failures.pop(0) if self.failures else ("never", None)
+        if when == "before":
+            raise failure
+        result = await super().append(*args, **more)
+        if when == "after":
+            raise failure
+        return result
+
+
+@pytest.fixture(autouse=True)
+def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor_module, "BACKOFF_S", (0.0, 0.0, 0.0))
+
+
+def make(log: FlakyLog | None = None) -> tuple[Actor[int], FlakyLog, Watch]:
+    log, watch = log or FlakyLog(), Watch()
+    made = Actor(
+        "s", decider=DECIDER, behaviour=watch, log=log, clock=lambda: 0,
+        rebuild=lambda: replay(log, DECIDER, "s"), state=0, version=0, epoch=0,
+    )  # fmt: skip
+    return made, log, watch
+
+
+def add(amount: int, **more: Any) -> Request:
+    return Request(command=Add(amount), **more)
+
+
+async def test_commands_that_wait_together_are_appended_together() -> None:
+    actor, log, watch = make()
+    replies = await asyncio.gather(*(actor.ask(add(n)) for n in (1, 2, 3)))
+    assert [reply.state for reply in replies] == [1, 3, 6]
+    assert (log.appends, watch.seen) == (1, [([1, 2, 3], 0, 6)])
+    assert not actor.busy
+
+
+async def test_a_refusal_harms_nobody_else_in_its_batch() -> None:
+    actor, _, _ = make()
+    results = await asyncio.gather(
+        actor.ask(add(600)), actor.ask(add(600)), actor.ask(add(1)), return_exceptions=True
+    )
+    assert isinstance(results[1], InvalidInputError)
+    assert actor.state == 601
+
+
+async def test_a_refusal_is_not_answered_before_what_it_rests_on_is_durable() -> None:
+    actor, log, _ = make()
+    log.hold = asyncio.Event()
+    first = asyncio.create_task(actor.ask(add(600)))
+    refused = asyncio.create_task(actor.ask(add(600)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not refused.done()
+    assert actor.state == 0, "readers see confirmed state only"
+    log.hold.set()
+    await first
+    with pytest.raises(InvalidInputError):
+        await refused
+
+
+async def test_a_satisfied_command_appends_nothing() -> None:
+    actor, log, _ = make()
+    assert (await actor.ask(add(0))).events == []
+    assert log.appends == 0
+
+
+async def test_a_crash_is_answered_and_the_others_go_on() -> None:
+    actor, _, watch = make()
+    results = await asyncio.gather(*(actor.ask(add(n)) for n in (1, 13, 2)), return_exceptions=True)
+    assert isinstance(results[1], CommandCrashedError)
+    assert (results[0].state, results[2].state, actor.state) == (1, 3, 3)
+    assert watch.rebuilds == [1]
+
+
+async def test_an_actor_that_crashes_too_often_is_quarantined_and_stays_readable() -> None:
+    actor, _, _ = make()
+    await actor.ask(add(5))
+    for _ in range(4):
+        with pytest.raises(CommandCrashedError):
+            await actor.ask(add(13))
+    await actor.drain()
+    with pytest.raises(QuarantinedError, match="Reads and export work"):
+        await actor.ask(add(1))
+    assert actor.state == 5
+
+
+async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
+    actor, _, _ = make()
+    asks = [actor.ask(add(13)) for _ in range(4)] + [actor.ask(add(1))]
+    results = await asyncio.gather(*asks, return_exceptions=True)
+    assert [type(r) for r in results] == [CommandCrashedError] * 4 + [QuarantinedError]
+
+
+@pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
+async def test_an_uncertain_append_is_answered_with_an_error_and_read_again(when, state) -> None:
+    actor, log, watch = make()
+    await actor.ask(add(1))
+    log.failures = [(when, StorageFailed("who knows"))]
+    with pytest.raises(UnavailableError):
+        await actor.ask(add(2))
+    assert (await actor.ask(add(4))).state == state + 4
+    assert watch.rebuilds == [state]
+
+
+async def test_a_full_disk_is_told_apart_and_needs_no_rebuild() -> None:
+    actor, log, watch = make()
+    log.failures = [("before", DiskFull("full"))] * 6
+    for _ in range(6):
+        with pytest.raises(StorageFullError):
+            await actor.ask(add(1))
+    assert (await actor.ask(add(2))).state == 2
+    assert watch.rebuilds == []
+
+
+async def test_a_fenced_actor_stops_writing() -> None:
+    actor, log, _ = make()
+    await actor.ask(add(1))
+    await log.acquire("s", 5)
+    with pytest.raises(UnavailableError, match="epoch"):
+        await actor.ask(add(1))
+    with pytest.raises(QuarantinedError):
+        await actor.ask(add(1))
+
+
+async def test_another_writer_is_noticed_and_read() -> None:
+    actor, log, _ = make()
+    await log.append("s", [Added(100)], 0)
+    with pytest.raises(UnavailableError):
+        await actor.ask(add(1))
+    assert (await actor.ask(add(1))).state == 101
+
+
+async def test_a_failure_to_update_what_is_derived_does_not_fail_the_write() -> None:
+    actor, _, watch = make()
+    watch.failure = RuntimeError("index")
+    assert (await actor.ask(add(1))).state == 1
+    await actor.drain()
+    assert watch.rebuilds == [1]
+
+
+async def test_a_deadline_is_kept_and_the_command_still_carried_out() -> None:
+    actor, log, _ = make()
+    log.hold = asyncio.Event()
+    with pytest.raises(DeadlineExceededError, match="may still be carried out"):
+        await actor.ask(add(1), deadline_s=0.01)
+    log.hold.set()
+    await actor.drain()
+    assert actor.state == 1
+
+
+async def test_a_caller_cancelled_before_its_turn_is_dropped_and_after_it_is_carried_out() -> None:
+    actor, log, _ = make()
+    log.hold = asyncio.Event()
+    taken = asyncio.create_task(actor.ask(add(1)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    waiting = asyncio.create_task(actor.ask(add(2)))
+    await asyncio.sleep(0)
+    taken.cancel()
+    waiting.cancel()
+    await asyncio.gather(taken, waiting, return_exceptions=True)
+    log.hold.set()
+    await actor.drain()
+    assert actor.state == 1
+
+
+async def test_a_full_mailbox_makes_callers_wait_and_none_is_lost(monkeypatch) -> None:
+    monkeypatch.setattr(actor_module, "MAILBOX_MAX", 4)
+    actor, _, _ = make()
+    await asyncio.gather(*(actor.ask(add(1)) for _ in range(50)))
+    assert actor.state == 50
+
+
+async def test_a_key_returns_the_first_reply() -> None:
+    actor, log, _ = make()
+    first = await actor.ask(add(3, idempotency_key="k", digest=b"3"))
+    again = await actor.ask(add(3, idempotency_key="k", digest=b"3"))
+    assert (again.duplicate, [e.data for e in again.events]) == (True, [Added(3)])
+    assert [e.version for e in first.events] == [1]
+    with pytest.raises(InvalidInputError):
+        await actor.ask(add(4, idempotency_key="k", digest=b"4"))
+    assert (actor.state, log.appends) == (3, 1)
+
+
+async def test_two_requests_with_one_key_at_once_are_carried_out_once() -> None:
+    actor, _, _ = make()
+    asks = (actor.ask(add(3, idempotency_key="k", digest=b"3")) for _ in range(5))
+    replies = await asyncio.gather(*asks)
+    assert sorted(reply.duplicate for reply in replies) == [False, True, True, True, True]
+    assert actor.state == 3

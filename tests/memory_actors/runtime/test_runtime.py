@@ -1,0 +1,183 @@
+"""The runtime: one actor a key, in bounded memory, never taken away while in use."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from memory_actors.errors import SystemClosedError
+from memory_actors.runtime import Runtime
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeLive:
+    """An actor that remembers its passivation."""
+
+    def __init__(self, world: "World", key: str):
+        self.world = world
+        self.key = key
+        self.busy = False
+        self.size_bytes = 100
+
+    async def passivate(self) -> None:
+        await asyncio.sleep(0)
+        self.world.living.remove(self.key)
+        self.world.left.append(self.key)
+        if self.world.passivation_failure:
+            raise RuntimeError("disk")
+
+
+class World:
+    """Activations and passivations, in order."""
+
+    def __init__(self) -> None:
+        self.living: list[str] = []
+        self.left: list[str] = []
+        self.failure: Exception | None = None
+        self.passivation_failure = False
+
+    async def activate(self, key: str) -> FakeLive:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        assert key not in self.living, "never two actors a key"
+        self.living.append(key)
+        return FakeLive(self, key)
+
+
+def make(budget_bytes: int = 10**9, idle_s: float = 1e9) -> tuple[Runtime[FakeLive], World]:
+    world = World()
+    return Runtime(world.activate, budget_bytes=budget_bytes, idle_s=idle_s), world
+
+
+async def test_users_of_one_key_share_one_actor() -> None:
+    runtime, world = make()
+
+    async def use() -> FakeLive:
+        async with runtime.use("a") as live:
+            await asyncio.sleep(0)
+            return live
+
+    lives = await asyncio.gather(*(use() for _ in range(10)))
+    assert len(set(map(id, lives))) == 1
+    assert world.living == ["a"]
+
+
+async def test_the_least_recently_used_leave_when_the_budget_is_passed() -> None:
+    runtime, world = make(budget_bytes=300)
+    for key in "abcd":
+        async with runtime.use(key):
+            pass
+    async with runtime.use("b"):
+        pass
+    async with runtime.use("e"):
+        pass
+    assert world.left == ["a"]
+    async with runtime.use("f"):
+        assert world.left == ["a", "c"]
+    assert runtime.statistics().live == 4
+
+
+async def test_an_actor_in_use_or_busy_never_leaves() -> None:
+    runtime, world = make(budget_bytes=0)
+    async with runtime.use("a"):
+        async with runtime.use("b") as busy:
+            busy.busy = True
+        async with runtime.use("c"):
+            assert world.left == []
+        async with runtime.use("d"):
+            assert world.left == ["c"]
+
+
+async def test_an_idle_actor_leaves() -> None:
+    runtime, world = make(idle_s=0.02)
+    runtime.start()
+    async with runtime.use("a"):
+        await asyncio.sleep(0.08)
+        assert world.left == []
+    with anyio.fail_after(5):
+        while not world.left:
+            await asyncio.sleep(0.01)
+    await runtime.close(1)
+
+
+async def test_who_comes_while_an_actor_leaves_gets_a_new_one() -> None:
+    runtime, world = make(budget_bytes=0)
+    async with runtime.use("a"):
+        pass
+
+    async def use(key: str) -> None:
+        async with runtime.use(key):
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(use(key) for key in "bababab" * 5))
+    await runtime.close(1)
+    assert world.living == []
+    assert len(world.left) == runtime.statistics().activations
+
+
+async def test_a_failed_activation_fails_its_callers_and_the_next_one_tries_again() -> None:
+    runtime, world = make()
+    world.failure = RuntimeError("no")
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            async with runtime.use("a"):
+                pass
+    world.failure = None
+    async with runtime.use("a"):
+        pass
+
+
+async def test_a_cancelled_caller_does_not_cancel_an_activation_others_wait_for() -> None:
+    runtime, world = make()
+
+    async def use() -> None:
+        async with runtime.use("a"):
+            pass
+
+    first, second = asyncio.create_task(use()), asyncio.create_task(use())
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert world.living == ["a"]
+    await runtime.close(1)
+
+
+async def test_a_failed_passivation_still_makes_room() -> None:
+    runtime, world = make(budget_bytes=0)
+    world.passivation_failure = True
+    for key in "ab":
+        async with runtime.use(key):
+            pass
+    assert world.left == ["a"]
+
+
+async def test_closing_waits_for_users_and_takes_no_new_ones() -> None:
+    runtime, world = make()
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def use() -> None:
+        async with runtime.use("a"):
+            entered.set()
+            await leave.wait()
+
+    user = asyncio.create_task(use())
+    await entered.wait()
+    closing = asyncio.create_task(runtime.close(10))
+    await asyncio.sleep(0.01)
+    assert world.left == []
+    with pytest.raises(SystemClosedError):
+        async with runtime.use("b"):
+            pass
+    leave.set()
+    await asyncio.gather(user, closing)
+    assert world.left == ["a"]
+
+
+async def test_closing_does_not_wait_beyond_its_deadline() -> None:
+    runtime, world = make()
+    async with runtime.use("a"):
+        with anyio.fail_after(5):
+            await runtime.close(0.01)
+        assert world.left == ["a"]

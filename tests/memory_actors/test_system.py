@@ -1,0 +1,439 @@
+"""A user's memory through the public API."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakes import START_US, FakeClock, FakeEmbedder
+
+from memory_actors import (
+    EmbedderError,
+    InvalidInputError,
+    Item,
+    Limits,
+    LogLocked,
+    MemorySystem,
+    MemoryType,
+    ModelMismatchError,
+    NotFoundError,
+    QuotaExceededError,
+    Settings,
+    SystemClosedError,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s")
+        receipt = await user.add(
+            "likes tea", metadata={"tag": ["a", 1]}, occurred_at="2024-05-01T12:00:00+02:00",
+            role="Ada",
+        )  # fmt: skip
+        got = await user.get(receipt.memory_id)
+    assert (got.content, got.metadata, got.memory_type) == (
+        "likes tea",
+        {"tag": ["a", 1]},
+        "long_term",
+    )
+    assert got.occurred_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
+    assert got.created_at == datetime.fromtimestamp(START_US / 1e6, UTC)
+    assert (got.session_id, got.role) == ("s", "Ada")
+    assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
+
+
+async def test_everything_is_there_after_reopening(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.working.set("k", {"deep": [1, 2]})
+        await user.short_term.add_message("hello there", role="user")
+        await user.add("likes tea")
+    async with open_memory() as memory:
+        user = memory.user("u")
+        assert await user.working.get("k") == {"deep": [1, 2]}
+        assert [m.content for m in await user.short_term.messages()] == ["hello there"]
+        (hit,) = await user.retrieve("tea", memory_types=["long_term"])
+        assert hit.content == "likes tea"
+        assert (await memory.verify()).ok
+        assert await memory.users() == ["u"]
+
+
+async def test_users_never_see_each_other(open_memory) -> None:
+    names = ["u1", "u10", "u", "U1", "u1 ", "../u1", "u\x00", "\u00e9", "e\u0301"]
+    async with open_memory() as memory:
+        for name in names:
+            await memory.user(name).add(f"secret of {name!r}")
+        for name in names:
+            hits = await memory.user(name).retrieve("secret", top_k=50)
+            assert [hit.content for hit in hits] == [f"secret of {name!r}"]
+        assert await memory.users() == sorted(names)
+
+
+async def test_retrieval_orders_by_score_and_keeps_to_top_k(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for text in ("red apple pie", "red apple", "blue car", "green tree"):
+            await user.add(text)
+        hits = await user.retrieve("red apple", top_k=2)
+    assert [hit.content for hit in hits] == ["red apple", "red apple pie"]
+    assert hits[0].score > hits[1].score
+    assert all(0 <= hit.score <= 1 for hit in hits)
+
+
+async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add_many([Item(content=f"red apple {i}") for i in range(100)])
+        await user.add("something else", metadata={"category": "sports", "n": 1})
+        hits = await user.retrieve("red apple", top_k=5, filters={"category": "sports"})
+        assert [hit.content for hit in hits] == ["something else"]
+        assert await user.retrieve("red apple", filters={"n": True}) == []
+        assert await user.retrieve("red apple", filters={"category": None}) == []
+
+
+async def test_kinds_come_grouped_working_first(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s")
+        await user.add("paris travel plan")
+        await user.short_term.add_message("paris in may")
+        await user.working.set("current_destination", "paris")
+        await memory.user("u", session_id="other").short_term.add_message("paris elsewhere")
+        hits = await user.retrieve("paris travel plan", top_k=10)
+        assert [hit.memory_type for hit in hits] == ["working", "short_term", "long_term"]
+        only = await user.retrieve("paris", memory_types=[MemoryType.SHORT_TERM])
+        assert [hit.content for hit in only] == ["paris in may"]
+
+
+async def test_an_empty_memory_answers_without_the_model(open_memory, embedder) -> None:
+    async with open_memory() as memory:
+        assert await memory.user("nobody").retrieve("anything") == []
+    assert embedder.texts == []
+
+
+async def test_a_user_over_quota_costs_no_embedding(open_memory, embedder) -> None:
+    async with open_memory(limits=Limits(long_term_memories=1)) as memory:
+        user = memory.user("u")
+        await user.add("one")
+        embedder.texts.clear()
+        with pytest.raises(QuotaExceededError):
+            await user.add("two")
+    assert embedder.texts == []
+
+
+async def test_the_same_text_is_embedded_once(open_memory, embedder) -> None:
+    async with open_memory() as memory:
+        await memory.user("a").add("likes tea")
+        await memory.user("b").add("likes tea")
+    async with open_memory() as memory:
+        await memory.user("c").add("likes tea")
+        await memory.user("a").retrieve("likes tea")
+    assert embedder.texts == ["likes tea"]
+
+
+async def test_update_changes_what_is_found(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        receipt = await user.add("lives in bristol", metadata={"v": 1})
+        await user.add("plays football")
+        assert (await user.update(receipt.memory_id, content="lives in glasgow")).operation == (
+            "update"
+        )
+        (hit, _) = await user.retrieve("lives in glasgow")
+        assert (hit.memory_id, hit.content, hit.metadata) == (
+            receipt.memory_id,
+            "lives in glasgow",
+            {"v": 1},
+        )
+        await user.update(receipt.memory_id, metadata={"v": 2})
+        assert (await user.get(receipt.memory_id)).metadata == {"v": 2}
+        assert (await user.update(receipt.memory_id, metadata={"v": 2})).operation == "unchanged"
+        assert len(await user.history(receipt.memory_id)) == 3
+
+
+async def test_a_deleted_memory_never_comes_back(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        receipt = await user.add("likes tea", memory_id="mine")
+        await user.delete(receipt.memory_id)
+        assert await user.retrieve("likes tea") == []
+        with pytest.raises(NotFoundError):
+            await user.get("mine")
+        assert (await user.add("likes tea", memory_id="mine")).operation == "unchanged"
+    async with open_memory() as memory:
+        user = memory.user("u")
+        assert await user.retrieve("likes tea") == []
+        assert [e.event for e in await user.history("mine")] == [
+            "long_term.added",
+            "long_term.deleted",
+        ]
+
+
+@pytest.mark.parametrize("kind", list(MemoryType))
+async def test_get_update_delete_and_history_work_for_every_kind(open_memory, kind) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u", agent_id="agent", session_id="s")
+        receipt = await user.add("first words", kind, metadata={"a": 1})
+        assert receipt.memory_type == kind
+        await user.update(receipt.memory_id, content="second words")
+        got = await user.get(receipt.memory_id)
+        assert (got.content, got.metadata, got.memory_type) == ("second words", {"a": 1}, kind)
+        await user.delete(receipt.memory_id)
+        with pytest.raises(NotFoundError):
+            await user.get(receipt.memory_id)
+        with pytest.raises(NotFoundError):
+            await user.delete(receipt.memory_id)
+        entries = await user.history(receipt.memory_id)
+        assert len(entries) == 3
+        assert all(e.cause["agent_id"] == "agent" for e in entries)
+        assert [e.version for e in entries] == [1, 2, 3]
+
+
+async def test_an_idempotency_key_makes_a_retry_harmless(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        first = await user.add("likes tea", idempotency_key="k")
+        again = await user.add("likes tea", idempotency_key="k")
+        assert again.memory_id == first.memory_id
+        assert (await user.usage()).kinds["long_term"].count == 1
+        with pytest.raises(InvalidInputError, match="idempotency"):
+            await user.add("likes coffee", idempotency_key="k")
+
+
+async def test_add_many_is_all_or_none(open_memory) -> None:
+    async with open_memory(limits=Limits(long_term_memories=3)) as memory:
+        user = memory.user("u")
+        with pytest.raises(QuotaExceededError):
+            await user.add_many([Item(content=f"c{i}") for i in range(4)])
+        with pytest.raises(InvalidInputError):
+            await user.add_many([Item(content="fine"), Item(content="")])
+        assert (await user.usage()).kinds["long_term"].count == 0
+        assert await user.add_many([]) == []
+
+
+async def test_an_interrupted_add_many_can_be_repeated(open_memory) -> None:
+    items = [Item(content=f"c{i}", memory_id=f"id{i}") for i in range(10)]
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add_many(items[:4])
+        receipts = await user.add_many(items)
+        assert [r.operation for r in receipts] == ["unchanged"] * 4 + ["add"] * 6
+        assert (await user.usage()).kinds["long_term"].count == 10
+
+
+async def test_pruning_reports_what_went(open_memory, clock: FakeClock) -> None:
+    async with open_memory(limits=Limits(long_term_memories=20)) as memory:
+        user = memory.user("u")
+        ids = []
+        for i in range(20):
+            clock.move(1)
+            ids.append((await user.add(f"memory {i}")).memory_id)
+        receipt = await user.add_with_auto_prune("one more")
+        assert (receipt.operation, receipt.evicted) == ("add_with_prune", tuple(ids[:2]))
+        assert receipt.quota_remaining == 1
+        hits = await user.retrieve("memory 0", top_k=50)
+        assert not {hit.memory_id for hit in hits} & set(ids[:2])
+
+
+async def test_working_memory_forgets_the_least_recently_used(open_memory) -> None:
+    async with open_memory(limits=Limits(working_keys=3)) as memory:
+        user = memory.user("u")
+        for key in "abc":
+            await user.working.set(key, key)
+        await user.working.get("a")
+        with pytest.raises(QuotaExceededError):
+            await user.working.set("d", "d")
+        await user.working.set("d", "d", auto_prune=True)
+        assert list(await user.working.items()) == ["a", "c", "d"]
+
+
+async def test_what_a_caller_holds_cannot_change_what_is_kept(open_memory) -> None:
+    value: dict[str, Any] = {"list": [1]}
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.working.set("k", value)
+        value["list"].append(2)
+        (await user.working.get("k"))["list"].append(3)
+        assert await user.working.get("k") == {"list": [1]}
+        receipt = await user.add("text", metadata=value)
+        (await user.get(receipt.memory_id)).metadata["list"].append(4)
+        assert (await user.get(receipt.memory_id)).metadata == {"list": [1, 2]}
+
+
+async def test_short_term_memory_expires_by_the_clock(open_memory, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s")
+        receipt = await user.short_term.add_message("hello")
+        clock.move(3599)
+        assert len(await user.short_term.messages()) == 1
+        clock.move(1)
+        assert await user.short_term.messages() == []
+        assert await user.retrieve("hello") == []
+        with pytest.raises(NotFoundError):
+            await user.get(receipt.memory_id)
+        await user.short_term.add_message("again")
+        assert [m.content for m in await user.short_term.messages()] == ["again"]
+
+
+async def test_long_content_is_stored_compressed_and_read_back_identical(open_memory) -> None:
+    content = "The quick brown fox. " * 250
+    async with open_memory() as memory:
+        user = memory.user("u")
+        receipt = await user.add(content)
+        got = await user.get(receipt.memory_id)
+        assert got.content == content
+        assert got.metadata["is_compressed"] is True
+        assert got.stored_bytes < got.size_bytes == len(content)
+        short = await user.get((await user.add("short")).memory_id)
+        assert "is_compressed" not in short.metadata
+
+
+async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbedder) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("first one")
+        embedder.failure = RuntimeError("out of order")
+        receipt = await user.add("likes tea")
+        assert receipt.indexed is False
+        assert (await user.get(receipt.memory_id)).content == "likes tea"
+        with pytest.raises(EmbedderError):
+            await user.retrieve("something never asked before")
+    embedder.failure = None
+    async with open_memory() as memory:
+        (hit, *_) = await memory.user("u").retrieve("likes tea")
+        assert hit.memory_id == receipt.memory_id
+
+
+@pytest.mark.parametrize("wrong", ["shape", "nan", "length", "type"])
+async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, wrong) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("good one")
+        good = embedder.embed
+        embedder.embed = lambda texts: {
+            "shape": lambda v: v[:, :5],
+            "nan": lambda v: v * float("nan"),
+            "length": lambda v: v * 2,
+            "type": lambda v: v.tolist(),
+        }[wrong](good(texts))
+        assert (await user.add("bad one")).indexed is False
+        embedder.embed = good
+        assert [h.content for h in await user.retrieve("good one")][0] == "good one"
+
+
+async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
+        await memory.user("u").add("likes tea")
+    with pytest.raises(ModelMismatchError, match=r"'one'.*'two'.*reindex"):
+        async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("two")):
+            pass
+    other = FakeEmbedder("two", dimension=16)
+    async with MemorySystem.open(tmp_path, embedder=other, reindex=True) as memory:
+        assert [h.content for h in await memory.user("u").retrieve("likes tea")] == ["likes tea"]
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("two", dimension=16)) as memory:
+        assert len(await memory.user("u").retrieve("tea")) == 1
+
+
+async def test_derived_data_may_be_deleted(open_memory, tmp_path: Path) -> None:
+    async with open_memory() as memory:
+        for i in range(40):
+            await memory.user("u").add(f"memory {i}")
+    for path in (tmp_path / "memory").glob("derived*"):
+        path.unlink()
+    async with open_memory() as memory:
+        hits = await memory.user("u").retrieve("memory 7", top_k=50)
+        assert hits[0].content == "memory 7"
+        assert len(hits) == 40
+
+
+async def test_a_store_opens_once(open_memory, tmp_path: Path) -> None:
+    async with open_memory():
+        with pytest.raises(LogLocked):
+            async with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()):
+                pass
+
+
+async def test_a_closed_system_says_so(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+    with pytest.raises(SystemClosedError):
+        await user.add("too late")
+
+
+async def test_concurrent_users_and_callers_all_get_their_answers(open_memory) -> None:
+    async with open_memory(check_replay=False) as memory:
+
+        async def write(n: int) -> None:
+            user = memory.user(f"u{n % 7}")
+            await asyncio.gather(user.add(f"memory {n}"), user.working.set(f"k{n}", n))
+
+        await asyncio.gather(*(write(n) for n in range(210)))
+        for n in range(7):
+            usage = (await memory.user(f"u{n}").usage()).kinds
+            assert (usage["long_term"].count, usage["working"].count) == (30, 30)
+        assert (await memory.verify()).ok
+
+
+async def test_a_cancelled_caller_loses_nothing(open_memory, embedder: FakeEmbedder) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("warm up")
+        for n in range(30):
+            task = asyncio.create_task(user.add(f"memory {n}", memory_id=f"id{n}"))
+            for _ in range(n):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        kept = await user.list_memories(limit=100)
+        hits = await user.retrieve("memory", top_k=100)
+        assert {m.memory_id for m in kept} == {h.memory_id for h in hits}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda u: u.add(""), "empty"),
+        (lambda u: u.add("  \n"), "empty"),
+        (lambda u: u.add(7), "must be a string"),
+        (lambda u: u.add("x" * 300_000), "max: 262,144"),
+        (lambda u: u.add("\ud800"), "Unicode"),
+        (lambda u: u.add("x", "forever"), "unknown memory type"),
+        (lambda u: u.add("x", None), "unknown memory type"),
+        (lambda u: u.add("x", metadata={"a": {1, 2}}), "not JSON"),
+        (lambda u: u.add("x", metadata={"a": float("nan")}), "not JSON"),
+        (lambda u: u.add("x", metadata={"a": 1 << 70}), "not JSON"),
+        (lambda u: u.add("x", metadata={1: "a"}), "keys must be strings"),
+        (lambda u: u.add("x", metadata=["a"]), "must be a dict"),
+        (lambda u: u.add("x", metadata={"a": "b" * 20_000}), "max: 16,384"),
+        (lambda u: u.add("x", occurred_at="yesterday"), "ISO 8601"),
+        (lambda u: u.add("x", occurred_at=5), "ISO 8601"),
+        (lambda u: u.add("x", memory_id=""), "empty"),
+        (lambda u: u.retrieve(""), "empty"),
+        (lambda u: u.retrieve("x", top_k=0), "top_k"),
+        (lambda u: u.retrieve("x", top_k=True), "top_k"),
+        (lambda u: u.retrieve("x", memory_types=["nope"]), "unknown memory type"),
+        (lambda u: u.retrieve("x", filters=["a"]), "must be a dict"),
+        (lambda u: u.working.set("", 1), "empty"),
+        (lambda u: u.working.set("k", object()), "not JSON"),
+        (lambda u: u.update("x"), "nothing to update"),
+        (lambda u: u.add_many([Item(content="x")] * 1_001), "max: 1,000"),
+    ],
+)
+async def test_bad_input_is_refused_and_changes_nothing(open_memory, call, message) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        with pytest.raises(InvalidInputError, match=message):
+            await call(user)
+        assert memory.statistics().log.last_position == 0
+
+
+def test_a_bad_user_id_is_refused() -> None:
+    for bad in ("", None, 7, "x" * 600, "\ud800"):
+        with pytest.raises(InvalidInputError):
+            MemorySystem(None, None).user(bad)  # type: ignore[arg-type]
+
+
+def test_settings_are_plain_values() -> None:
+    assert Settings() == Settings(limits=Limits())

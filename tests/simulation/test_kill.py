@@ -1,0 +1,12 @@
+"""kill -9 at random moments: twenty rounds here, hundreds with `python -m bench kill`."""
+
+import pytest
+
+from bench.kill import run
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
+    report = run(rounds=20, seed=7)
+    assert report.acknowledged > 1_000
+    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)

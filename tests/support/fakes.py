@@ -1,0 +1,60 @@
+"""Deterministic stand-ins for what a test must not depend on: the model, the clock, chance."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+SECOND_US = 1_000_000
+START_US = 1_700_000_000 * SECOND_US
+
+
+class FakeEmbedder:
+    """Texts with words in common get vectors with something in common. Counts its calls."""
+
+    def __init__(self, fingerprint: str = "fake/1", dimension: int = 32):
+        self.fingerprint = fingerprint
+        self.dimension = dimension
+        self.texts: list[str] = []
+        self.failure: Exception | None = None
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        if self.failure is not None:
+            raise self.failure
+        self.texts += texts
+        return np.stack([self._vector(text) for text in texts])
+
+    def background_mean(self) -> npt.NDArray[np.float32]:
+        return np.zeros(self.dimension, np.float32)
+
+    def _vector(self, text: str) -> npt.NDArray[np.float32]:
+        total = np.full(self.dimension, 1e-3)
+        for word in text.lower().split():
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+            total += np.random.default_rng(seed).standard_normal(self.dimension)
+        return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+class FakeClock:
+    """A clock that stands still until it is told to move, in either direction."""
+
+    def __init__(self, now_us: int = START_US):
+        self.now_us = now_us
+
+    def __call__(self) -> int:
+        return self.now_us
+
+    def move(self, seconds: float) -> None:
+        self.now_us += int(seconds * SECOND_US)
+
+
+class FakeIds:
+    """m1, m2, m3, …"""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, _now_us: int) -> str:
+        self.count += 1
+        return f"m{self.count}"

@@ -1,0 +1,34 @@
+"""given(events).when(command).then(events): a decider's behaviour in one line."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from eventlog import Recorded
+from memory_actors.kinds.kind import Kind
+from memory_actors.quota import Limits
+
+
+def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[Any]:
+    """Wrap an event as the log would give it back."""
+    return Recorded("user:u", version, version, 1_000 + version, "", event, 20, stored_bytes, b"")
+
+
+def fold(kind: Kind, events: Sequence[Any]) -> Any:
+    """Return a kind's state after events."""
+    state = kind.initial
+    for version, event in enumerate(events, start=1):
+        state = kind.evolve(state, recorded(event, version))
+    return state
+
+
+class Given:
+    """A kind of memory with a past."""
+
+    def __init__(self, kind: Kind, *events: Any, limits: Limits | None = None):
+        self.kind = kind
+        self.limits = limits or Limits()
+        self.state = fold(kind, events)
+
+    def when(self, command: Any) -> list[Any]:
+        """Return the events of a command."""
+        return list(self.kind.decide(command, self.state, self.limits))
