@@ -18,7 +18,7 @@ def main() -> None:
 @click.option("--seed", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def kill(rounds: int, seed: int, as_json: bool) -> None:
-    """kill -9 at random moments during concurrent writes; exits 1 if anything was lost."""
+    """Kill a writer at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
     from bench.kill import run
 
     report = run(rounds, seed)

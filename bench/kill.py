@@ -63,6 +63,7 @@ class Expected:
     acknowledged: int = 0
 
     def take(self, line: dict[str, Any]) -> None:
+        """Note one line of the child."""
         key = line["user"], line["id"]
         if line["op"] == "try":  # announced before the call: it may or may not have happened
             self.unsure.add(key)

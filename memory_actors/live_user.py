@@ -80,6 +80,7 @@ class LiveUser:
         self._index_changed = False
         self._memory_of: dict[int, str] = {}  # label -> memory id
         self._wanting: dict[bytes, set[int]] = {}  # digest -> labels whose vector has not come
+        self._index_waits = False  # for an embedder that failed
         self._snapshot_version = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
@@ -191,12 +192,13 @@ class LiveUser:
             self._start("index", lambda: self._index_wanting(delay_s))
 
     async def indexed(self, deadline_s: float = INDEX_WAIT_S) -> None:
-        """Wait for the memories that are being indexed from the log, within the deadline."""
+        """Wait for memories that are just being indexed from the log, within the deadline."""
         chore = self._chores.get("index")
-        if chore is not None:
-            done, _ = await asyncio.wait([chore], timeout=deadline_s)
-            if not done:
-                _logger.warning("memories not yet searchable", count=len(self._wanting))
+        if chore is None or self._index_waits:
+            return
+        done, _ = await asyncio.wait([chore], timeout=deadline_s)
+        if not done:
+            _logger.warning("memories not yet searchable", count=len(self._wanting))
 
     def row_of(self, label: int) -> long_term.Row | None:
         """Return the living memory that a label of the index stands for."""
@@ -222,19 +224,25 @@ class LiveUser:
             self._wanting.pop(row.digest, None)
 
     async def _index_wanting(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
         while self._wanting:
-            batch = islice(self._wanting.values(), INDEX_TEXTS_MAX)
-            versions = [min(labels) for labels in batch]
-            events = await self._log.read_versions(self.stream, versions)
-            texts = [recorded.data.content for recorded in events]
-            try:
-                vectors = await self._embeddings.embed(texts)
-            except EmbedderError as error:
-                _logger.warning("indexing failed", count=len(self._wanting), error=str(error))
-                await asyncio.sleep(INDEX_RETRY_S)
-                continue
-            self.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
+            self._index_waits = delay_s > 0
+            await asyncio.sleep(delay_s)
+            self._index_waits = False
+            delay_s = 0.0 if await self._index_some() else INDEX_RETRY_S
+
+    async def _index_some(self) -> bool:
+        """Embed some of the memories that want a vector; say whether it worked."""
+        batch = islice(self._wanting.values(), INDEX_TEXTS_MAX)
+        versions = [min(labels) for labels in batch]
+        events = await self._log.read_versions(self.stream, versions)
+        texts = [recorded.data.content for recorded in events]
+        try:
+            vectors = await self._embeddings.embed(texts)
+        except EmbedderError as error:
+            _logger.warning("indexing failed", count=len(self._wanting), error=str(error))
+            return False
+        self.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
+        return True
 
     def _maintain_index(self) -> None:
         if self.index.wants_maintenance:

@@ -16,6 +16,7 @@ import numpy as np
 
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.filters import Predicate
+from memory_actors.indexes.dense import DenseIndex, Match
 from memory_actors.kinds import short_term
 from memory_actors.live_user import LiveUser
 from memory_actors.reading import Found, memories, texts
@@ -25,6 +26,7 @@ from memory_actors.user import UserState
 
 GROUPS = (MemoryType.WORKING, MemoryType.SHORT_TERM)
 """Kinds that come before the others, whatever their score."""
+INLINE_ROWS_MAX = 1_000  # filtered and searched on the loop: a hop to a thread costs as much
 
 
 class Query(NamedTuple):
@@ -99,12 +101,20 @@ async def _search_index(
     live: LiveUser, query: Query, vector: Vectors, background: Vectors
 ) -> list[_Scored]:
     await live.indexed()
-    rows, matches = live.state.long_term.rows.values(), query.matches
-    allowed = None if matches is None else [r.version for r in rows if matches(r.metadata)]
-    search = partial(live.index.search, vector, query.top_k, background, allowed)
-    found = search() if live.index.cheap else await anyio.to_thread.run_sync(search)
+    search = partial(_found, live.state, live.index, query, vector, background)
+    small = len(live.state.long_term.rows) <= INLINE_ROWS_MAX and live.index.cheap
+    found = search() if small else await anyio.to_thread.run_sync(search)
     living = ((live.row_of(match.label), match.score) for match in found)
     return [_Scored(Found(MemoryType.LONG_TERM, row), s) for row, s in living if row is not None]
+
+
+def _found(
+    state: UserState, index: DenseIndex, query: Query, vector: Vectors, background: Vectors
+) -> list[Match]:
+    """Filter, then search: what may take milliseconds, in a thread."""
+    rows, matches = state.long_term.rows.values(), query.matches
+    allowed = None if matches is None else [r.version for r in rows if matches(r.metadata)]
+    return index.search(vector, query.top_k, background, allowed)
 
 
 async def _hits(services: Services, live: LiveUser, best: Sequence[_Scored]) -> list[Hit]:

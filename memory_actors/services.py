@@ -1,8 +1,10 @@
 """What the handles of users work with: the parts of an open memory system."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from eventlog import EventStore
 from memory_actors.embedding.service import EmbeddingService
@@ -23,6 +25,8 @@ class Services:
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
+    unattended: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Work whose caller may have been cancelled. It holds its user live, so closing waits for it."""
 
 
 def new_memory_id(now_us: int) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,14 +50,22 @@ class VectorTable:
     def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
         found = {digest: self._waiting[digest] for digest in digests if digest in self._waiting}
-        with self._env.read() as txn:
-            table = self._env.tables["vectors"]
-            for digest in digests:
-                value = None if digest in found else txn.get(self._model + digest, db=table)
-                vector = None if value is None else _unpack(value, dimension)
-                if vector is not None:
-                    found[digest] = vector
+        stored = dict(self._stored([d for d in digests if d not in found], 2 * dimension))
+        if stored:
+            rows = np.frombuffer(b"".join(stored.values()), np.float16)
+            matrix = rows.reshape(len(stored), dimension).astype(np.float32)
+            found |= zip(stored, matrix, strict=True)
         return found
+
+    def _stored(self, digests: Sequence[bytes], size: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield digest and bytes of each stored vector that is whole."""
+        table, model = self._env.tables["vectors"], self._model
+        with self._env.read() as txn:
+            for digest in digests:
+                value = txn.get(model + digest, db=table)
+                data = None if value is None else _checked(value)
+                if data is not None and len(data) == size:
+                    yield digest, data
 
     def put(self, vectors: Mapping[bytes, Vectors]) -> bool:
         """Take vectors to be written soon; say whether there are enough to write at once."""
@@ -110,13 +118,6 @@ class VectorTable:
 def _pack(vector: Vectors) -> bytes:
     data = vector.astype(np.float16).tobytes()
     return _CRC.pack(zlib.crc32(data)) + data
-
-
-def _unpack(value: bytes, dimension: int) -> Vectors | None:
-    data = _checked(value)
-    if data is None or len(data) != 2 * dimension:
-        return None
-    return np.frombuffer(data, np.float16).astype(np.float32)
 
 
 def _checked(value: bytes) -> bytes | None:

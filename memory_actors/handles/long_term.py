@@ -7,14 +7,14 @@ the receipt says `indexed=False`, and it is indexed when the embedder works agai
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import msgspec
 import structlog
 
 from memory_actors.actor import Reply
+from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.vector_table import content_digest
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.handles.scope import Scope
@@ -63,14 +63,14 @@ class LongTermMemory:
             auto_prune=auto_prune,
             own_ids=any(item.memory_id is not None for item in items),
         )
-        async with self._scope.live() as live:
-            if not auto_prune and idempotency_key is None:
-                self._scope.refuse_early(live, command)
-            texts = [memory.content for memory in memories]
-            asking = self._scope.ask(
-                live, command, idempotency_key=idempotency_key, digest=_digest(items)
+        reply, indexed = await self._scope.to_the_end(
+            self._carry_out(
+                command,
+                [memory.content for memory in memories],
+                idempotency_key=idempotency_key,
+                digest=b"" if idempotency_key is None else _digest(items),
             )
-            reply, indexed = await self._while_embedding(live, texts, asking)
+        )
         return self._receipts(memories, reply, indexed, started_s)
 
     async def update(
@@ -86,12 +86,8 @@ class LongTermMemory:
             digest=b"" if content is None else content_digest(content),
             metadata=None if metadata is None else metadata_copy(metadata),
         )
-        async with self._scope.live() as live:
-            self._scope.refuse_early(live, command)
-            asking = self._scope.ask(live, command)
-            reply, indexed = await self._while_embedding(
-                live, [] if content is None else [content], asking
-            )
+        texts = [] if content is None else [content]
+        reply, indexed = await self._scope.to_the_end(self._carry_out(command, texts))
         done = "update" if reply.events else "unchanged"
         return self._receipt(memory_id, done, reply, started_s, indexed=indexed)
 
@@ -103,27 +99,41 @@ class LongTermMemory:
             reply = await self._scope.ask(live, command)
         return self._receipt(memory_id, "delete", reply, started_s)
 
-    # --- two things at once
-
-    async def _while_embedding(
-        self, live: LiveUser, texts: list[str], asking: Coroutine[Any, Any, Reply]
+    async def _carry_out(
+        self,
+        command: long_term.AddMemories | long_term.UpdateMemory,
+        texts: list[str],
+        *,
+        idempotency_key: str | None = None,
+        digest: bytes = b"",
     ) -> tuple[Reply, bool]:
-        """Carry out a command and embed its texts; say whether they are indexed."""
-        embedding = asyncio.create_task(self._scope.services.embeddings.embed(texts))
-        embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
+        """Ask the actor and embed the texts at the same time; say whether they are indexed."""
+        async with self._scope.live() as live:
+            if idempotency_key is None and not getattr(command, "auto_prune", False):
+                self._scope.refuse_early(live, command)
+            embedding = asyncio.create_task(self._scope.services.embeddings.embed(texts))
+            embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
+            try:
+                reply = await self._scope.ask(
+                    live, command, idempotency_key=idempotency_key, digest=digest
+                )
+            except BaseException:
+                embedding.cancel()
+                raise
+            return reply, await self._index(live, texts, embedding)
+
+    async def _index(
+        self, live: LiveUser, texts: list[str], embedding: asyncio.Task[list[Vectors]]
+    ) -> bool:
+        """Index the texts when their vectors are there; leave it for later if they fail."""
         try:
-            reply = await asking
             vectors = await embedding
         except EmbedderError as error:
             _logger.warning("memory kept, not indexed", count=len(texts), error=str(error))
             live.index_wanting(INDEX_RETRY_S)
-            return reply, False
-        except BaseException:  # refused, or the caller was cancelled: what was added is indexed
-            embedding.cancel()
-            live.index_wanting()
-            raise
+            return False
         live.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
-        return reply, True
+        return True
 
     def _checked(self, item: Item, now_us: int) -> long_term.NewMemory:
         size_bytes = content_bytes(item.content)

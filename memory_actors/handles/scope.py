@@ -1,13 +1,17 @@
 """On whose behalf a handle acts, and how it reaches that user's actor."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from memory_actors.actor import Reply, Request
 from memory_actors.kinds.kind import Command
 from memory_actors.live_user import LiveUser
 from memory_actors.services import Services
 from memory_actors.validation import check_name, check_optional_name
+
+T = TypeVar("T")
 
 STREAM_PREFIX = "user:"
 
@@ -64,6 +68,14 @@ class Scope:
         if self.services.settings.check_replay:
             await live.check_replay()
         return reply
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that goes on when its caller is cancelled: a write is never left half done."""
+        task = asyncio.create_task(work)
+        self.services.unattended.add(task)
+        task.add_done_callback(self.services.unattended.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
 
     def refuse_early(self, live: LiveUser, command: Command) -> None:
         """Refuse now what the confirmed state would refuse, before the work that leads up to it.

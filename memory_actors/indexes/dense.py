@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.graph import Graph, GraphFacts
-from memory_actors.indexes.rows import VectorRows, View
+from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
 EXACT_MAX = 3_500  # rows: where a scan and the graph take the same time (bench/vectors.py)
 GRAPH_MIN = 2_500  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
@@ -65,8 +65,8 @@ class SavedIndex(msgspec.Struct, frozen=True):
 class DenseIndex:
     """The vectors of one user's memories, by label."""
 
-    def __init__(self, dimension: int):
-        self._rows = VectorRows(dimension)
+    def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
+        self._rows = VectorRows(dimension, capacity)
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
@@ -168,12 +168,13 @@ class DenseIndex:
         cls, dimension: int, vectors: Mapping[int, Vectors], path: Path, model: str
     ) -> "DenseIndex":
         """Return an index of these vectors, with the saved graph if it fits them. Slow."""
-        index = cls(dimension)
         order, graph = _load_graph(path, model, dimension)
+        index = cls(dimension, len(order) + len(vectors) + CAPACITY_MIN)
         for label in order:
             index._rows.append(label, vectors.get(label))
-        for label, vector in vectors.items():
-            index.add(label, vector)
+        rest = [label for label in vectors if label not in index._rows]
+        if rest:
+            index._rows.extend(rest, np.stack([vectors[label] for label in rest]))
         index._graph = graph
         return index
 
@@ -192,7 +193,7 @@ def _graph_over(rows: VectorRows, graph: Graph | None) -> Graph | None:
     if len(rows) < (EXACT_MAX if graph is None else GRAPH_MIN):
         return None
     vectors = rows.view().vectors
-    grown = graph or Graph(rows.dimension, capacity=int(len(vectors) * 1.5))
+    grown = graph or Graph.empty(rows.dimension, capacity=int(len(vectors) * 1.5))
     grown.extend(vectors)
     return grown
 

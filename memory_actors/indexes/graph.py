@@ -42,19 +42,20 @@ class GraphFacts(msgspec.Struct, frozen=True):
 class Graph:
     """Rows 0 to `count` - 1 of some `VectorRows`, searchable by inner product."""
 
-    def __init__(self, dimension: int, capacity: int = 1024):
-        self.count = 0
+    def __init__(self, dimension: int, index: hnswlib.Index, count: int):
+        self.count = count
         self._dimension = dimension
         self._lock = threading.Lock()
-        self._index = hnswlib.Index(space="ip", dim=dimension)
-        self._index.init_index(
-            max_elements=capacity, M=M, ef_construction=EF_CONSTRUCTION, random_seed=1
-        )
-        self._settle()
+        self._index = index
+        index.set_ef(EF_SEARCH)
+        index.set_num_threads(1)
 
-    def _settle(self) -> None:
-        self._index.set_ef(EF_SEARCH)
-        self._index.set_num_threads(1)
+    @classmethod
+    def empty(cls, dimension: int, capacity: int) -> "Graph":
+        """Return a graph without rows, with room for `capacity`."""
+        index = hnswlib.Index(space="ip", dim=dimension)
+        index.init_index(max_elements=capacity, M=M, ef_construction=EF_CONSTRUCTION, random_seed=1)
+        return cls(dimension, index, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -94,11 +95,11 @@ class Graph:
             return None
         if not whole:
             return None
-        graph = cls(facts.dimension, capacity=1)
-        graph._index.load_index(str(path), max_elements=int(facts.count * GROWTH))
-        graph._settle()
-        graph.count = facts.count
-        return graph if graph._index.get_current_count() == facts.count else None
+        index = hnswlib.Index(space="ip", dim=facts.dimension)
+        index.load_index(str(path), max_elements=int(facts.count * GROWTH))
+        if index.get_current_count() != facts.count:
+            return None
+        return cls(facts.dimension, index, facts.count)
 
 
 def _crc(path: Path) -> int:

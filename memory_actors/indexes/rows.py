@@ -5,7 +5,7 @@ on with the arrays it took at its start: what it holds never moves. The marked r
 array is made anew (`compacted`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +75,18 @@ class VectorRows:
             self._row_of[label] = row
         self.count += 1
 
+    def extend(self, labels: Sequence[int], vectors: Vectors) -> None:
+        """Add many rows at once, float32 [n, d], under labels that are not there yet."""
+        first, until = self.count, self.count + len(labels)
+        if until > len(self._labels):
+            self._grow(until)
+        self._labels[first:until] = labels
+        self._vectors[first:until] = vectors
+        self._alive[first:until] = True
+        self._row_of.update(zip(labels, range(first, until), strict=True))
+        self._sum += vectors.sum(axis=0, dtype=np.float64)
+        self.count = until
+
     def remove(self, label: int) -> bool:
         """Mark a row as removed; say whether it was there."""
         row = self._row_of.pop(label, None)
@@ -99,8 +111,7 @@ class VectorRows:
         """Return new rows with the living ones only, in the same order."""
         fresh = VectorRows(self.dimension, max(CAPACITY_MIN, len(self)))
         vectors, labels, alive, _, _ = self.view()
-        for row in np.flatnonzero(alive):
-            fresh.append(int(labels[row]), vectors[row])
+        fresh.extend(labels[alive].tolist(), vectors[alive])
         return fresh
 
     def _grow(self, capacity: int) -> None:

@@ -1,5 +1,6 @@
 """Memories to files and back: JSON lines of our own and of others, and LoCoMo conversations."""
 
+from memory_actors.interchange.files import open_file
 from memory_actors.interchange.jsonl import export_jsonl, export_lines, import_jsonl
 from memory_actors.interchange.locomo import (
     Conversation,
@@ -24,6 +25,7 @@ __all__ = [
     "import_conversation",
     "import_jsonl",
     "import_locomo",
+    "open_file",
     "questions",
     "read_locomo",
 ]

@@ -18,7 +18,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -42,7 +42,6 @@ SAME_AS: Final = {
     "occurred_at": "timestamp",
     "session_id": "session",
     "text": "content",
-    "type": "memory_type",
 }
 """Other names that a field goes by, where its own is not there."""
 
@@ -161,7 +160,7 @@ class LineReader:
 
 def _line(data: bytes) -> Line:
     try:
-        fields = msgspec.json.decode(data)
+        fields = msgspec.json.decode(data.decode())
     except UnicodeDecodeError as error:
         raise InvalidInputError(
             f"this is not UTF-8 text (byte {error.start + 1} of the line): save the file as UTF-8"
@@ -243,8 +242,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(error).removeprefix("JSON is malformed: ").lower()
-
-
-def refuse(message: str) -> NoReturn:
-    """Raise for a file that cannot be imported."""
-    raise InvalidInputError(message)

@@ -11,6 +11,7 @@ The rules every kind keeps:
   the decision and does not take it again.
 - A refused command raises; a satisfied one returns no events.
 - Texts stay in the log. A row of a state holds the version of the event that has its text.
+- Rows and events are trees of JSON, so they tell the garbage collector to pass them by (gc=False).
 """
 
 from collections.abc import Callable, Sequence

@@ -25,7 +25,7 @@ registry = EventRegistry()
 
 
 @registry.event("long_term.added", keys=lambda event: (event.memory_id,))
-class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory was added."""
 
     memory_id: str
@@ -41,7 +41,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 @registry.event("long_term.updated", keys=lambda event: (event.memory_id,))
-class MemoryUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MemoryUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory got a new content, new metadata, or both; None keeps what was."""
 
     memory_id: str
@@ -71,7 +71,7 @@ Event: TypeAlias = MemoryAdded | MemoryUpdated | MemoryDeleted | MemoriesPruned
 # --- state
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """A memory without its text."""
 
     memory_id: str

@@ -25,7 +25,7 @@ registry = EventRegistry()
 
 
 @registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted))
-class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message was added to a session, and the oldest left it."""
 
     memory_id: str
@@ -41,7 +41,7 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 @registry.event("short_term.updated", keys=lambda event: (event.memory_id,))
-class MessageUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MessageUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message got a new content, new metadata, or both; None keeps what was."""
 
     memory_id: str
@@ -72,7 +72,7 @@ Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpi
 # --- state
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """A message without its text."""
 
     memory_id: str

@@ -24,7 +24,7 @@ registry = EventRegistry()
 
 
 @registry.event("working.set", keys=lambda event: (event.memory_id, *event.evicted_ids))
-class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A key got a value, and the least recently used entries left."""
 
     memory_id: str
@@ -50,7 +50,7 @@ Event: TypeAlias = KeySet | KeyDeleted
 # --- state
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One entry, value included."""
 
     memory_id: str

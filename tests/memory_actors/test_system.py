@@ -320,7 +320,8 @@ async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, 
         }[wrong](good(texts))
         assert (await user.add("bad one")).indexed is False
         embedder.embed = good
-        assert [h.content for h in await user.retrieve("good one")][0] == "good one"
+        hits = await user.retrieve("good one")
+        assert hits[0].content == "good one"
 
 
 async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path) -> None:
@@ -386,6 +387,8 @@ async def test_a_cancelled_caller_loses_nothing(open_memory, embedder: FakeEmbed
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+    async with open_memory() as memory:
+        user = memory.user("u")
         kept = await user.list_memories(limit=100)
         hits = await user.retrieve("memory", top_k=100)
         assert {m.memory_id for m in kept} == {h.memory_id for h in hits}

@@ -14,9 +14,14 @@ from memory_actors.kinds import long_term, short_term, working
 from memory_actors.quota import Limits
 
 LIMITS = Limits(
-    working_keys=4, working_bytes=60, short_term_messages=4, short_term_bytes=50,
-    short_term_ttl_s=10, long_term_memories=12, long_term_bytes=100,
-)  # fmt: skip
+    working_keys=4,
+    working_bytes=60,
+    short_term_messages=4,
+    short_term_bytes=50,
+    short_term_ttl_s=10,
+    long_term_memories=12,
+    long_term_bytes=100,
+)
 NAMES = st.sampled_from([f"n{i}" for i in range(18)])
 SESSIONS = st.sampled_from(["s", "t", "u"])
 SIZES = st.integers(1, 70)
@@ -65,7 +70,7 @@ class UserMachine(RuleBasedStateMachine):
                 size_bytes=size,
                 auto_prune=prune,
                 least_recent=tuple(order),
-            )  # fmt: skip
+            )
         )
 
     @rule(key=NAMES)
@@ -82,7 +87,7 @@ class UserMachine(RuleBasedStateMachine):
                 content="c",
                 size_bytes=size,
                 occurred_at_us=self.now_us,
-            )  # fmt: skip
+            )
         )
 
     @rule(name=NAMES, size=SIZES, metadata=st.none() | METADATA)
@@ -98,9 +103,13 @@ class UserMachine(RuleBasedStateMachine):
         self.ask(short_term.DeleteMessage(now_us=self.now_us, memory_id=name))
 
     @rule(
-        names=st.lists(NAMES, min_size=1, max_size=5), size=SIZES, at=st.integers(0, 5),
-        pinned=st.booleans(), prune=st.booleans(), metadata=METADATA,
-    )  # fmt: skip
+        names=st.lists(NAMES, min_size=1, max_size=5),
+        size=SIZES,
+        at=st.integers(0, 5),
+        pinned=st.booleans(),
+        prune=st.booleans(),
+        metadata=METADATA,
+    )
     def adds_memories(
         self, names: list[str], size: int, at: int, pinned: bool, prune: bool, metadata: Any
     ) -> None:
@@ -113,7 +122,7 @@ class UserMachine(RuleBasedStateMachine):
                 occurred_at_us=at,
                 pinned=pinned and name < "n12",
                 metadata=metadata,
-            )  # fmt: skip
+            )
             for name in names
         )
         self.ask(
@@ -122,7 +131,7 @@ class UserMachine(RuleBasedStateMachine):
                 memories=memories,
                 auto_prune=prune,
                 used_ids=frozenset(self.used),
-            )  # fmt: skip
+            )
         )
         self.used |= set(self.state.long_term.rows)
 
@@ -136,7 +145,7 @@ class UserMachine(RuleBasedStateMachine):
                 size_bytes=size,
                 digest=f"u{size}".encode(),
                 metadata=metadata,
-            )  # fmt: skip
+            )
         )
 
     @rule(name=NAMES)

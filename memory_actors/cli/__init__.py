@@ -1,0 +1,100 @@
+"""The command line: `memory-actors`.
+
+Exit codes: 0 done; 1 refused or failed; 2 the command line itself is wrong; 130 interrupted.
+With `--json`, stdout holds one JSON document and nothing else (`export`: JSON lines), and an error
+is `{"error": {"type": …, "message": …}}`.
+"""
+
+import io
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from eventlog import EventLogError
+from memory_actors.cli.audit import history, verify
+from memory_actors.cli.demo import demo
+from memory_actors.cli.doctor import doctor
+from memory_actors.cli.memories import add, delete, get, list_, search, usage
+from memory_actors.cli.model import model
+from memory_actors.cli.options import App, Group
+from memory_actors.cli.output import print_error
+from memory_actors.cli.running import log_to_stderr
+from memory_actors.cli.transfer import export, import_
+from memory_actors.errors import MemoryActorsError
+
+__all__ = ["App", "main"]
+
+REFUSED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Program(Group):
+    """The whole program: a group of commands, and what becomes of their errors."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run a command line and exit with its code."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        app = extra.setdefault("obj", None) or App()
+        extra |= {"obj": app, "standalone_mode": False}
+        _never_fail_to_print()
+        log_to_stderr()
+        try:
+            code = super().main(arguments, *rest, **extra)
+        except Exception as error:
+            app.json = app.json or "--json" in arguments
+            code = _report(error, app)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(error: Exception, app: App) -> int:
+    """Say what went wrong; return the exit code."""
+    if app.debug:
+        traceback.print_exception(error)
+    if isinstance(error, click.Abort):
+        print_error("Interrupted", "interrupted", as_json=app.json)
+        return INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not app.json:
+        click.echo(error.format_message())
+        return USAGE
+    if isinstance(error, click.UsageError):
+        print_error("UsageError", _usage_message(error), as_json=app.json)
+        return USAGE
+    print_error(type(error).__name__, _message(error), as_json=app.json)
+    return REFUSED
+
+
+def _usage_message(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "memory-actors"
+    return f"{error.format_message()}\nSee `{path} --help`."
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, MemoryActorsError | EventLogError):
+        return str(error)
+    what = f"{type(error).__name__}: {error}"
+    return f"unexpected {what}. Run it again with --debug, and report what it prints"
+
+
+def _never_fail_to_print() -> None:
+    """Replace what the terminal's encoding lacks, instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+@click.group(cls=Program)
+@click.version_option(package_name="memory-actors")
+def main() -> None:
+    """Long-term memory for AI agents: add, search, audit.
+
+    Options go before or behind the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong
+    command line.
+    """
+
+
+for command in (
+    add, search, list_, get, delete, import_, export, usage, history, verify, model, doctor, demo,
+):  # fmt: skip
+    main.add_command(command)

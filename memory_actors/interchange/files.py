@@ -1,0 +1,62 @@
+"""Opening files that people name, and refusing politely what cannot be read."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
+
+from memory_actors.errors import InvalidInputError, MemoryActorsError
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file for reading.
+
+    :raises InvalidInputError: there is none, it is a directory, or it cannot be read.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"there is no file {path}: check the name") from error
+    except IsADirectoryError as error:
+        raise InvalidInputError(f"{path} is a directory: name a file in it") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file beside its place and move it there when it is whole, readable by its owner only.
+
+    What was there before stays until then. A device or a pipe is written as it is.
+
+    :raises InvalidInputError: the place cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as device:
+                yield device
+            return
+        if path.is_dir():
+            raise InvalidInputError(f"{path} is a directory: name a file in it")
+        with _scratch(path.resolve()) as file:
+            yield file
+    except MemoryActorsError:  # some are OSErrors too, and none is about this file
+        raise
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[IO[bytes]]:
+    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        scratch = Path(file.name)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            scratch.replace(target)
+        except BaseException:
+            scratch.unlink(missing_ok=True)
+            raise
