@@ -3,7 +3,8 @@
 LMDB keeps two meta pages and believes the newer one that it can read. A damaged newest page
 therefore rolls the last transaction back without a word, and nothing inside the file can tell. The
 anchor lies outside it: after each commit it gets the position and the chain value of the last
-event. At the next open the event at that position must be there and have that chain.
+event, and the number of LMDB's transaction (for commits without events). At the next open the event
+at that position must be there with that chain, and no later transaction may be missing.
 
 The anchor is written after the commit and not synced with it (a second fsync would halve the
 throughput), so it may lag after a power loss, and never leads. Two slots are written in turn, so a
@@ -14,15 +15,29 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from typing import NamedTuple
+
+import structlog
 
 from eventlog.errors import LogUnavailable
 
-_SLOT = struct.Struct(">Q32sI")
+_SLOT = struct.Struct(">QQ32s")
+_CRC_BYTES = 4
 SLOTS = 2
+
+_logger = structlog.get_logger("eventlog")
+
+
+class Tail(NamedTuple):
+    """Where a log ends. Compares by transaction."""
+
+    transaction: int = 0
+    position: int = 0
+    chain: bytes = b""
 
 
 class Anchor:
-    """Position and chain of the last event known to be committed."""
+    """The last tail known to be committed."""
 
     def __init__(self, path: Path):
         try:
@@ -31,26 +46,34 @@ class Anchor:
             raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
         self._turn = 0
 
-    def read(self) -> tuple[int, bytes]:
-        """Return the newest whole slot, `(0, b"")` if there is none."""
-        slots = [os.pread(self._fd, _SLOT.size, turn * _SLOT.size) for turn in range(SLOTS)]
-        return max((_slot(data) for data in slots), default=(0, b""))
+    def read(self) -> Tail:
+        """Return the newest whole slot, `Tail()` if there is none."""
+        size = _SLOT.size + _CRC_BYTES
+        return max(_unpack(os.pread(self._fd, size, turn * size)) for turn in range(SLOTS))
 
-    def write(self, position: int, chain: bytes) -> None:
-        """Remember a commit."""
-        content = _SLOT.pack(position, chain, 0)[:-4]
-        data = content + zlib.crc32(content).to_bytes(4, "big")
+    def write(self, tail: Tail) -> None:
+        """Remember a commit. A failure is logged: the anchor then lags, and the log goes on."""
+        data = _SLOT.pack(*tail)
+        data += zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
         self._turn = (self._turn + 1) % SLOTS
-        os.pwrite(self._fd, data, self._turn * _SLOT.size)
+        try:
+            os.pwrite(self._fd, data, self._turn * len(data))
+        except OSError as error:
+            _logger.warning("anchor not written", error=str(error))
 
     def close(self) -> None:
         """Sync and close."""
-        os.fsync(self._fd)
-        os.close(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            _logger.warning("anchor not synced", error=str(error))
+        finally:
+            os.close(self._fd)
 
 
-def _slot(data: bytes) -> tuple[int, bytes]:
-    if len(data) < _SLOT.size:
-        return 0, b""
-    position, chain, crc = _SLOT.unpack(data)
-    return (position, chain) if zlib.crc32(data[:-4]) == crc else (0, b"")
+def _unpack(data: bytes) -> Tail:
+    content, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
+    if len(content) != _SLOT.size or zlib.crc32(content).to_bytes(_CRC_BYTES, "big") != crc:
+        return Tail()
+    transaction, position, chain = _SLOT.unpack(content)
+    return Tail(transaction, position, chain if position else b"")

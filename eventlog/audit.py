@@ -1,22 +1,28 @@
 """Verification: whether everything in the log is what was written.
 
-Walks the whole log once, in order of position, and checks each frame's CRC, digest and chain, that
-positions and versions have no gaps, that the indexes lead to the right events, and that each
-stream's record agrees with its last event. Findings are collected, not raised: a report of all the
-damage is worth more than the first of it.
+Two walks in one read transaction. The first goes over the events in order of position and checks
+each frame's CRC, digest and chain, that positions and versions have no gaps, and that the indexes
+lead to it. The second goes over every other table and checks each row by itself and against the
+events: a row that leads nowhere, a record that disagrees, a table with more or fewer rows than it
+should have. Findings are collected, not raised: a report of all the damage is worth more than the
+first of it.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import msgspec
 
 from eventlog import frame
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import EventLogError
-from eventlog.ledger import Ledger
-from eventlog.tables import U64, key_id
+from eventlog.ledger import FormatRecord, Ledger, RequestRecord, StreamRecord
+from eventlog.snapshots import SnapshotRecord
+from eventlog.tables import U64, key_check, key_id, unseal, unseal_record
 
 PROGRESS_EVERY_EVENTS = 2048
+SID = frame.STREAM_ID_BYTES
+KEY_ID = 16
 
 Progress = Callable[[int, int], None]
 
@@ -43,15 +49,25 @@ class VerifyReport(msgspec.Struct, frozen=True):
         return not self.findings
 
 
+@dataclass(slots=True)
+class _End:
+    """Where a stream stands after the events walked so far."""
+
+    version: int
+    chain: bytes
+    stored_bytes: int = 0
+
+
 class Verification:
-    """One walk over a log, in one read transaction."""
+    """One verification of a log."""
 
     def __init__(self, env: Environment, ledger: Ledger, progress: Progress | None):
         self._env = env
         self._ledger = ledger
         self._progress = progress or (lambda _done, _total: None)
         self._findings: list[Finding] = []
-        self._ends: dict[bytes, tuple[int, bytes]] = {}
+        self._ends: dict[bytes, _End] = {}
+        self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
 
     def run(self) -> VerifyReport:
         """Read everything and report."""
@@ -63,19 +79,23 @@ class Verification:
                 self._check_frame(txn, position, data)
                 if count % PROGRESS_EVERY_EVENTS == 0:
                     self._progress(count, last)
-            self._check_streams(txn)
+            self._check_tables(txn, count)
         self._progress(last, last)
         return VerifyReport(count, len(self._ends), self._findings)
 
+    # --- the events
+
     def _raw_frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
         expected = 1
-        with txn.cursor(self._env.tables["events"]) as cursor:
-            for key, data in cursor:
-                position = U64.unpack(key)[0]
-                if position != expected:
-                    self._found(position, b"", f"events {expected} to {position - 1} are missing")
-                expected = position + 1
-                yield position, data
+        for key, data in self._rows(txn, "events"):
+            if len(key) != U64.size:
+                self._found(0, b"", f"an event has the key {key.hex()}")
+                continue
+            position = U64.unpack(key)[0]
+            if position != expected:
+                self._found(position, b"", f"events {expected} to {position - 1} are missing")
+            expected = position + 1
+            yield position, data
 
     def _check_frame(self, txn: Transaction, position: int, data: bytes) -> None:
         try:
@@ -84,13 +104,25 @@ class Verification:
             self._found(position, b"", str(error))
             return
         sid = taken.stream_id
-        version, chain = self._ends.get(sid, (0, frame.chain_start(sid)))
-        if taken.version != version + 1:
-            self._found(position, sid, f"version {taken.version} follows {version}")
-        elif not frame.check_chain(taken, chain):
-            self._found(position, sid, "digest or chain does not follow from the event before it")
-        self._ends[sid] = taken.version, taken.chain
+        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        self._ends[sid] = end
+        if taken.version != end.version + 1:
+            self._found(position, sid, f"version {taken.version} follows {end.version}")
+        else:
+            self._check_chain(position, taken, end.chain)
+        end.version, end.chain = taken.version, taken.chain
+        end.stored_bytes += taken.stored_bytes
         self._check_indexes(txn, position, taken)
+
+    def _check_chain(self, position: int, taken: frame.Frame, before: bytes) -> None:
+        try:
+            follows = frame.check_chain(taken, before)
+        except EventLogError as error:
+            self._found(position, taken.stream_id, str(error))
+            return
+        if not follows:
+            message = "digest or chain does not follow from the event before it"
+            self._found(position, taken.stream_id, message)
 
     def _check_indexes(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
         at = taken.stream_id + U64.pack(taken.version)
@@ -100,21 +132,103 @@ class Verification:
             keys = self._ledger.keys_of(taken)
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
+            self._keys = None
             return
+        if self._keys is not None:
+            self._keys += len(keys)
         for key in keys:
             at = taken.stream_id + key_id(key) + U64.pack(taken.version)
-            if txn.get(at, db=self._env.tables["keys"]) is None:
+            if txn.get(at, db=self._env.tables["keys"]) != key_check(at):
                 self._found(position, taken.stream_id, f"not found under its key {key!r}")
 
-    def _check_streams(self, txn: Transaction) -> None:
-        for sid, (version, chain) in self._ends.items():
+    # --- the other tables
+
+    def _check_tables(self, txn: Transaction, events: int) -> None:
+        checks: dict[str, Callable[[bytes, bytes], None]] = {
+            "streams": self._check_stream,
+            "versions": lambda key, _value: self._check_version(key[:SID], key[SID:]),
+            "keys": self._check_key,
+            "requests": self._check_request,
+            "snapshots": lambda _key, value: _unsealed(value, SnapshotRecord, "a snapshot"),
+            "checkpoints": self._check_checkpoint,
+            "projections": lambda _key, value: _unsealed(value, None, "an entry"),
+            "meta": lambda _key, value: _unsealed(value, FormatRecord, "the store's format"),
+        }
+        should = {"streams": None, "versions": events, "keys": self._keys}
+        for table, check in checks.items():
+            self._check_table(txn, table, check, should.get(table))
+        for sid in self._ends:
+            if txn.get(sid, db=self._env.tables["streams"]) is None:
+                self._found(0, sid, "the stream has events and no record")
+
+    def _check_table(
+        self,
+        txn: Transaction,
+        table: str,
+        check: Callable[[bytes, bytes], None],
+        should: int | None,
+    ) -> None:
+        count = 0
+        for key, value in self._rows(txn, table):
+            count += 1
             try:
-                record = self._ledger.stream_record(txn, sid)
+                check(key, value)
             except EventLogError as error:
-                self._found(0, sid, str(error))
-                continue
-            if (record.version, record.chain) != (version, chain):
-                self._found(0, sid, f"its record says version {record.version}, not {version}")
+                self._found(0, key[:SID], f"in table {table}: {error}")
+        if should is not None and count != should:
+            self._found(0, b"", f"table {table} has {count} rows and should have {should}")
+
+    def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a table; they must be in order, and as many as it says it has."""
+        handle, count, before = self._env.tables[table], 0, b""
+        with txn.cursor(handle) as cursor:
+            for key, value in cursor:
+                if count and key <= before:
+                    self._found(0, b"", f"table {table} is out of order at {key.hex()}")
+                count, before = count + 1, key
+                yield key, value
+        entries = txn.stat(handle)["entries"]
+        if count != entries:
+            self._found(0, b"", f"table {table} says {entries} rows and has {count}")
+
+    def _check_stream(self, sid: bytes, value: bytes) -> None:
+        record = unseal_record(value, StreamRecord, "a stream's record")
+        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        if frame.stream_id(record.name) != sid:
+            self._found(0, sid, f"its record is of stream {record.name!r}")
+        if (record.version, record.chain) != (end.version, end.chain):
+            self._found(0, sid, f"its record says version {record.version}, not {end.version}")
+        if record.stored_bytes != end.stored_bytes:
+            self._found(0, sid, f"its record says {record.stored_bytes} stored bytes")
+
+    def _check_version(self, sid: bytes, version: bytes) -> None:
+        end = self._ends.get(sid)
+        if end is None or len(version) != U64.size or not 0 < U64.unpack(version)[0] <= end.version:
+            self._found(0, sid, f"an index has version {version.hex()}, which the stream has not")
+
+    def _check_key(self, key: bytes, value: bytes) -> None:
+        if value != key_check(key):
+            self._found(0, key[:SID], "a row in the index of keys is damaged")
+        self._check_version(key[:SID], key[SID + KEY_ID :])
+
+    def _check_request(self, key: bytes, value: bytes) -> None:
+        record = unseal_record(value, RequestRecord, "an idempotency key")
+        end = self._ends.get(key[:SID])
+        if record.key != key:
+            self._found(0, key[:SID], "an idempotency key is kept under another one")
+        if end is None or not 0 < record.first_version <= record.last_version <= end.version:
+            self._found(0, key[:SID], "an idempotency key got events that are not there")
+
+    def _check_checkpoint(self, _key: bytes, value: bytes) -> None:
+        if len(unseal(value, "a checkpoint")) != U64.size:
+            self._found(0, b"", "a checkpoint is no position")
 
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))
+
+
+def _unsealed(value: bytes, cls: type[msgspec.Struct] | None, what: str) -> None:
+    if cls is None:
+        unseal(value, what)
+    else:
+        unseal_record(value, cls, what)

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog.errors import CorruptLog, InvalidAppend, UnknownEvent
-from eventlog.records import META_BYTES_MAX, Prepared
+from eventlog.records import META_BYTES_MAX, Prepared, decode_meta
 
 COMPRESS_ABOVE_BYTES = 1024
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # one event; it bounds what a reader ever decompresses
 TAG_BYTES_MAX = 255  # its length is one byte in the frame
 SALT_BYTES = 16
+SCHEMA_MAX = 65_535  # two bytes in the frame
 
 E = TypeVar("E", bound=type)
 Fields = dict[str, Any]
@@ -90,14 +91,22 @@ class EventRegistry:
 
     def keys(self, event: Any) -> tuple[str, ...]:
         """Return what an event of a registered type is about."""
-        return tuple(self._by_class[type(event)].keys(event))
+        return _keys(self._by_class[type(event)], event)
 
     def _add(self, event_type: _EventType) -> None:
-        tag = event_type.tag
-        if tag in self._by_tag or not 0 < len(tag.encode()) <= TAG_BYTES_MAX:
+        tag, cls = event_type.tag, event_type.cls
+        try:
+            tag_bytes = len(tag.encode())
+        except UnicodeEncodeError as error:
+            raise ValueError(f"event tag {tag!r} is not valid Unicode") from error
+        if tag in self._by_tag or not 0 < tag_bytes <= TAG_BYTES_MAX:
             raise ValueError(f"event tag {tag!r} is taken, empty or over {TAG_BYTES_MAX} bytes")
+        if cls in self._by_class:
+            raise ValueError(f"{cls.__name__} has a tag already: one class, one tag")
+        if not 0 < event_type.schema <= SCHEMA_MAX:
+            raise ValueError(f"schema {event_type.schema} of {tag!r} is not in 1..{SCHEMA_MAX}")
         self._by_tag[tag] = event_type
-        self._by_class[event_type.cls] = event_type
+        self._by_class[cls] = event_type
 
     def prepare(self, event: Any, meta: Mapping[str, str] | None = None) -> Prepared:
         """Encode one event, compressed where that pays.
@@ -107,7 +116,7 @@ class EventRegistry:
         event_type = self._by_class.get(type(event))
         if event_type is None:
             raise InvalidAppend(f"{type(event).__name__} is not a registered event type")
-        raw = self._payload(event, meta or {})
+        raw = self._payload(event_type, event, meta)
         body = zlib.compress(raw) if len(raw) > COMPRESS_ABOVE_BYTES else raw
         compressed = len(body) < len(raw)
         return Prepared(
@@ -118,17 +127,32 @@ class EventRegistry:
             raw=raw,
             body=body if compressed else raw,
             compressed=compressed,
-            keys=tuple(event_type.keys(event)),
+            keys=_keys(event_type, event),
         )
 
-    def _payload(self, event: Any, meta: Mapping[str, str]) -> bytes:
-        packed_meta = self._encoder.encode(meta) if meta else b""
-        if len(packed_meta) > META_BYTES_MAX:
-            raise InvalidAppend(f"meta takes {len(packed_meta)} bytes (max: {META_BYTES_MAX})")
-        raw = len(packed_meta).to_bytes(2, "big") + packed_meta + self._encoder.encode(event)
+    def _payload(self, event_type: _EventType, event: Any, meta: Mapping[str, str] | None) -> bytes:
+        packed_meta = self._packed_meta(meta) if meta is not None else b""
+        try:
+            data = self._encoder.encode(event)
+            event_type.decoder.decode(data)  # what cannot be read back must not be stored
+        except Exception as error:  # msgspec raises many kinds, and fields may raise their own
+            name = type(event).__name__
+            raise InvalidAppend(f"{name} is no valid event: {error}") from error
+        raw = len(packed_meta).to_bytes(2, "big") + packed_meta + data
         if len(raw) > PAYLOAD_BYTES_MAX:
             raise InvalidAppend(f"event takes {len(raw)} bytes (max: {PAYLOAD_BYTES_MAX})")
         return raw
+
+    def _packed_meta(self, meta: Mapping[str, str]) -> bytes:
+        try:
+            packed = self._encoder.encode(dict(meta)) if meta else b""
+            if packed:
+                decode_meta(packed)
+        except Exception as error:
+            raise InvalidAppend(f"meta must map strings to strings: {error}") from error
+        if len(packed) > META_BYTES_MAX:
+            raise InvalidAppend(f"meta takes {len(packed)} bytes (max: {META_BYTES_MAX})")
+        return packed
 
     def decode(self, tag: str, schema: int, raw: bytes) -> tuple[Any, bytes]:
         """Return the event in `raw`, upcast to today's schema, and its meta still packed.
@@ -139,6 +163,8 @@ class EventRegistry:
         event_type = self._by_tag.get(tag)
         if event_type is None:
             raise UnknownEvent(f"event type {tag!r} is unknown: register it, or upgrade")
+        if len(raw) < 2:
+            raise CorruptLog(f"{tag!r} does not decode: {len(raw)} bytes")
         data_at = 2 + int.from_bytes(raw[:2], "big")
         data = raw[data_at:]
         try:
@@ -163,6 +189,19 @@ class EventRegistry:
         return msgspec.convert(fields, event_type.cls)
 
 
+def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:
+    try:
+        found = event_type.keys(event)
+        if isinstance(found, str):
+            raise TypeError("one string, not several")
+        keys = tuple(dict.fromkeys(found))
+        for key in keys:
+            str.encode(key)
+    except Exception as error:
+        raise InvalidAppend(f"keys of {type(event).__name__}: {error}") from error
+    return keys
+
+
 def decompress(body: bytes, raw_bytes: int) -> bytes:
     """Return `body` decompressed to exactly `raw_bytes`; never more memory than that.
 
@@ -172,9 +211,9 @@ def decompress(body: bytes, raw_bytes: int) -> bytes:
         raise CorruptLog(f"payload says it has {raw_bytes} bytes (max: {PAYLOAD_BYTES_MAX})")
     stream = zlib.decompressobj()
     try:
-        raw = stream.decompress(body, raw_bytes)
+        raw = stream.decompress(body, raw_bytes + 1)
     except zlib.error as error:
         raise CorruptLog(f"payload does not decompress: {error}") from error
-    if len(raw) != raw_bytes or stream.unconsumed_tail:
+    if len(raw) != raw_bytes or not stream.eof or stream.unused_data:
         raise CorruptLog(f"payload does not decompress to the {raw_bytes} bytes it should have")
     return raw

@@ -28,6 +28,7 @@ import lmdb
 from eventlog.errors import (
     CorruptLog,
     DiskFull,
+    InvalidAppend,
     LogClosed,
     LogLocked,
     LogUnavailable,
@@ -62,7 +63,7 @@ class Environment:
         self._pid = os.getpid()
         self._gate = threading.Condition()
         self._readers = 0
-        self._lock_fd = _lock(path.with_name(path.name + ".lock"))
+        self._lock_fd: int | None = _lock(path.with_name(path.name + ".lock"))
         try:
             self._open()
         except BaseException:
@@ -72,13 +73,15 @@ class Environment:
     def _open(self) -> None:
         check_file(self.path)
         with _unavailable(self.path):
+            _reserve(self.path.with_name(self.path.name + "-lock"))
             env = lmdb.open(
                 str(self.path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=0o600,
             )  # fmt: skip
         try:
-            env.reader_check()
-            self.tables = {name: env.open_db(name.encode()) for name in self._names}
+            with _unavailable(self.path):
+                env.reader_check()
+                self.tables = {name: env.open_db(name.encode()) for name in self._names}
         except BaseException:
             env.close()
             raise
@@ -87,12 +90,15 @@ class Environment:
 
     def close(self) -> None:
         """Close the file and give up the lock. Idempotent."""
-        if self._env is None or os.getpid() != self._pid:
+        if self._lock_fd is None or os.getpid() != self._pid:
             return
         with self._exclusive():
-            self._env.close()
+            if self._env is not None:
+                self._env.close()
             self._env = None
+        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # a forked child may hold a copy
         os.close(self._lock_fd)
+        self._lock_fd = None
 
     def reopen(self) -> None:
         """Close and open the file again: the only cure after a write that failed half-way."""
@@ -105,8 +111,12 @@ class Environment:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside."""
-        with self._shared() as env, env.begin() as txn:
-            yield txn
+        with self._shared() as env:
+            try:
+                with env.begin() as txn:
+                    yield txn
+            except (lmdb.Error, struct.error) as error:
+                raise CorruptLog(f"{self.path} cannot be read: {error}") from error
 
     def write(self, change: Callable[[Transaction], T]) -> T:
         """Run `change` in one transaction and commit it with fsync.
@@ -116,32 +126,36 @@ class Environment:
         :raises DiskFull: no room; nothing was kept.
         :raises StorageFailed: the outcome is unknown; the file was closed and opened again.
         """
-        before = self._last_transaction()
+        before = self.last_transaction()
         try:
             with self._shared() as env, env.begin(write=True) as txn:
                 return change(txn)
+        except lmdb.BadValsizeError as error:
+            raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
         except lmdb.MapFullError as error:
             raise DiskFull(f"the address space of {self.path} is used up") from error
         except (lmdb.Error, OSError) as error:
             self.reopen()
-            if self._last_transaction() == before and _no_space(self.path, error):
+            if self.last_transaction() == before and _no_space(self.path, error):
                 raise DiskFull(f"no space left for {self.path}: free some, try again") from error
             raise StorageFailed(f"writing {self.path} failed: {error}; read, then retry") from error
 
-    def _last_transaction(self) -> int:
+    def last_transaction(self) -> int:
+        """Return the number of the last committed transaction."""
         with self._shared() as env:
             return env.info()["last_txnid"]
 
-    def check_room(self, txn: Transaction, extra_bytes: int) -> None:
-        """Refuse a write of `extra_bytes` that would pass the size limit.
+    def check_room(self, txn: Transaction, before_bytes: int) -> None:
+        """Refuse a transaction that has grown the pages in use beyond the size limit.
 
-        :raises DiskFull: the pages in use and the new bytes are more than `size_max_bytes`.
+        What does not grow them, a delete or a refusal, always passes.
+
+        :raises DiskFull: they are more than `size_max_bytes` now, and than before.
         """
-        used = self.used_bytes(txn)
-        if used + extra_bytes > self._size_max_bytes:
+        if self.used_bytes(txn) > max(before_bytes, self._size_max_bytes):
             raise DiskFull(
-                f"{self.path.name} holds {used:,} bytes and its limit is {self._size_max_bytes:,}: "
-                "delete or compact, or open it with a higher limit"
+                f"{self.path.name} holds {before_bytes:,} bytes and its limit is "
+                f"{self._size_max_bytes:,}: delete or compact, or open it with a higher limit"
             )
 
     def used_bytes(self, txn: Transaction) -> int:
@@ -150,10 +164,14 @@ class Environment:
         pages = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
         return pages * self._page_bytes
 
-    @contextmanager
-    def _shared(self) -> Iterator[lmdb.Environment]:
+    def check_process(self) -> None:
+        """Refuse use in a forked child."""
         if os.getpid() != self._pid:
             raise LogClosed(f"{self.path} was opened before a fork: open it again in this process")
+
+    @contextmanager
+    def _shared(self) -> Iterator[lmdb.Environment]:
+        self.check_process()
         with self._gate:
             env = self._env
             if env is None:
@@ -212,6 +230,15 @@ def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
             yield txn_id, last_page, page_bytes
 
 
+def _reserve(path: Path) -> None:
+    """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, 4 * 4096)
+    finally:
+        os.close(fd)
+
+
 def _lock(path: Path) -> int:
     with _unavailable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,8 +251,11 @@ def _lock(path: Path) -> int:
         raise LogLocked(
             f"{path.parent} is open in process {owner}: close it there, or use another directory"
         ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        pass  # it only tells others who holds the lock
     return fd
 
 
@@ -233,8 +263,14 @@ def _lock(path: Path) -> int:
 def _unavailable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (lmdb.Error, OSError) as error:
-        if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.VersionMismatchError):
+    except (lmdb.Error, OSError, ValueError) as error:
+        if isinstance(
+            error,
+            lmdb.InvalidError
+            | lmdb.CorruptedError
+            | lmdb.PageNotFoundError
+            | lmdb.VersionMismatchError,
+        ):
             raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
         if _errno(error) in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"no space left to open {path}") from error

@@ -96,6 +96,8 @@ def unpack(position: int, data: bytes) -> Frame:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
+    if flags & ~COMPRESSED:
+        raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
     salt_at = _HEADER.size + tag_bytes
     body_at = salt_at + SALT_BYTES
     tag = data[_HEADER.size : salt_at].decode()

@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.errors import CorruptLog, Fenced, IdempotencyConflict, WrongExpectedVersion
+from eventlog.errors import CorruptLog, Fenced, IdempotencyConflict, LogClosed, WrongExpectedVersion
 from eventlog.records import (
     ANY_VERSION,
     Appended,
@@ -25,10 +25,13 @@ from eventlog.records import (
     StreamHead,
 )
 from eventlog.requests import (
-    check_append,
+    I64_MAX,
     check_checkpoint,
+    check_int,
+    check_snapshot,
     check_stream_name,
-    request_digest,
+    given_digest,
+    make_request,
     system_clock_us,
 )
 from eventlog.snapshots import KEPT
@@ -41,7 +44,6 @@ class _Stream:
     stored_bytes: int = 0
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
-    snapshots: dict[int, tuple[str, Snapshot]] = field(default_factory=dict)
 
 
 class InMemoryLog:
@@ -54,8 +56,13 @@ class InMemoryLog:
         self._streams: dict[str, _Stream] = {}
         self._checkpoints: dict[str, int] = {}
         self._entries: dict[tuple[str, bytes], bytes] = {}
+        self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
         self._grown = asyncio.Event()
         self._closed = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed: open it again")
 
     def close(self) -> None:
         """End every subscription."""
@@ -77,27 +84,35 @@ class InMemoryLog:
         checkpoint: Checkpoint | None = None,
     ) -> Appended:
         """Append events to a stream, all or none. See `EventStore.append`."""
-        prepared = [
-            event if isinstance(event, Prepared) else self.registry.prepare(event, meta)
-            for event in events
-        ]
-        check_append(stream, prepared, expected_version, durability, idempotency_key)
+        self._check_open()
+        ready = make_request(
+            self.registry,
+            stream,
+            events,
+            expected_version,
+            now_us=self._clock(),
+            epoch=epoch,
+            idempotency_key=idempotency_key,
+            request=request,
+            durability=durability,
+            meta=meta,
+            recorded_at_us=recorded_at_us,
+            checkpoint=checkpoint,
+        )
         held = self._streams.get(stream) or _Stream()
-        digest = request_digest(prepared) if request is None else request
-        first_result = _first_result(stream, held, idempotency_key, digest)
+        first_result = _first_result(stream, held, idempotency_key, ready.digest)
         if first_result is not None:
             return first_result
         _check(stream, held, epoch, expected_version)
         self._streams[stream] = held
         held.epoch = max(held.epoch, epoch)
         first = len(held.events) + 1
-        now_us = self._clock() if recorded_at_us is None else recorded_at_us
-        for event in prepared:
-            self._put(stream, held, event, now_us)
+        for event in ready.events:
+            self._put(stream, held, event, ready.recorded_at_us)
         position = 0 if durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
         if idempotency_key is not None:
-            held.requests[idempotency_key] = digest, result
+            held.requests[idempotency_key] = ready.digest, result
         if checkpoint is not None:
             await self.save_checkpoint(checkpoint)
         self._grown.set()
@@ -120,10 +135,13 @@ class InMemoryLog:
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
         check_stream_name(stream)
-        held = self._streams.setdefault(stream, _Stream())
+        check_int("epoch", epoch, 0, I64_MAX)
+        self._check_open()
+        held = self._streams.get(stream) or _Stream()
         if epoch < held.epoch:
             raise Fenced(stream, epoch, held.epoch)
         held.epoch = epoch
+        self._streams[stream] = held
         return await self.head(stream)
 
     async def head(self, stream: str) -> StreamHead:
@@ -140,11 +158,13 @@ class InMemoryLog:
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
         held = self._streams.get(stream) or _Stream()
-        return held.events[after : after + limit]
+        after = max(after, 0)
+        return held.events[after : max(after, after + limit)]
 
     async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
-        return self._log[after : after + limit]
+        after = max(after, 0)
+        return self._log[after : max(after, after + limit)]
 
     async def read_event(self, position: int) -> Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
@@ -167,11 +187,12 @@ class InMemoryLog:
     ) -> Appended | None:
         """Return what this request's idempotency key got before, None if it is new."""
         held = self._streams.get(stream) or _Stream()
-        return _first_result(stream, held, idempotency_key, request)
+        return _first_result(stream, held, idempotency_key, given_digest(request))
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it."""
-        snapshots = self._streams.setdefault(stream, _Stream()).snapshots
+        check_snapshot(stream, snapshot, fingerprint)
+        snapshots = self._snapshots[stream]
         snapshots[snapshot.version] = fingerprint, snapshot
         for version in sorted(snapshots)[:-KEPT]:
             del snapshots[version]
@@ -179,7 +200,7 @@ class InMemoryLog:
     async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
         """Return the newest snapshot of this schema, if any."""
         held = self._streams.get(stream) or _Stream()
-        usable = [s for f, s in held.snapshots.values() if f == fingerprint]
+        usable = [s for f, s in self._snapshots[stream].values() if f == fingerprint]
         usable = [snapshot for snapshot in usable if snapshot.version <= len(held.events)]
         return max(usable, key=lambda snapshot: snapshot.version, default=None)
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from eventlog import frame
+from eventlog.anchor import Tail
 from eventlog.checkpoints import put_checkpoint
 from eventlog.codec import EventRegistry
 from eventlog.environment import Environment, Transaction
@@ -22,7 +23,16 @@ from eventlog.errors import (
 )
 from eventlog.records import ANY_VERSION, Appended, Recorded, StreamHead
 from eventlog.requests import AppendRequest
-from eventlog.tables import U64, Record, key_id, scan, seal_record, unseal_record
+from eventlog.tables import (
+    U64,
+    Record,
+    key_check,
+    key_id,
+    neighbours,
+    scan,
+    seal_record,
+    unseal_record,
+)
 
 STORE_FORMAT = 1
 
@@ -44,6 +54,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an idempotency key stood for, and what came of it."""
 
+    key: bytes
     digest: bytes
     first_version: int
     last_version: int
@@ -77,12 +88,12 @@ class Ledger:
         with txn.cursor(self._env.tables["events"]) as cursor:
             return U64.unpack(cursor.key())[0] if cursor.last() else 0
 
-    def tail(self, txn: Transaction) -> tuple[int, bytes]:
-        """Return position and chain value of the newest event, `(0, b"")` if there is none."""
+    def tail(self, txn: Transaction) -> Tail:
+        """Return where the log ends in this transaction."""
         with txn.cursor(self._env.tables["events"]) as cursor:
             if not cursor.last():
-                return 0, b""
-            return U64.unpack(cursor.key())[0], frame.chain_of(cursor.value())
+                return Tail(txn.id())
+            return Tail(txn.id(), U64.unpack(cursor.key())[0], frame.chain_of(cursor.value()))
 
     def chain_at(self, txn: Transaction, position: int) -> bytes:
         """Return the chain value of the event at a position, empty if there is none."""
@@ -92,6 +103,8 @@ class Ledger:
         """Return a stream's record, version 0 if it never was."""
         sid = frame.stream_id(name)
         record = self._record(txn, "streams", sid, StreamRecord, f"stream {name!r}")
+        if record is None and txn.get(sid + U64.pack(1), db=self._env.tables["versions"]):
+            raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
         if record is None:
             return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
         if record.name != name:
@@ -137,9 +150,17 @@ class Ledger:
         :raises IdempotencyConflict: the key stood for another request.
         """
         key = frame.stream_id(name) + key_id(idempotency_key)
-        record = self._record(txn, "requests", key, RequestRecord, "an idempotency key")
-        if record is None:
-            return None
+        for row, value in neighbours(self._env, txn, "requests", key):
+            record = unseal_record(value, RequestRecord, "an idempotency key")
+            if record.key != row:
+                raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
+            if row == key:
+                return self._first_result_in(record, name, idempotency_key, digest)
+        return None
+
+    def _first_result_in(
+        self, record: RequestRecord, name: str, idempotency_key: str, digest: bytes
+    ) -> Appended:
         if record.digest != digest:
             raise IdempotencyConflict(
                 f"idempotency key {idempotency_key!r} of stream {name!r} was used for another "
@@ -163,8 +184,9 @@ class Ledger:
                 raise AssertionError(f"position {position} is not the end of the log")
             txn.put(sid + packed_version, at, db=tables["versions"])
             for key in prepared.keys:
-                txn.put(sid + key_id(key) + packed_version, b"", db=tables["keys"])
-            stored += len(data)
+                row = sid + key_id(key) + packed_version
+                txn.put(row, key_check(row), db=tables["keys"])
+            stored += len(prepared.body)
         epoch = max(stream.epoch, request.epoch)
         self._put_stream(txn, sid, StreamRecord(stream.name, version, epoch, stored, chain))
         return position
@@ -177,10 +199,10 @@ class Ledger:
     ) -> None:
         if request.idempotency_key is None:
             return
-        record = RequestRecord(
-            request.digest, result.first_version, result.last_version, result.last_position
-        )
         key = sid + key_id(request.idempotency_key)
+        record = RequestRecord(
+            key, request.digest, result.first_version, result.last_version, result.last_position
+        )
         txn.put(key, seal_record(record), db=self._env.tables["requests"])
 
     def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
@@ -196,6 +218,8 @@ class Ledger:
     def event(self, txn: Transaction, position: int) -> Recorded[Any] | None:
         """Return the event at a position of the log."""
         data = txn.get(U64.pack(position), db=self._env.tables["events"])
+        if data is None and position <= self.last_position(txn):
+            raise CorruptLog(f"event {position} is missing: restore a backup")
         if data is None:
             return None
         taken = frame.unpack(position, data)
@@ -240,6 +264,8 @@ class Ledger:
 
         :raises CorruptLog: it is missing, damaged or another one.
         """
+        if not 0 < version < 1 << 64:
+            raise CorruptLog(f"stream {name!r} has no event {version}")
         packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
         data = packed and txn.get(packed, db=self._env.tables["events"])
         if not packed or not data:
@@ -251,9 +277,18 @@ class Ledger:
         return self._recorded(position, taken, name)
 
     def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
-        """Return the versions of a stream's events about a key, in order."""
+        """Return the versions of a stream's events about a key, in order.
+
+        :raises CorruptLog: a row there, or beside them, is not as it was written.
+        """
         prefix = frame.stream_id(name) + key_id(key)
-        return [U64.unpack(found)[0] for found, _ in scan(self._env, txn, "keys", prefix)]
+        found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
+        last = found[-1][0] + b"\0" if found else prefix
+        beside = [*neighbours(self._env, txn, "keys", prefix)]
+        beside += neighbours(self._env, txn, "keys", last)
+        if any(check != key_check(row) for row, check in (*found, *beside)):
+            raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
+        return [U64.unpack(row[len(prefix) :])[0] for row, _ in found]
 
     def stream_record(self, txn: Transaction, sid: bytes) -> StreamRecord:
         """Return the record of a stream that has events.

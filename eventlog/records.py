@@ -16,7 +16,7 @@ META_BYTES_MAX = 4096
 
 Event = TypeVar("Event")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_META = msgspec.msgpack.Decoder(dict[str, str])
+decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 def to_datetime(time_us: int) -> datetime:
@@ -74,7 +74,7 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
     @property
     def meta(self) -> dict[str, str]:
         """Who and why: the strings given with the append."""
-        return _META.decode(self.raw_meta) if self.raw_meta else {}
+        return decode_meta(self.raw_meta) if self.raw_meta else {}
 
     @property
     def compressed(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import anyio.to_thread
 
 from eventlog.decider import Decider
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, LogClosed, LogUnavailable, StorageFailed
 from eventlog.port import EventStore
 
 BATCH_EVENTS = 1024  # about 5 ms of folding: what a waiting loop may notice
@@ -61,6 +61,8 @@ async def _fold_batch(
         if len(events) <= INLINE_EVENTS_MAX:
             return decider.fold(events, state), len(events)
         return await anyio.to_thread.run_sync(decider.fold, events, state), len(events)
+    except (LogClosed, LogUnavailable, StorageFailed):  # of the log, not of the stream
+        raise
     except Exception as error:
         if limit == 1:
             raise PoisonedStream(stream, after, state, error) from error

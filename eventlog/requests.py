@@ -2,14 +2,19 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from eventlog.checkpoints import ENTRY_KEY_BYTES_MAX, Checkpoint
+from eventlog.codec import EventRegistry
 from eventlog.errors import InvalidAppend
-from eventlog.records import ANY_VERSION, STREAM_NAME_BYTES_MAX, Durability, Prepared
+from eventlog.records import ANY_VERSION, STREAM_NAME_BYTES_MAX, Durability, Prepared, Snapshot
 from eventlog.tables import U64
+
+I64_MAX = 2**63 - 1
+U64_MAX = 2**64 - 1
 
 
 class AppendRequest(msgspec.Struct, frozen=True):
@@ -30,14 +35,6 @@ def system_clock_us() -> int:
     return time.time_ns() // 1000
 
 
-def request_digest(events: Sequence[Prepared]) -> bytes:
-    """Return what tells one request from another under the same idempotency key."""
-    digest = hashlib.sha256()
-    for prepared in events:
-        digest.update(prepared.tag.encode() + U64.pack(len(prepared.raw)) + prepared.raw)
-    return digest.digest()
-
-
 def check_stream_name(stream: str) -> None:
     """Refuse a name that is no stream's.
 
@@ -53,31 +50,117 @@ def check_stream_name(stream: str) -> None:
         raise InvalidAppend(f"stream name takes {size} bytes (max: {STREAM_NAME_BYTES_MAX})")
 
 
-def check_append(
+def make_request(
+    registry: EventRegistry,
     stream: str,
-    events: Sequence[Prepared],
+    events: Sequence[Any],
     expected_version: int,
-    durability: Durability,
+    *,
+    now_us: int,
+    epoch: int,
     idempotency_key: str | None,
-) -> None:
-    """Refuse a request that no store could carry out.
+    request: bytes | None,
+    durability: Durability,
+    meta: Mapping[str, str] | None,
+    recorded_at_us: int | None,
+    checkpoint: Checkpoint | None,
+) -> AppendRequest:
+    """Return an append that every store can carry out, its events encoded.
 
     :raises InvalidAppend: see the message.
     """
     check_stream_name(stream)
-    if not events:
+    check_int("expected version", expected_version, ANY_VERSION, None)
+    check_int("epoch", epoch, 0, I64_MAX)
+    recorded_at_us = now_us if recorded_at_us is None else recorded_at_us
+    check_int("time", recorded_at_us, -I64_MAX - 1, I64_MAX)
+    _check_durability(durability, expected_version, idempotency_key)
+    if checkpoint is not None:
+        check_checkpoint(checkpoint)
+    prepared = [e if isinstance(e, Prepared) else registry.prepare(e, meta) for e in events]
+    if not prepared:
         raise InvalidAppend("an append needs at least one event")
-    if expected_version < ANY_VERSION:
-        raise InvalidAppend(f"expected version {expected_version} is below 0: use ANY_VERSION")
+    return AppendRequest(
+        stream=stream,
+        events=prepared,
+        expected_version=expected_version,
+        recorded_at_us=recorded_at_us,
+        epoch=epoch,
+        idempotency_key=idempotency_key,
+        digest=b"" if idempotency_key is None else _request_digest(prepared, request),
+        checkpoint=checkpoint,
+    )
+
+
+def _check_durability(
+    durability: Durability, expected_version: int, idempotency_key: str | None
+) -> None:
+    if idempotency_key is not None:
+        check_text("idempotency key", idempotency_key)
+    if durability not in ("commit", "relaxed"):
+        raise InvalidAppend(f"durability {durability!r} is neither commit nor relaxed")
     if durability == "relaxed" and (expected_version == ANY_VERSION or idempotency_key is not None):
         raise InvalidAppend("a relaxed append needs an expected version and takes no key")
+
+
+def _request_digest(events: Sequence[Prepared], request: bytes | None) -> bytes:
+    """Return what tells one request from another under the same idempotency key."""
+    if request is not None:
+        return given_digest(request)
+    digest = hashlib.sha256()
+    for prepared in events:
+        data = prepared.raw[2 + int.from_bytes(prepared.raw[:2], "big") :]  # who asks is no matter
+        digest.update(prepared.tag.encode() + U64.pack(len(data)) + data)
+    return digest.digest()
+
+
+def given_digest(request: bytes) -> bytes:
+    """Return the digest of a request that the caller put in bytes.
+
+    :raises InvalidAppend: it is not bytes.
+    """
+    if not isinstance(request, bytes):
+        raise InvalidAppend("what a request was is told in bytes")
+    return hashlib.sha256(request).digest()
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint that no store could keep.
 
-    :raises InvalidAppend: the key of an entry is too long.
+    :raises InvalidAppend: a name, position or entry that cannot be stored.
     """
+    check_text("checkpoint's name", checkpoint.name)
+    check_int("checkpoint's position", checkpoint.position, 0, U64_MAX)
+    for key, value in checkpoint.writes.items():
+        if not isinstance(key, bytes) or not isinstance(value, bytes | None):
+            raise InvalidAppend("an entry's key and value are bytes")
     longest = max(map(len, checkpoint.writes), default=0)
     if longest > ENTRY_KEY_BYTES_MAX:
         raise InvalidAppend(f"an entry's key takes {longest} bytes (max: {ENTRY_KEY_BYTES_MAX})")
+
+
+def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+    """Refuse a snapshot that no store could keep."""
+    check_stream_name(stream)
+    check_int("snapshot's version", snapshot.version, 0, U64_MAX)
+    check_text("snapshot's fingerprint", fingerprint)
+    if not isinstance(snapshot.data, bytes):
+        raise InvalidAppend("a snapshot's data is bytes")
+
+
+def check_int(what: str, value: Any, low: int | None, high: int | None) -> None:
+    """Refuse what is not exactly an int (a bool would not be read back), or out of its range."""
+    if (
+        type(value) is not int
+        or (low is not None and value < low)
+        or (high is not None and value > high)
+    ):
+        raise InvalidAppend(f"{what} {value!r} is no whole number in its range")
+
+
+def check_text(what: str, value: Any) -> None:
+    """Refuse what is not a string of valid Unicode."""
+    try:
+        str.encode(value)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidAppend(f"{what} {value!r} is not valid Unicode text") from error

@@ -9,6 +9,7 @@ repeats at most work whose results were not stored either.
 from collections.abc import AsyncIterator
 from typing import Any
 
+from eventlog.errors import LogClosed
 from eventlog.port import EventStore
 from eventlog.records import Recorded
 
@@ -20,9 +21,14 @@ async def subscribe(
 
     With `stream`, only that stream's. Only durable events are seen.
     """
+    if batch < 1:
+        raise ValueError(f"batch is {batch}: read at least one event at a time")
     position = after
     while True:
-        events = await log.read_all(position, batch)
+        try:
+            events = await log.read_all(position, batch)
+        except LogClosed:
+            return
         for event in events:
             if stream is None or event.stream == stream:
                 yield event

@@ -5,7 +5,8 @@ All integers in keys are big-endian, so that keys sort by number:
     events       position u64                      -> frame
     streams      stream id                         -> sealed record: name, head
     versions     stream id | version u64           -> position u64
-    keys         stream id | key id | version u64  -> nothing: which events are about a key
+    keys         stream id | key id | version u64  -> CRC of this row's key: which events are
+                                                      about a key
     requests     stream id | key id                -> sealed record: request digest, first result
     snapshots    stream id | version u64           -> sealed record: schema fingerprint, data
     checkpoints  name id                           -> sealed position
@@ -74,6 +75,11 @@ def key_id(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()[:16]
 
 
+def key_check(row_key: bytes) -> bytes:
+    """Return what a row of `keys` holds, so that a bit that moves it elsewhere shows."""
+    return _CRC.pack(zlib.crc32(row_key))
+
+
 def scan(
     env: Environment, txn: Transaction, table: str, prefix: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
@@ -85,3 +91,19 @@ def scan(
             if not key.startswith(prefix):
                 return
             yield key[len(prefix) :], value
+
+
+def neighbours(
+    env: Environment, txn: Transaction, table: str, key: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the row at or behind `key` and the one before it.
+
+    A row whose key was damaged still lies where it lay, so a search for the key that it had ends
+    beside it: checking the neighbours of a miss shows the damage.
+    """
+    with txn.cursor(env.tables[table]) as cursor:
+        behind = cursor.set_range(key)
+        if behind:
+            yield cursor.item()
+        if cursor.prev() if behind else cursor.last():
+            yield cursor.item()

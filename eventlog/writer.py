@@ -5,24 +5,33 @@ fills its batches by itself), runs them in one transaction and hands all outcome
 in a single wake-up; waking the loop once per caller would halve the throughput.
 
 A job that is refused by a rule (wrong version, fenced, conflict) has written nothing and fails
-alone. A transaction that fails as a whole for want of room is tried again job by job, so that one
-that is too large does not take the others with it.
+alone. A transaction that fails for want of room, or through a job that breaks off half-way, is
+tried again job by job, so that nobody falls with another. Only a failing disk fails everybody.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
+from eventlog.anchor import Tail
 from eventlog.environment import Environment, Transaction
-from eventlog.errors import DiskFull, EventLogError
+from eventlog.errors import (
+    Fenced,
+    IdempotencyConflict,
+    LogClosed,
+    LogUnavailable,
+    StorageFailed,
+    WrongExpectedVersion,
+)
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20
-# Index entries, tree pages and page rounding around a payload: measured 2.1 times for 300 bytes.
-PAGES_PER_PAYLOAD = 3
+# What the rules of the log refuse, before anything is put.
+REFUSALS = (WrongExpectedVersion, Fenced, IdempotencyConflict)
 
 Outcome: TypeAlias = Any | Exception
 
@@ -36,28 +45,27 @@ class Job:
     payload_bytes: int
     done: Callable[[Outcome], None]
     """Called on the loop with what `run` returned or raised."""
-    frees: bool = False
-    """Whether it adds nothing: such a job is let in when the log is full."""
 
 
 class Writer:
     """Runs jobs in a thread of its own.
 
-    `committed(txn)` runs at the end of each transaction; `after_commit(value)` in the writer's
-    thread once it is durable; `deliver(batch, outcomes)` on the loop.
+    `tail(txn)` is read at the end of each transaction, `committed(tail)` told in the writer's
+    thread once it is durable, and `deliver(batch, outcomes, tail)` called on the loop; its tail is
+    None when nothing was committed.
     """
 
     def __init__(
         self,
         env: Environment,
         *,
-        committed: Callable[[Transaction], Any],
-        after_commit: Callable[[Any], None],
-        deliver: Callable[[list[Job], list[Outcome], Any], None],
+        tail: Callable[[Transaction], Tail],
+        committed: Callable[[Tail], None],
+        deliver: Callable[[list[Job], list[Outcome], Tail | None], None],
     ):
         self._env = env
+        self._tail = tail
         self._committed = committed
-        self._after_commit = after_commit
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
@@ -77,8 +85,9 @@ class Writer:
         held: Job | None = None
         while (first := held or self._queue.get()) is not None:
             batch, held, stopping = self._take(first)
-            outcomes, state = self._commit(batch)
-            self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, state)
+            outcomes, tail = self._commit(batch)
+            with suppress(RuntimeError):  # the loop has gone, and with it everyone to tell
+                self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, tail)
             if stopping:
                 return
 
@@ -97,31 +106,32 @@ class Writer:
                 return batch, job, False
             batch.append(job)
 
-    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Any]:
+    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Tail | None]:
         try:
-            outcomes, state = self._env.write(lambda txn: self._apply(txn, batch))
-        except DiskFull as error:
-            return self._commit_apart(batch, error)
-        except Exception as error:  # whatever it is, it is the callers' to see
+            outcomes, tail = self._env.write(lambda txn: self._apply(txn, batch))
+        except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
             return [error] * len(batch), None
-        self._after_commit(state)
-        return outcomes, state
+        except Exception as error:  # of one job, or of their sum: nothing was kept
+            return self._commit_apart(batch, error)
+        self._committed(tail)
+        return outcomes, tail
 
-    def _commit_apart(self, batch: list[Job], error: DiskFull) -> tuple[list[Outcome], Any]:
+    def _commit_apart(
+        self, batch: list[Job], error: Exception
+    ) -> tuple[list[Outcome], Tail | None]:
         if len(batch) == 1:
             return [error], None
         parts = [self._commit([job]) for job in batch]
-        states = [state for _, state in parts if state is not None]
-        return [outcome for outcomes, _ in parts for outcome in outcomes], max(states, default=None)
+        tails = [tail for _, tail in parts if tail is not None]
+        return [outcome for outcomes, _ in parts for outcome in outcomes], max(tails, default=None)
 
-    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Any]:
-        growth = sum(job.payload_bytes for job in batch if not job.frees)
-        if growth:
-            self._env.check_room(txn, growth * PAGES_PER_PAYLOAD)
+    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Tail]:
+        used_bytes = self._env.used_bytes(txn)
         outcomes: list[Outcome] = []
         for job in batch:
             try:
                 outcomes.append(job.run(txn))
-            except EventLogError as error:
-                outcomes.append(error)
-        return outcomes, self._committed(txn)
+            except REFUSALS as refusal:
+                outcomes.append(refusal)
+        self._env.check_room(txn, used_bytes)
+        return outcomes, self._tail(txn)

@@ -5,6 +5,7 @@ With `--json`, stdout holds one JSON document and nothing else (`export`: JSON l
 is `{"error": {"type": …, "message": …}}`.
 """
 
+import importlib.metadata
 import io
 import sys
 import traceback
@@ -84,8 +85,15 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _version() -> str:
+    try:
+        return importlib.metadata.version("memory-actors")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "not installed"
+
+
 @click.group(cls=Program)
-@click.version_option(package_name="memory-actors")
+@click.version_option(_version())
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
 

@@ -30,7 +30,7 @@ SHOWN_FIELDS = ("content", "value", "metadata", "cause", "evicted", "evicted_ids
 @click.command(cls=Command)
 @click.argument("memory_id")
 @pass_app
-def history(app: App, memory_id: str) -> None:
+def history(app: App, /, memory_id: str) -> None:
     """Show every event that touched a memory, also of one that is deleted."""
 
     async def work(user: UserMemory) -> list[HistoryEntry]:
@@ -68,7 +68,7 @@ def _what(data: Mapping[str, Any]) -> str:
 
 @click.command(cls=Command)
 @pass_app
-def verify(app: App) -> None:
+def verify(app: App, /) -> None:
     """Check every event in the store against its checksum and the chain it is part of."""
     with progress_bar("Verifying", quiet=app.json) as moved:
 

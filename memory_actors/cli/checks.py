@@ -29,12 +29,11 @@ FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
 FSYNC_PROBES: Final = 9
 PROBE_BYTES: Final = 4096
 NETWORK_FILE_SYSTEMS: Final = frozenset(
-    "9p afs beegfs ceph cifs fuse.glusterfs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4 smb3 "
-    "smbfs virtiofs".split()
-)
+    ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs")
+) | {"lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
 
 SENTENCES: Final = ("User enjoys skiing in the Alps", "They like winter sports")
-COSINE_MIN, COSINE_MAX = 0.30, 0.60  # the published model says 0.45; int8 stays within 0.03
+COSINE_MIN, COSINE_MAX = 0.38, 0.44  # 0.412 in int8, 0.405 at full precision
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "
 
 @click.command(cls=Command)
 @pass_app
-def doctor(app: App) -> None:
+def doctor(app: App, /) -> None:
     """Check Python, the model, the data directory and the disk. Changes nothing."""
     made = list(checks(app.directory))
     failed = sum(check.status == "failed" for check in made)

@@ -1,7 +1,7 @@
 """add, search, list, get, delete, usage."""
 
+import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -11,9 +11,9 @@ from memory_actors.cli.options import (
     MEMORY_TYPE,
     App,
     Command,
-    JsonObject,
-    KeyValue,
-    Time,
+    json_object,
+    key_value,
+    local_time,
     pass_app,
 )
 from memory_actors.cli.output import (
@@ -40,15 +40,15 @@ WORKING_LACKS = ("session", "role", "at")
 @click.option("--key", help="Working memory: the key to keep it under.")
 @click.option("--session", help="The session it belongs to.")
 @click.option("--role", help="Who said it.")
-@click.option("--metadata", type=JsonObject(), help="A JSON object to filter by.")
-@click.option("--at", type=Time(), help="When it was true.  [default: now]")
+@click.option("--metadata", type=json_object, metavar="JSON", help="A JSON object to filter by.")
+@click.option("--at", type=local_time, metavar="TIME", help="When it was true.  [default: now]")
 @click.option("--prune", is_flag=True, help="Make room if there is none: the oldest go.")
 @pass_app
-def add(app: App, content: str, kind: str, key: str | None, prune: bool, **given: Any) -> None:
+def add(app: App, /, content: str, kind: str, key: str | None, prune: bool, **given: Any) -> None:
     """Add a memory. CONTENT is its text, or - to read it from stdin."""
     _check_options(kind, key, given)
     if content == "-":
-        content = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape").read()
+        content = sys.stdin.buffer.read().decode(errors="surrogateescape").removesuffix("\n")
     fields: dict[str, Any] = {
         "metadata": given["metadata"],
         "occurred_at": given["at"],
@@ -79,16 +79,12 @@ def _check_options(kind: str, key: str | None, given: dict[str, Any]) -> None:
 
 def _say_added(receipt: Receipt) -> None:
     done = "Already there" if receipt.operation == "unchanged" else "Added"
-    say(
-        f"{done}: {receipt.memory_id}  ({receipt.memory_type}, room for {receipt.quota_remaining:,} more)"
-    )
+    room = f"{receipt.memory_type}, room for {receipt.quota_remaining:,} more"
+    say(f"{done}: {receipt.memory_id}  ({room})")
     if receipt.evicted:
         say(f"Removed to make room: {len(receipt.evicted):,}")
     if not receipt.indexed:
-        say(
-            "Kept, but not searchable until the model works again: run `memory-actors doctor`",
-            "yellow",
-        )
+        say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
 
 
 @click.command(cls=Command)
@@ -100,7 +96,8 @@ def _say_added(receipt: Receipt) -> None:
 @click.option(
     "--filter",
     "filters",
-    type=KeyValue(),
+    type=key_value,
+    metavar="KEY=VALUE",
     multiple=True,
     help="Only with this metadata; may be repeated.",
 )
@@ -108,6 +105,7 @@ def _say_added(receipt: Receipt) -> None:
 @pass_app
 def search(
     app: App,
+    /,
     query: str,
     top_k: int,
     kinds: Sequence[str],
@@ -149,7 +147,7 @@ def _print_hits(hits: Sequence[Hit]) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
 @pass_app
-def list_(app: App, kinds: Sequence[str], limit: int, offset: int) -> None:
+def list_(app: App, /, kinds: Sequence[str], limit: int, offset: int) -> None:
     """List memories, newest first."""
 
     async def work(user: UserMemory) -> list[Memory]:
@@ -184,7 +182,7 @@ def _described(memory: Memory) -> Text:
 @click.command(cls=Command)
 @click.argument("memory_id")
 @pass_app
-def get(app: App, memory_id: str) -> None:
+def get(app: App, /, memory_id: str) -> None:
     """Show one memory with all there is to it."""
 
     async def work(user: UserMemory) -> Memory:
@@ -220,7 +218,7 @@ def _facts(memory: Memory) -> dict[str, Any]:
 @click.command(cls=Command)
 @click.argument("memory_id")
 @pass_app
-def delete(app: App, memory_id: str) -> None:
+def delete(app: App, /, memory_id: str) -> None:
     """Delete a memory. `history` still shows what it was."""
 
     async def work(user: UserMemory) -> Receipt:
@@ -235,7 +233,7 @@ def delete(app: App, memory_id: str) -> None:
 
 @click.command(cls=Command)
 @pass_app
-def usage(app: App) -> None:
+def usage(app: App, /) -> None:
     """Show how much memory the user holds, and how much may be held."""
 
     async def work(user: UserMemory) -> Usage:

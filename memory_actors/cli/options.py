@@ -106,61 +106,38 @@ pass_app = click.make_pass_decorator(App, ensure=True)
 # --- values
 
 
-class KeyValue(click.ParamType):
-    """`key=value`: the value is JSON if it reads as JSON, otherwise a text."""
-
-    name = "key=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Any]:
-        """Return key and value."""
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = str(value).partition("=")
-        if not key or not equals:
-            self.fail(f"{value!r} is not key=value", param, ctx)
-        try:
-            return key, msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            return key, text
+def key_value(argument: str) -> tuple[str, Any]:
+    """Read `key=value`: the value is JSON if it reads as JSON, otherwise a text."""
+    key, equals, text = argument.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{argument!r} is not key=value")
+    try:
+        return key, msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return key, text
 
 
-class JsonObject(click.ParamType):
-    """A JSON object."""
-
-    name = "json"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        """Return the object."""
-        if isinstance(value, dict):
-            return value
-        try:
-            found = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
-            self.fail(f"this is not JSON ({error}): {value!r:.80}", param, ctx)
-        if not isinstance(found, dict):
-            self.fail(f"""this is no JSON object such as {{"category": "sports"}}: {value!r:.80}""")
-        return found
+def json_object(argument: str) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        found = msgspec.json.decode(argument)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise click.BadParameter(f"{argument!r:.80} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise click.BadParameter(
+            f"""{argument!r:.80} is no JSON object such as {{"category": "sports"}}"""
+        )
+    return found
 
 
-class Time(click.ParamType):
-    """ISO 8601; without a zone it is local, as the times that are shown."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Return an aware datetime."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return datetime.fromisoformat(value).astimezone()
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00", param)
+def local_time(argument: str) -> datetime:
+    """Read ISO 8601; without a zone it is local, as the times that are shown."""
+    try:
+        return datetime.fromisoformat(argument).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(
+            f"{argument!r:.80} is not ISO 8601: write for example 2024-05-01T12:00"
+        ) from error
 
 
 MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -44,7 +43,9 @@ def print_json(value: Any) -> None:
 
 def write_bytes(data: bytes) -> None:
     """Write to stdout as it is."""
-    click.get_binary_stream("stdout").write(data)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 # --- for people
@@ -121,14 +122,26 @@ def size(size_bytes: int) -> str:
 @contextmanager
 def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress]:
     """Hold a progress bar on a terminal's stderr; yield what moves it. Elsewhere it is silent."""
+    with progress_bars(what, quiet=quiet) as (moved,):
+        yield moved
+
+
+@contextmanager
+def progress_bars(*whats: str, quiet: bool) -> Iterator[list[OnProgress]]:
+    """Hold a progress bar for each step of a work, one below the other."""
     console = stderr()
     if quiet or not console.is_terminal:
-        yield lambda _done, _total: None
+        yield [lambda _done, _total: None for _ in whats]
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total or None)
+        yield [_bar(bars, what) for what in whats]
+
+
+def _bar(bars: Progress, what: str) -> OnProgress:
+    task = bars.add_task(what, total=None)
+
+    return lambda done, total: bars.update(task, completed=done, total=total or None)
 
 
 # --- errors

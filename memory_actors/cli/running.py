@@ -54,8 +54,8 @@ def check_store(app: App) -> None:
     """
     if not (app.directory / LOG_FILE).exists():
         raise NotFoundError(
-            f"there is no memory in {app.directory} yet: add something first, or name another "
-            "directory with --data"
+            f"there is no store in the directory {str(app.directory)!r}: add something first, or "
+            "name another directory with --data"
         )
 
 

@@ -10,11 +10,11 @@ from memory_actors.cli.running import ensure_model, opened, run, with_user
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import (
     ImportReport,
-    open_file,
     export_jsonl,
     export_lines,
     import_jsonl,
     import_locomo,
+    open_file,
 )
 
 STDIN = Path("/dev/stdin")
@@ -26,7 +26,7 @@ STDIN = Path("/dev/stdin")
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
 )
 @pass_app
-def import_(app: App, file: Path, form: str) -> None:
+def import_(app: App, /, file: Path, form: str) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
 
     jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
@@ -55,9 +55,7 @@ async def _imported(app: App, path: Path, form: str) -> ImportReport:
 
 def _say_imported(report: ImportReport) -> None:
     users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
-    say(
-        f"Added {report.added:,} memories; {report.unchanged:,} were there already.  (user: {users})"
-    )
+    say(f"Added {report.added:,} memories to {users}; {report.unchanged:,} were there already.")
     if report.unindexed:
         say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
 
@@ -65,7 +63,7 @@ def _say_imported(report: ImportReport) -> None:
 @click.command("export", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path), default="-")
 @pass_app
-def export(app: App, file: Path) -> None:
+def export(app: App, /, file: Path) -> None:
     """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them."""
     if str(file) == "-":
         with_user(app, _to_stdout)

@@ -4,8 +4,8 @@ It is imported, asked, closed, opened again and checked. Here are the figures; t
 `memory_actors.cli.demo`.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from importlib.resources import as_file, files
 from pathlib import Path

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from eventlog import LogUnavailable
-from eventlog.anchor import Anchor
+from eventlog.anchor import Anchor, Tail
 
 CHAINS = [bytes([n]) * 32 for n in range(10)]
-SLOT_BYTES = 44
+SLOT_BYTES = 52
 
 
 @pytest.fixture
@@ -19,11 +19,15 @@ def path(tmp_path: Path) -> Path:
 def written(path: Path, *positions: int) -> None:
     anchor = Anchor(path)
     for position in positions:
-        anchor.write(position, CHAINS[position])
+        anchor.write(tail(position))
     anchor.close()
 
 
-def read(path: Path) -> tuple[int, bytes]:
+def tail(position: int) -> Tail:
+    return Tail(100 + position, position, CHAINS[position])
+
+
+def read(path: Path) -> Tail:
     anchor = Anchor(path)
     try:
         return anchor.read()
@@ -32,28 +36,28 @@ def read(path: Path) -> tuple[int, bytes]:
 
 
 def test_a_new_anchor_knows_nothing(path: Path):
-    assert read(path) == (0, b"")
+    assert read(path) == Tail()
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4])
 def test_the_newest_write_is_read(path: Path, last: int):
     written(path, *range(1, last + 1))
 
-    assert read(path) == (last, CHAINS[last])
+    assert read(path) == tail(last)
 
 
 def test_writing_goes_on_after_opening_again(path: Path):
     for position in (1, 2, 3):
         written(path, position)
-        assert read(path) == (position, CHAINS[position])
+        assert read(path) == tail(position)
 
 
 def test_the_end_of_an_empty_log_comes_back_as_it_was_given(path: Path):
     anchor = Anchor(path)
-    anchor.write(0, b"")
+    anchor.write(Tail(7, 0, b""))
     anchor.close()
 
-    assert read(path) == (0, b"")
+    assert read(path) == Tail(7, 0, b"")
 
 
 def test_it_stays_two_slots_long(path: Path):
@@ -68,7 +72,7 @@ def test_a_write_torn_anywhere_leaves_one_of_the_last_two(path: Path, size: int)
     written(path, 1, 2)
     before = path.read_bytes()
     anchor = Anchor(path)
-    anchor.write(3, CHAINS[3])
+    anchor.write(tail(3))
     anchor.close()
     after = path.read_bytes()
     changed = [at for at in range(len(after)) if before[at] != after[at]]
@@ -80,7 +84,7 @@ def test_a_write_torn_anywhere_leaves_one_of_the_last_two(path: Path, size: int)
         else after
     )
 
-    assert read(path) in ((1, CHAINS[1]), (2, CHAINS[2]), (3, CHAINS[3]))
+    assert read(path) in (tail(1), tail(2), tail(3))
 
 
 def test_a_flipped_bit_is_never_read_as_a_place(path: Path):
@@ -90,14 +94,14 @@ def test_a_flipped_bit_is_never_read_as_a_place(path: Path):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        assert read(path) in ((1, CHAINS[1]), (2, CHAINS[2]))
+        assert read(path) in (tail(1), tail(2))
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 88, b"\xff" * 88, b"short"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 104, b"\xff" * 104, b"short"])
 def test_a_file_that_is_no_anchor_says_nothing(path: Path, content: bytes):
     path.write_bytes(content)
 
-    assert read(path) == (0, b"")
+    assert read(path) == Tail()
 
 
 def test_a_path_that_cannot_be_opened_is_unavailable(path: Path):

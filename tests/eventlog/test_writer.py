@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
+from eventlog.anchor import Tail
 from eventlog.writer import Job, Writer
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +24,7 @@ class FakeEnvironment:
         self.began = threading.Event()
         self.room = room
         self.batches: list[list[Any]] = []
+        self.sizes: dict[Any, int] = {}
 
     def write(self, change: Callable[[Any], Any]) -> Any:
         self.began.set()
@@ -32,18 +34,26 @@ class FakeEnvironment:
         self.batches.append(transaction)
         return result
 
-    def check_room(self, _txn: Any, extra_bytes: int) -> None:
-        if extra_bytes > self.room:
+    def used_bytes(self, txn: Any) -> int:
+        return sum(self.sizes.get(name, 0) for name in txn)
+
+    def check_room(self, txn: Any, before_bytes: int) -> None:
+        if self.used_bytes(txn) > max(before_bytes, self.room):
             raise DiskFull("no room")
 
 
 class Harness:
     """A writer over a fake environment, and what it told the loop."""
 
-    def __init__(self, env: Any, after_commit: Callable[[Any], None] = lambda _state: None):
+    def __init__(self, env: Any):
         self.env = env
         self.deliveries: list[int] = []
-        self.writer = Writer(env, committed=len, after_commit=after_commit, deliver=self.deliver)
+        self.writer = Writer(
+            env,
+            tail=lambda txn: Tail(len(txn)),
+            committed=lambda _tail: None,
+            deliver=self.deliver,
+        )
 
     def deliver(self, batch: list[Job], outcomes: list[Any], _state: Any) -> None:
         self.deliveries.append(len(batch))
@@ -61,6 +71,7 @@ class Harness:
             txn.append(name)
             return name
 
+        self.env.sizes[name] = size
         self.writer.put(Job(run, events, size, future.set_result))
         return future
 
@@ -170,8 +181,8 @@ async def test_a_job_that_fails_before_it_writes_fails_alone(error: Exception):
 async def test_a_job_that_fails_half_way_leaves_nothing_and_fails_alone(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, committed=lambda _txn: None, after_commit=lambda _state: None,
-        deliver=lambda batch, outcomes, _state: [
+        env, tail=lambda _txn: Tail(), committed=lambda _tail: None,
+        deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],
     )  # fmt: skip
@@ -210,27 +221,14 @@ async def test_one_that_is_too_large_does_not_take_the_others_with_it():
     assert harness.env.batches == [["first"], ["before"], ["behind"]]
 
 
-async def test_a_job_that_only_frees_is_let_in_when_there_is_no_room():
-    harness = Harness(FakeEnvironment(room=-1))
+async def test_a_job_that_adds_nothing_is_let_in_when_there_is_no_room():
+    harness = Harness(FakeEnvironment(room=0))
     freed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    harness.writer.put(Job(lambda _txn: "freed", 1, 50, freed.set_result, frees=True))
+    harness.writer.put(Job(lambda _txn: "freed", 1, 50, freed.set_result))
 
     (outcome,) = await harness.finish(freed)
 
     assert outcome == "freed"
-
-
-async def test_what_fails_after_the_commit_does_not_undo_it_or_stop_the_writer():
-    """The jobs are on disk: their callers hear so, and the thread lives on."""
-
-    def fail(_state: Any) -> None:
-        raise OSError("no room for the anchor")
-
-    harness = Harness(FakeEnvironment(), after_commit=fail)
-
-    outcomes = await harness.finish(harness.put("a"), harness.put("b"))
-
-    assert outcomes == ["a", "b"]
 
 
 def test_a_loop_that_has_gone_does_not_break_the_writer():

@@ -1,0 +1,222 @@
+"""The intake: what stands between callers on the event loop and the writer's thread.
+
+It bounds what is queued, by events and by bytes, and lets callers wait for room in turn. It settles
+each caller's future when the writer has answered. And it answers relaxed appends at once, which it
+may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
+all of it is relaxed appends that were checked here. Otherwise it waits until that has landed.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+
+from eventlog.anchor import Anchor, Tail
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
+from eventlog.ledger import Ledger
+from eventlog.records import Appended, StreamHead
+from eventlog.requests import AppendRequest
+from eventlog.writer import Job, Outcome, Writer
+
+QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
+
+_logger = structlog.get_logger("eventlog")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """Appends of one stream that the writer has not answered yet."""
+
+    appends: int = 0
+    head: StreamHead | None = None
+    """Where the stream stands after them; None when one of them may yet be refused."""
+
+
+class Intake:
+    """Takes work for the writer. Belongs to the event loop it was made on."""
+
+    def __init__(
+        self, env: Environment, ledger: Ledger, anchor: Anchor, position: int, events_max: int
+    ):
+        self.position = position
+        """Of the last event that is durable."""
+        self.queued_events = 0
+        self.queued_bytes = 0
+        self.counts: Counter[str] = Counter()
+        self._env = env
+        self._ledger = ledger
+        self._anchor = anchor
+        self._events_max = events_max
+        self._in_flight: dict[str, _InFlight] = {}
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._tail_waiters: set[asyncio.Future[None]] = set()
+        self._writer: Writer | None = Writer(
+            env, tail=ledger.tail, committed=self._committed, deliver=self._deliver
+        )
+
+    def close(self) -> Writer | None:
+        """Take nothing more in; return the writer, which has to be stopped off the loop."""
+        writer, self._writer = self._writer, None
+        self._wake_tail_waiters()
+        self._wake_room_waiters()
+        return writer
+
+    # --- what callers ask
+
+    async def append(self, request: AppendRequest) -> Appended:
+        """Queue an append and return its result once it is durable."""
+        await self._wait_for_room()
+        result: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._put_append(request, None, partial(_settle, result))
+        return await result
+
+    async def append_relaxed(self, request: AppendRequest) -> Appended:
+        """Queue an append and return its result at once, from what has been accepted so far."""
+        await self._wait_for_room()
+        head = await self._accepted(request.stream)
+        if request.epoch < head.epoch:
+            raise Fenced(request.stream, request.epoch, head.epoch)
+        if request.expected_version != head.version:
+            raise WrongExpectedVersion(request.stream, request.expected_version, head.version)
+        after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
+        self._put_append(request, after, partial(self._relaxed_done, request))
+        return Appended(request.stream, head.version + 1, after.version, 0)
+
+    async def submit(self, run: Callable[[Transaction], T], *, payload_bytes: int = 0) -> T:
+        """Queue other work for the writer and return what it returns, once it is durable."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._put(Job(run, 0, payload_bytes, partial(_settle, result)))
+        return await result
+
+    async def flush(self) -> None:
+        """Return when everything accepted so far is durable."""
+        await self.submit(lambda _txn: None)
+
+    async def wait_beyond(self, position: int) -> bool:
+        """Wait for a durable event behind `position`; False when the log closes."""
+        while self.position <= position:
+            if self._writer is None:
+                return False
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._tail_waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._tail_waiters.discard(waiter)
+        return True
+
+    # --- room
+
+    async def _wait_for_room(self) -> None:
+        while self._writer is not None and self._full():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room_waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._wake_room_waiters()  # a turn that came with the cancellation is passed on
+                raise
+
+    def _full(self) -> bool:
+        return self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
+
+    def _wake_room_waiters(self) -> None:
+        """Wake no more callers than there is room for events; each looks again for itself."""
+        free = self._events_max - self.queued_events
+        while self._room_waiters and (free > 0 or self._writer is None):
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                free -= 1
+
+    def _wake_tail_waiters(self) -> None:
+        waiters, self._tail_waiters = self._tail_waiters, set()
+        for waiter in waiters:
+            _settle(waiter, None)
+
+    # --- streams in flight
+
+    def _put_append(
+        self, request: AppendRequest, head: StreamHead | None, done: Callable[[Outcome], None]
+    ) -> None:
+        """Queue an append after which its stream is at `head`, None if that is not sure."""
+
+        def landed(outcome: Outcome) -> None:
+            self._leave(request.stream, outcome)
+            done(outcome)
+
+        run = partial(_run_append, self._ledger, request)
+        payload_bytes = sum(event.stored_bytes for event in request.events)
+        self._put(Job(run, len(request.events), payload_bytes, landed))
+        in_flight = self._in_flight.setdefault(request.stream, _InFlight())
+        in_flight.appends += 1
+        in_flight.head = head
+
+    def _leave(self, stream: str, outcome: Outcome) -> None:
+        in_flight = self._in_flight[stream]
+        in_flight.appends -= 1
+        if isinstance(outcome, Exception):
+            in_flight.head = None
+        if in_flight.appends == 0:
+            del self._in_flight[stream]
+
+    async def _accepted(self, stream: str) -> StreamHead:
+        """Return where a stream stands with everything accepted so far."""
+        while (in_flight := self._in_flight.get(stream)) is not None:
+            if in_flight.head is not None:
+                return in_flight.head
+            await self.flush()
+        with self._env.read() as txn:
+            return self._ledger.stream(txn, stream).head()
+
+    def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
+        if isinstance(outcome, Exception):
+            self.counts["relaxed_lost"] += len(request.events)
+            _logger.error("relaxed append lost", events=len(request.events), error=str(outcome))
+
+    # --- the writer
+
+    def _put(self, job: Job) -> None:
+        self._env.check_process()
+        if self._writer is None:
+            raise LogClosed("the log is closed: open it again")
+        self.queued_events += job.events
+        self.queued_bytes += job.payload_bytes
+        self._writer.put(job)
+
+    def _committed(self, tail: Tail) -> None:
+        """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
+        self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
+
+    def _deliver(self, batch: list[Job], outcomes: list[Outcome], tail: Tail | None) -> None:
+        self.queued_events -= sum(job.events for job in batch)
+        self.queued_bytes -= sum(job.payload_bytes for job in batch)
+        self.counts["batches"] += 1
+        for job, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Appended) and not outcome.duplicate:
+                self.counts["events"] += job.events
+            job.done(outcome)
+        if tail is not None and tail.position > self.position:
+            self.position = tail.position
+            self._wake_tail_waiters()
+        self._wake_room_waiters()
+
+
+def _run_append(ledger: Ledger, request: AppendRequest, txn: Transaction) -> Appended:
+    return ledger.append(txn, request)
+
+
+def _settle(future: "asyncio.Future[Any]", outcome: Outcome) -> None:
+    """Hand an outcome to a caller, unless it was cancelled meanwhile."""
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

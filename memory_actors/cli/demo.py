@@ -1,0 +1,194 @@
+"""demo: runs `memory_actors.demo` and prints what came of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from memory_actors.cli.audit import print_history
+from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.output import (
+    local,
+    print_json,
+    print_table,
+    progress_bar,
+    progress_bars,
+    say,
+    shortened,
+    stdout,
+    table,
+    text,
+)
+from memory_actors.cli.running import ensure_model, run
+from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
+from memory_actors.demo.locomo import Row
+from memory_actors.demo.run import USER_ID, Asked
+from memory_actors.interchange import open_file
+
+HITS_SHOWN = 3
+HIT_CHARACTERS_MAX = 90
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@pass_app
+def demo(app: App, /, path: Path | None) -> None:
+    """Import a conversation, ask questions, close the store, open it again and check it.
+
+    Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
+    --data names a directory.
+    """
+    if path is not None:
+        open_file(path).close()
+    ensure_model(app)
+    with _directory(app) as directory:
+        if path is None:
+            _bundled(app, directory)
+        else:
+            _locomo(app, directory, path)
+
+
+@contextmanager
+def _directory(app: App, /) -> Iterator[Path]:
+    """Hold the directory that --data names, or a temporary one; never the user's usual memory."""
+    if app.data is not None:
+        yield app.data
+        return
+    with TemporaryDirectory(prefix="memory-actors-demo-") as scratch:
+        yield Path(scratch)
+
+
+# --- the bundled conversation
+
+
+def _bundled(app: App, directory: Path) -> None:
+    user_id = USER_ID if app.user is None else app.user
+    with progress_bar("Importing", quiet=app.json) as moved:
+        report = run(
+            lambda: run_demo(directory, user_id=user_id, embedder=app.embedder, progress=moved)
+        )
+    if app.json:
+        print_json(report)
+    else:
+        _print_demo(report)
+
+
+def _print_demo(report: DemoReport) -> None:
+    _heading("1  Remember")
+    say(
+        f"A conversation of {report.sessions} sessions, one memory a turn: {report.memories} "
+        f"memories, stored and indexed in {report.import_s:.1f} s."
+    )
+    _heading("2  Find")
+    say("Ten questions. ● marks a turn that answers the question.")
+    for number, asked in enumerate(report.questions, start=1):
+        _print_asked(number, asked)
+    _heading("3  Count")
+    _print_recall(report.turn_recall_at_5, report.turn_recall_at_10)
+    say("Of the turns that answer a question, this part is among the first 5 and 10 found.", "dim")
+    _heading("4  Close, open again")
+    _print_reopened(report)
+    _heading(f"5  Why is {report.history_of} here?")
+    print_history(report.history)
+    _heading("Times")
+    _print_times(report)
+
+
+def _print_times(report: DemoReport) -> None:
+    again = report.reopened
+    times = {
+        "import": f"{report.import_s:.2f} s",
+        "a question (median)": f"{report.retrieve_ms_median:.1f} ms",
+        "opening again": f"{again.open_s * 1e3:.0f} ms",
+        "verifying": f"{again.verify_s * 1e3:.0f} ms",
+    }
+    say("   ".join(f"{what} {took}" for what, took in times.items()))
+
+
+def _print_asked(number: int, asked: Asked) -> None:
+    say(f"\n{number}. {asked.question}", "bold")
+    say(f"   Known answer: {asked.answer}")
+    hits = table("", "score", "when", "id", "memory", right=("score",))
+    for hit in asked.hits[:HITS_SHOWN]:
+        hits.add_row(
+            "   " + ("●" if hit.evidence else " "), f"{hit.score:.3f}", local(hit.occurred_at),
+            text(hit.memory_id),
+            text(shortened(f"{hit.role}: {hit.content}", HIT_CHARACTERS_MAX)),
+        )  # fmt: skip
+    print_table(hits)
+    say(f"   {_verdict(asked)}", "dim")
+
+
+def _verdict(asked: Asked) -> str:
+    ranks = {hit.memory_id: rank for rank, hit in enumerate(asked.hits, start=1)}
+    places = [
+        f"{turn} at {ranks[turn]}" if turn in ranks else f"{turn} not found"
+        for turn in asked.evidence
+    ]
+    found = sum(turn in ranks for turn in asked.evidence)
+    return f"Evidence in the top 10: {found} of {len(asked.evidence)} ({', '.join(places)})"
+
+
+def _print_recall(at_5: float, at_10: float) -> None:
+    say(f"turn recall@5:  {at_5:.3f}")
+    say(f"turn recall@10: {at_10:.3f}")
+
+
+def _print_reopened(report: DemoReport) -> None:
+    again = report.reopened
+    same = again.memories_before == again.memories_after
+    _say_whether(
+        same, f"{again.memories_after} memories are there, and {again.memories_before} were before"
+    )
+    _say_whether(again.ok, f"{again.events} events checked against their checksums and chain")
+
+
+def _say_whether(good: bool, what: str) -> None:
+    say(f"{'✓' if good else '✗'} {what}", "green" if good else "red")
+
+
+# --- a LoCoMo file
+
+
+def _locomo(app: App, directory: Path, path: Path) -> None:
+    with progress_bars("Importing", "Asking", quiet=app.json) as (importing, asking):
+        report = run(
+            lambda: run_locomo(
+                directory, path, embedder=app.embedder, importing=importing, asking=asking
+            )
+        )
+    if app.json:
+        print_json(report)
+    else:
+        _print_locomo(report)
+
+
+def _print_locomo(report: LocomoReport) -> None:
+    say(
+        f"{report.conversations} conversations, {report.turns:,} turns, one memory a turn; "
+        f"{report.questions:,} questions with evidence."
+    )
+    _heading("Recall")
+    _print_recall(report.turn_recall_at_5, report.turn_recall_at_10)
+    _print_rows("category", report.by_category)
+    _print_rows("conversation", report.by_conversation)
+    _heading("Times")
+    say(f"import {report.import_s:.1f} s   all questions {report.questions_s:.1f} s")
+
+
+def _print_rows(name: str, rows: Sequence[Row]) -> None:
+    right = ("questions", "recall@5", "recall@10")
+    shown = table(name, *right, right=right)
+    for row in rows:
+        shown.add_row(
+            text(row.name), f"{row.questions:,}",
+            f"{row.turn_recall_at_5:.3f}", f"{row.turn_recall_at_10:.3f}",
+        )  # fmt: skip
+    stdout().print()
+    print_table(shown)
+
+
+def _heading(title: str) -> None:
+    say(f"\n{title}", "bold cyan")

@@ -1,0 +1,355 @@
+"""Files of JSON lines, in and out."""
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.fakes import FakeEmbedder
+
+from memory_actors import EmbedderError, InvalidInputError, Item, Limits, QuotaExceededError
+from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
+from memory_actors.interchange import jsonl as module
+
+pytestmark = pytest.mark.anyio
+
+TESTS = Path(__file__).parents[2]
+FIRST = '{"role": "user", "content": "likes tea", "timestamp": "2024-05-01", "session": "s1"}'
+SECOND = '{"role": "bot", "content": "noted", "timestamp": "2024-05-02", "session": "s1"}'
+
+
+def chat(count: int) -> list[str]:
+    """Return lines with a few equal ones among them."""
+    return [
+        f'{{"role": "user", "content": "line {n // 2 if n % 50 < 2 else n}", '
+        f'"timestamp": {1_700_000_000 + n // 2}, "session": "s{n % 7}"}}'
+        for n in range(count)
+    ]
+
+
+async def exported(user) -> list[bytes]:
+    return [line async for line in export_lines(user)]
+
+
+# --- import
+
+
+async def test_lines_become_memories(store, file) -> None:
+    async with store() as memory:
+        report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
+        got = await memory.user("u").list_memories()
+    assert (report.users, report.added, report.unchanged) == (["u"], 2, 0)
+    assert [(m.content, m.role, m.session_id) for m in got] == [
+        ("noted", "bot", "s1"),
+        ("likes tea", "user", "s1"),
+    ]
+    assert got[1].occurred_at == datetime(2024, 5, 1, tzinfo=UTC)
+
+
+async def test_importing_again_adds_nothing(store, file) -> None:
+    path = file(*chat(60))
+    async with store() as memory:
+        first = await import_jsonl(memory.user("u"), path)
+        before = await exported(memory.user("u"))
+        again = await import_jsonl(memory.user("u"), path)
+        assert await exported(memory.user("u")) == before
+    assert (first.added, first.unchanged) == (60, 0)
+    assert (again.added, again.unchanged) == (0, 60)
+
+
+async def test_equal_lines_are_as_many_memories(store, file) -> None:
+    async with store() as memory:
+        report = await import_jsonl(memory.user("u"), file(FIRST, FIRST, FIRST))
+        assert report.added == len(await memory.user("u").list_memories()) == 3
+
+
+async def test_a_deleted_memory_does_not_come_back(store, file) -> None:
+    path = file('{"id": "a", "content": "x"}')
+    async with store() as memory:
+        user = memory.user("u")
+        await import_jsonl(user, path)
+        await user.delete("a")
+        assert (await import_jsonl(user, path)).unchanged == 1
+        assert await user.list_memories() == []
+
+
+async def test_windows_files_blank_lines_and_a_last_line_without_an_end_are_fine(
+    store, tmp_path
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + FIRST.encode() + b"\r\n\r\n  \n" + SECOND.encode())
+    async with store() as memory:
+        assert (await import_jsonl(memory.user("u"), path)).added == 2
+
+
+async def test_an_empty_file_adds_nothing(store, file) -> None:
+    async with store() as memory:
+        report = await import_jsonl(memory.user("u"), file())
+    assert (report.added, report.unchanged) == (0, 0)
+
+
+@pytest.mark.parametrize("before", [0, 3, 200, 250])
+async def test_what_came_before_a_bad_line_is_kept_and_nothing_behind_it(
+    store, file, before: int
+) -> None:
+    path = file(*chat(before), "{", '{"content": "behind"}')
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=rf"chat\.jsonl, line {before + 1}: "):
+            await import_jsonl(memory.user("u"), path)
+        held = await memory.user("u").list_memories(limit=1000)
+    assert len(held) == before
+    assert "behind" not in {m.content for m in held}
+
+
+async def test_a_corrected_file_goes_on_where_it_stopped(store, file) -> None:
+    async with store() as memory:
+        user = memory.user("u")
+        with pytest.raises(InvalidInputError):
+            await import_jsonl(user, file(FIRST, "{", SECOND))
+        report = await import_jsonl(user, file(FIRST, SECOND))
+    assert (report.added, report.unchanged) == (1, 1)
+
+
+async def test_a_full_memory_takes_what_fits_and_names_the_first_line_that_does_not(
+    store, file
+) -> None:
+    async with store(limits=Limits(long_term_memories=5)) as memory:
+        with pytest.raises(QuotaExceededError, match=r"chat\.jsonl, line 6: .*max: 5") as caught:
+            await import_jsonl(memory.user("u"), file(*chat(9)))
+        assert len(await memory.user("u").list_memories()) == 5
+    assert (caught.value.used, caught.value.limit) == (5, 5)
+
+
+async def test_an_id_that_stands_for_another_content_is_refused_by_line(store, file) -> None:
+    path = file('{"id": "a", "content": "x"}', '{"content": "y"}', '{"id": "a", "content": "z"}')
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=r"line 3: memory 'a' has another content"):
+            await import_jsonl(memory.user("u"), path)
+        assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
+
+
+async def test_kinds_of_memory_may_be_mixed(store, file) -> None:
+    path = file(
+        FIRST,
+        '{"memory_type": "working", "key": "goal", "content": "Porto", "id": "w1"}',
+        '{"memory_type": "short_term", "content": "hello", "session": "s9", "role": "Ada"}',
+        '{"memory_type": "working", "key": "plan", "value": {"legs": [1, 2]}, "id": "w2"}',
+    )
+    async with store() as memory:
+        user = memory.user("u")
+        assert (await import_jsonl(user, path)).added == 4
+        assert await user.working.items() == {"goal": "Porto", "plan": {"legs": [1, 2]}}
+        assert [m.memory_id for m in await user.list_memories(["working"])] == ["w2", "w1"]
+        (message,) = await user.short_term.messages("s9")
+        assert (message.content, message.role) == ("hello", "Ada")
+        assert (await import_jsonl(user, path)).unchanged == 4
+
+
+async def test_a_working_memory_that_does_not_fit_is_refused_by_line(store, file) -> None:
+    path = file(FIRST, f'{{"memory_type": "working", "key": "k", "content": "{"x" * 11_000}"}}')
+    async with store() as memory:
+        with pytest.raises(QuotaExceededError, match=r"line 2: "):
+            await import_jsonl(memory.user("u"), path)
+
+
+async def test_memories_are_kept_when_the_embedder_fails_and_the_report_says_so(
+    store, file, embedder: FakeEmbedder
+) -> None:
+    async with store() as memory:
+        embedder.failure = EmbedderError("no model")
+        report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
+    assert (report.added, report.unindexed) == (2, 2)
+
+
+async def test_progress_is_told_in_bytes_up_to_the_whole_file(store, file) -> None:
+    path, told = file(*chat(450)), []
+    async with store() as memory:
+        await import_jsonl(memory.user("u"), path, progress=lambda *told_: told.append(told_))
+    size = path.stat().st_size
+    assert [total for _, total in told] == [size] * 3
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1] == (size, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing.jsonl", "there is no file"),
+        (".", "is a directory"),
+        ("binary", r"binary, line 1: this is not UTF-8 text"),
+        ("latin", r"latin, line 2: this is not UTF-8 text"),
+        ("endless", r"endless, line 1 is longer than 4,194,304 bytes"),
+    ],
+)
+async def test_what_is_no_such_file_is_refused(store, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "binary").write_bytes(b"\x80\x02}q\x00X\x04" * 50)
+    (tmp_path / "latin").write_bytes(FIRST.encode() + b'\n{"content": "caf\xe9"}\n')
+    (tmp_path / "endless").write_bytes(b"a" * (5 << 20))
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=said):
+            await import_jsonl(memory.user("u"), tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+async def test_a_file_that_may_not_be_read_is_refused(store, file) -> None:
+    path = file(FIRST)
+    path.chmod(0)
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match="cannot be read"):
+            await import_jsonl(memory.user("u"), path)
+
+
+# --- an import that is killed
+
+CHILD = """
+import sys
+import anyio
+from memory_actors import MemorySystem
+from memory_actors.interchange import import_jsonl
+from support.fakes import FakeEmbedder
+
+async def main():
+    async with MemorySystem.open(sys.argv[1], embedder=FakeEmbedder()) as memory:
+        told = lambda done, total: print(done, flush=True)
+        await import_jsonl(memory.user("u"), sys.argv[2], progress=told)
+
+anyio.run(main)
+"""
+
+
+def kill_after(batches: int, directory: Path, path: Path) -> None:
+    """Import in another process and kill it when so many batches are in."""
+    command = [sys.executable, "-c", CHILD, str(directory), str(path)]
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        for _ in range(batches):
+            assert child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL
+
+
+async def test_an_import_that_was_killed_and_run_again_gives_the_same_as_one_clean_run(
+    store, file, tmp_path: Path
+) -> None:
+    path = file(*chat(1600))
+    kill_after(1, tmp_path / "killed", path)
+    async with store("killed") as memory:
+        held = len(await exported(memory.user("u")))
+    kill_after(2, tmp_path / "killed", path)
+    async with store("killed") as memory, store("clean") as clean:
+        report = await import_jsonl(memory.user("u"), path)
+        await import_jsonl(clean.user("u"), path)
+        assert await exported(memory.user("u")) == await exported(clean.user("u"))
+        assert (await memory.verify()).ok
+    assert 200 <= held < 1600  # it was killed in the middle
+    assert 0 < report.added < 1600 - held
+
+
+# --- export
+
+
+async def fill(user) -> None:
+    """Give a user some of everything there is."""
+    await user.add_many(
+        [
+            Item(content="pinned and old", occurred_at="2020-01-01", pinned=True, memory_id="p"),
+            Item(content="long " * 1000, metadata={"a": [1, {"b": None}], "é": True}),
+            Item(content="same time 1", occurred_at="2024-01-01", session_id="s", role="Ada"),
+            Item(content="same time 2", occurred_at="2024-01-01", session_id="s", role="Bob"),
+            Item(content="[bold]\n\ttabs and \u2028 \x1b[31m", occurred_at="2024-01-01"),
+            Item(content="gone", memory_id="gone"),
+        ]
+    )
+    await user.delete("gone")
+    await user.update("p", content="pinned and new", metadata={"v": 2})
+    for content, at in (("first", "2024-03-03"), ("second", "2024-02-02")):
+        await user.short_term.add_message(content, session_id="t", role="Ada", occurred_at=at)
+    await user.working.set("json", {"a": [1, 2.5, None, "x"]}, metadata={"m": 1})
+    await user.working.set("null", None)
+    await user.working.set("empty", "")
+    await user.working.set("text", "plain")
+    await user.add("without a key", "working")
+
+
+async def test_an_export_imports_to_the_same_memories(store, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store("one") as one, store("two") as two:
+        await fill(one.user("u"))
+        count = await export_jsonl(one.user("u"), path)
+        report = await import_jsonl(two.user("u"), path)
+        here = [m async for m in one.user("u").export()]
+        there = {m.memory_id: m async for m in two.user("u").export()}
+        again = await exported(two.user("u"))
+        assert await one.user("u").working.items() == await two.user("u").working.items()
+        messages = [m.content for m in await two.user("u").short_term.messages("t")]
+    assert count == report.added == len(here) == len(there) == 12
+    assert b"".join(again) == path.read_bytes()
+    assert messages == ["first", "second"]
+    for memory in here:
+        told = {"created_at", "stored_bytes"}
+        if memory.memory_type == "working":
+            told.add("occurred_at")
+        assert _without(memory, told) == _without(there[memory.memory_id], told)
+
+
+def _without(memory, names: set[str]) -> dict:
+    return {k: v for k, v in msgspec.structs.asdict(memory).items() if k not in names}
+
+
+async def test_the_flag_of_compression_stays_behind(store, tmp_path: Path) -> None:
+    async with store() as memory:
+        user = memory.user("u")
+        receipt = await user.add("long " * 1000, metadata={"a": 1})
+        assert (await user.get(receipt.memory_id)).metadata["is_compressed"] is True
+        (line,) = await exported(user)
+    assert msgspec.json.decode(line)["metadata"] == {"a": 1}
+
+
+async def test_an_export_of_nothing_is_an_empty_file(store, tmp_path: Path) -> None:
+    async with store() as memory:
+        assert await export_jsonl(memory.user("u"), tmp_path / "out.jsonl") == 0
+        assert (tmp_path / "out.jsonl").read_bytes() == b""
+        assert (await import_jsonl(memory.user("u"), tmp_path / "out.jsonl")).added == 0
+
+
+async def test_a_failed_export_leaves_the_file_that_was_there(
+    store, tmp_path: Path, monkeypatch
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("precious")
+
+    def crash(_done: int, _total: int) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(module, "BATCH_LINES", 1)
+    async with store() as memory:
+        await memory.user("u").add("x")
+        with pytest.raises(RuntimeError):
+            await export_jsonl(memory.user("u"), path, progress=crash)
+    assert path.read_text() == "precious"
+    assert {p.name for p in tmp_path.iterdir()} == {"memory", "out.jsonl"}
+
+
+async def test_an_export_is_readable_by_its_owner_only(store, tmp_path: Path) -> None:
+    async with store() as memory:
+        await export_jsonl(memory.user("u"), tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", ["no/such/place.jsonl", "."])
+async def test_a_place_that_cannot_be_written_is_refused(store, tmp_path: Path, name: str) -> None:
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=r"cannot be written|is a directory"):
+            await export_jsonl(memory.user("u"), tmp_path / name)
+
+
+async def test_a_device_is_written_as_it_is(store) -> None:
+    async with store() as memory:
+        await memory.user("u").add("x")
+        assert await export_jsonl(memory.user("u"), "/dev/null") == 1
+    assert Path("/dev/null").is_char_device()

@@ -1,0 +1,175 @@
+"""The format of a line, without files or stores."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_actors import InvalidInputError, Memory
+from memory_actors.interchange.records import LineReader, line_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LINE = b'{"session": "s1", "timestamp": "2024-05-01T12:00:00Z", "role": "user", "content": "tea"}'
+
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(-1e9, 1e9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def read(line: bytes, place: str = "chat.jsonl, line 1"):
+    return LineReader().read(line, place)
+
+
+def memory(**changes) -> Memory:
+    fields = {
+        "memory_id": "m1",
+        "content": "likes tea",
+        "memory_type": "long_term",
+        "metadata": {},
+        "created_at": EPOCH,
+        "occurred_at": EPOCH + timedelta(microseconds=1),
+    }
+    return Memory(**{**fields, **changes})
+
+
+def test_a_line_without_an_id_gets_the_one_that_it_always_had() -> None:
+    assert read(LINE).item.memory_id == "imp_1af524d99ae93cb059be7258595767b7b57245f2"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        LINE.replace(b"Z", b"+00:00"),
+        LINE.replace(b"12:00:00Z", b"14:00:00+02:00"),
+        LINE.replace(b'"2024-05-01T12:00:00Z"', b"1714564800"),
+        LINE.replace(b"}", b', "metadata": {"a": 1}}'),
+    ],
+)
+def test_the_id_depends_on_what_a_line_says_and_not_on_how_it_is_written(same: bytes) -> None:
+    assert read(same).item.memory_id == read(LINE).item.memory_id
+
+
+@pytest.mark.parametrize("changed", [b"s1", b"01T12", b"user", b"tea"])
+def test_the_id_depends_on_session_time_role_and_content(changed: bytes) -> None:
+    other = changed.replace(b"1", b"2").replace(b"user", b"Ada").replace(b"tea", b"wine")
+    assert read(LINE.replace(changed, other)).item.memory_id != read(LINE).item.memory_id
+
+
+def test_equal_lines_are_counted_and_others_between_them_change_nothing() -> None:
+    reader, apart = LineReader(), LineReader()
+    first, second = (reader.read(LINE, "").item.memory_id for _ in range(2))
+    apart.read(b'{"content": "other"}', "")
+    assert first != second
+    assert [apart.read(LINE, "").item.memory_id for _ in range(2)] == [first, second]
+
+
+def test_fields_of_others_become_metadata_and_their_names_for_ours_are_known() -> None:
+    entry = read(
+        b'{"text": "x", "session_id": "s", "occurred_at": "2024-01-01", "memory_id": "m", '
+        b'"topic": "tea", "a": 1, "metadata": {"a": 2}}'
+    )
+    item = entry.item
+    assert (item.content, item.session_id, item.memory_id) == ("x", "s", "m")
+    assert item.occurred_at == "2024-01-01"
+    assert item.metadata == {"topic": "tea", "a": 2}
+
+
+def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
+    assert read(LINE).kind == "long_term"
+    assert read(b'{"memory_type": "short_term", "content": "x"}').kind == "short_term"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{", "not JSON"),
+        (b"\x00\x01\x02", "not JSON"),
+        (b'{"content": "caf\xe9"}', "not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[1]", "must be a JSON object"),
+        (b'"text"', "must be a JSON object"),
+        (b"{}", "no 'content'"),
+        (b'{"content": null}', "no 'content'"),
+        (b'{"content": "  "}', "content is empty"),
+        (b'{"content": 7}', "`content`"),
+        (b'{"content": "x", "session": 7}', "`session`"),
+        (b'{"content": "x", "session": ""}', "session is empty"),
+        (b'{"content": "x", "timestamp": "yesterday"}', "ISO 8601"),
+        (b'{"content": "x", "timestamp": 1714564800000000}', "seconds"),
+        (b'{"content": "x", "timestamp": true}', "`timestamp`"),
+        (b'{"content": "x", "metadata": [1]}', "`metadata`"),
+        (b'{"content": "x", "metadata": {"a": 123456789012345678901}}', "not JSON"),
+        (b'{"content": "x", "memory_type": "dream"}', "use one of working"),
+        (b'{"content": "x", "key": "k"}', "no 'key'"),
+        (b'{"value": 1}', "no 'value'"),
+        (b'{"content": "x", "memory_type": "working", "role": "r"}', "no 'role'"),
+        (b'{"content": "x", "memory_type": "working", "value": 1}', "keep one"),
+        (b'{"content": "x", "memory_type": "short_term", "pinned": true}', "cannot be pinned"),
+        (b'{"content": "x", "id": ""}', "id is empty"),
+        (b'{"content": "' + b"x" * (256 * 1024 + 1) + b'"}', "shorten it"),
+    ],
+)
+def test_a_bad_line_is_refused_with_its_place_the_reason_and_the_way_on(
+    line: bytes, said: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(line, "chat.jsonl, line 7")
+    message = str(caught.value)
+    assert message.startswith("chat.jsonl, line 7: ")
+    assert said in message
+    assert "import the file again" in message
+    assert len(message) < 600
+
+
+def test_the_flag_of_compression_is_not_exported_and_all_else_is() -> None:
+    line = line_of(memory(metadata={"is_compressed": True, "a": [1]}, pinned=True, role="r"))
+    assert msgspec.json.decode(line) == {
+        "id": "m1",
+        "timestamp": "1970-01-01T00:00:00.000001+00:00",
+        "role": "r",
+        "content": "likes tea",
+        "metadata": {"a": [1]},
+        "pinned": True,
+    }
+
+
+@given(
+    content=names,
+    memory_id=names,
+    session=st.none() | names,
+    role=st.none() | names,
+    kind=st.sampled_from(["long_term", "short_term"]),
+    occurred_at=st.datetimes(timezones=st.just(UTC)),
+    metadata=st.dictionaries(st.text(), json_values, max_size=3),
+    pinned=st.booleans(),
+)
+def test_a_line_says_all_there_is_to_a_memory(
+    content, memory_id, session, role, kind, occurred_at, metadata, pinned
+) -> None:
+    pinned = pinned and kind == "long_term"
+    metadata.pop("is_compressed", None)
+    one = memory(
+        memory_id=memory_id, content=content, memory_type=kind, session_id=session, role=role,
+        occurred_at=occurred_at, metadata=metadata, pinned=pinned,
+    )  # fmt: skip
+    entry = read(line_of(one))
+    item = entry.item
+    assert (item.content, item.memory_id, item.session_id) == (content, memory_id, session)
+    assert (item.role, item.pinned, entry.kind) == (role, pinned, kind)
+    assert datetime.fromisoformat(item.occurred_at) == occurred_at
+    assert msgspec.json.encode(item.metadata) == msgspec.json.encode(metadata)
+
+
+@given(value=json_values.filter(lambda value: not isinstance(value, str) or not value))
+def test_a_value_of_working_memory_stays_the_json_it_is(value) -> None:
+    text = msgspec.json.encode(value).decode() if value != "" else ""
+    line = line_of(memory(memory_type="working", key="k", content=text), value)
+    entry = read(line)
+    assert (entry.key, entry.kind) == ("k", "working")
+    assert msgspec.json.encode(entry.value) == msgspec.json.encode(value)
+    assert b"timestamp" not in line
