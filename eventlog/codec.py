@@ -102,7 +102,7 @@ class EventRegistry:
         if tag in self._by_tag or not 0 < tag_bytes <= TAG_BYTES_MAX:
             raise ValueError(f"event tag {tag!r} is taken, empty or over {TAG_BYTES_MAX} bytes")
         if cls in self._by_class:
-            raise ValueError(f"{cls.__name__} has a tag already: one class, one tag")
+            raise ValueError(f"{cls.__name__} has a tag already, {self._by_class[cls].tag!r}")
         if not 0 < event_type.schema <= SCHEMA_MAX:
             raise ValueError(f"schema {event_type.schema} of {tag!r} is not in 1..{SCHEMA_MAX}")
         self._by_tag[tag] = event_type
@@ -145,6 +145,8 @@ class EventRegistry:
 
     def _packed_meta(self, meta: Mapping[str, str]) -> bytes:
         try:
+            if not isinstance(meta, Mapping):
+                raise TypeError(f"not {type(meta).__name__}")
             packed = self._encoder.encode(dict(meta)) if meta else b""
             if packed:
                 decode_meta(packed)

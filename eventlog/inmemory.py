@@ -190,8 +190,10 @@ class InMemoryLog:
         return _first_result(stream, held, idempotency_key, given_digest(request))
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
-        """Keep a snapshot and the newest one before it."""
+        """Keep a snapshot and the newest one before it; not one ahead of its stream."""
         check_snapshot(stream, snapshot, fingerprint)
+        if snapshot.version > (await self.head(stream)).version:
+            return
         snapshots = self._snapshots[stream]
         snapshots[snapshot.version] = fingerprint, snapshot
         for version in sorted(snapshots)[:-KEPT]:

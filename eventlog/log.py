@@ -169,12 +169,14 @@ class EventLog:
         return await self._intake.submit(lambda txn: self._ledger.acquire(txn, stream, epoch))
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
-        """Keep a snapshot and the newest one before it."""
+        """Keep a snapshot and the newest one before it; not one ahead of its stream."""
         check_snapshot(stream, snapshot, fingerprint)
-        await self._intake.submit(
-            lambda txn: put_snapshot(self._env, txn, stream, snapshot, fingerprint),
-            payload_bytes=len(snapshot.data),
-        )
+
+        def save(txn: Transaction) -> None:
+            version = self._ledger.stream(txn, stream).version
+            put_snapshot(self._env, txn, stream, snapshot, fingerprint, version)
+
+        await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Store a subscriber's position and entries in one transaction."""

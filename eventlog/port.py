@@ -100,7 +100,10 @@ class EventStore(Protocol):
         ...
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
-        """Keep a snapshot beside the newest one before it; older ones go."""
+        """Keep a snapshot beside the newest one before it; older ones go.
+
+        One that is ahead of its stream rests on a relaxed append that was lost: it is not kept.
+        """
         ...
 
     async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:

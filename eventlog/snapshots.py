@@ -1,8 +1,8 @@
 """Snapshots: a stream's state as bytes, so that opening it reads only what came after.
 
-A snapshot is derived data. One that fails its CRC, was taken under another schema of the state, or
-claims to be ahead of its stream is passed over, and the one before it, or the whole stream, is read
-instead.
+A snapshot is derived data. One that is ahead of its stream when it is to be kept rests on a relaxed
+append that was lost, and is not kept. One that fails its CRC or was taken under another schema of
+the state is passed over, and the one before it, or the whole stream, is read instead.
 """
 
 import msgspec
@@ -24,9 +24,16 @@ class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def put_snapshot(
-    env: Environment, txn: Transaction, stream: str, snapshot: Snapshot, fingerprint: str
+    env: Environment,
+    txn: Transaction,
+    stream: str,
+    snapshot: Snapshot,
+    fingerprint: str,
+    version_max: int,
 ) -> None:
-    """Keep a snapshot; drop all but the newest two of the stream."""
+    """Keep a snapshot, unless it is ahead of its stream; drop all but the newest two."""
+    if snapshot.version > version_max:
+        return
     sid, table = frame.stream_id(stream), env.tables["snapshots"]
     record = SnapshotRecord(fingerprint, snapshot.data)
     txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)

@@ -82,6 +82,7 @@ class LiveUser:
         self._wanting: dict[bytes, set[int]] = {}  # digest -> labels whose vector has not come
         self._index_waits = False  # for an embedder that failed
         self._snapshot_version = 0
+        self._rebuilds = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
         self._chores: dict[str, asyncio.Task[None]] = {}
@@ -152,6 +153,7 @@ class LiveUser:
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the index with a state that was read again from the log."""
+        self._rebuilds += 1
         rows = state.long_term.rows.values()
         self._memory_of = {row.version: row.memory_id for row in rows}
         for label in self.index.labels():
@@ -254,9 +256,11 @@ class LiveUser:
     # --- snapshots and checks
 
     async def _snapshot(self) -> None:
-        state, version = self.state, self.actor.version
+        state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version = version
         data = await anyio.to_thread.run_sync(user.dump, state)
+        if self._rebuilds != rebuilds:  # the state was given up meanwhile
+            return
         snapshot = Snapshot(version, data)
         try:
             await self._log.save_snapshot(self.stream, snapshot, user.SNAPSHOT_FINGERPRINT)

@@ -26,7 +26,7 @@ class Services:
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
     unattended: set[asyncio.Task[Any]] = field(default_factory=set)
-    """Work whose caller may have been cancelled. It holds its user live, so closing waits for it."""
+    """Work whose caller may have gone. It holds its user live, so closing waits for it."""
 
 
 def new_memory_id(now_us: int) -> str:

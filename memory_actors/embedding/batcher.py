@@ -1,18 +1,20 @@
 """Gathers texts from many callers into batches for one embedder in one thread.
 
 While a batch is being computed, what arrives is collected and becomes the next one. So an idle
-embedder starts at once, and a busy one works in full batches.
+embedder starts at once, and a busy one works in full batches. A text that several callers want at
+the same time is computed once.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
@@ -21,8 +23,20 @@ QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiti
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
+    """A text and everybody who waits for its vector."""
+
     text: str
-    vector: "asyncio.Future[Vectors]"
+    callers: "list[asyncio.Future[Vectors]]" = field(default_factory=list)
+
+    def settle(self, outcome: Vectors | EmbedderError) -> None:
+        """Answer those who still wait."""
+        for caller in self.callers:
+            if caller.done():
+                continue
+            if isinstance(outcome, EmbedderError):
+                caller.set_exception(outcome)
+            else:
+                caller.set_result(outcome)
 
 
 class Batcher:
@@ -37,6 +51,7 @@ class Batcher:
         self.texts_embedded = 0
         self._deadline_s = deadline_s
         self._queue: deque[_Wanted] = deque()
+        self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._thread = ThreadPoolExecutor(1, "embedder")
         self._task: asyncio.Task[None] | None = None
 
@@ -51,19 +66,19 @@ class Batcher:
         return vectors
 
     async def _embed_some(self, texts: Sequence[str]) -> list[Vectors]:
-        wanted = [self._want(text) for text in texts]
+        vectors = [self._want(text) for text in texts]
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         try:
             async with asyncio.timeout(self._deadline_s):
-                return [await want.vector for want in wanted]
+                return [await vector for vector in vectors]
         except TimeoutError as error:
             raise EmbedderError(
                 f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
             ) from error
         finally:
-            for want in wanted:
-                want.vector.cancel()
+            for vector in vectors:
+                vector.cancel()
 
     async def run(self, call: Callable[[], Vectors]) -> Vectors:
         """Run a call of the embedder's own in its thread.
@@ -80,52 +95,58 @@ class Batcher:
     def close(self) -> None:
         """Let the thread go. What is being computed is left to itself."""
         for want in self._queue:
-            want.vector.cancel()
+            want.settle(EmbedderError("the memory system is closed: open it again"))
         self._queue.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _want(self, text: str) -> _Wanted:
-        if len(self._queue) >= QUEUE_TEXTS_MAX:
-            raise EmbedderError(
-                f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
-            )
-        want = _Wanted(text, asyncio.get_running_loop().create_future())
-        self._queue.append(want)
-        return want
+    def _want(self, text: str) -> "asyncio.Future[Vectors]":
+        want = self._wanted.get(text)
+        if want is None:
+            if len(self._queue) >= QUEUE_TEXTS_MAX:
+                raise EmbedderError(
+                    f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
+                )
+            want = self._wanted[text] = _Wanted(text)
+            self._queue.append(want)
+        vector: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
+        want.callers.append(vector)
+        return vector
 
     async def _run(self) -> None:
         try:
             while self._queue:
-                taken = [
-                    self._queue.popleft() for _ in range(min(BATCH_TEXTS_MAX, len(self._queue)))
-                ]
-                batch = [want for want in taken if not want.vector.done()]
-                if batch:
-                    await self._embed_batch(batch)
+                count = min(BATCH_TEXTS_MAX, len(self._queue))
+                await self._embed_batch([self._queue.popleft() for _ in range(count)])
         finally:
             self._task = None
 
-    async def _embed_batch(self, batch: list[_Wanted]) -> None:
-        texts = list(dict.fromkeys(want.text for want in batch))
-        loop = asyncio.get_running_loop()
+    async def _embed_batch(self, taken: list[_Wanted]) -> None:
+        batch = [want for want in taken if self._still_wanted(want)]
+        if not batch:
+            return
+        loop, texts = asyncio.get_running_loop(), [want.text for want in batch]
+        outcomes: Sequence[Vectors | EmbedderError]
         try:
-            rows = await loop.run_in_executor(self._thread, self._embed, texts)
+            outcomes = list(await loop.run_in_executor(self._thread, self._embed, texts))
         except Exception as error:
             failure = error if isinstance(error, EmbedderError) else _failed(error)
-            for want in batch:
-                if not want.vector.done():
-                    want.vector.set_exception(failure)
-            return
-        vectors = dict(zip(texts, rows, strict=True))
-        for want in batch:
-            if not want.vector.done():
-                want.vector.set_result(vectors[want.text])
+            outcomes = [failure] * len(batch)
+        for want, outcome in zip(batch, outcomes, strict=True):
+            del self._wanted[want.text]
+            want.settle(outcome)
+
+    def _still_wanted(self, want: _Wanted) -> bool:
+        """Say whether somebody waits; forget a text that nobody waits for any more."""
+        if all(caller.done() for caller in want.callers):
+            del self._wanted[want.text]
+            return False
+        return True
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         vectors = self.embedder.embed(texts)
         check_vectors(vectors, len(texts), self.embedder.dimension)
         self.texts_embedded += len(texts)
-        return vectors
+        return as_stored(vectors)
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:

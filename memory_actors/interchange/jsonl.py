@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+import anyio.to_thread
 import msgspec
 
 from memory_actors.errors import InvalidInputError, QuotaExceededError
@@ -57,7 +58,8 @@ async def import_jsonl(
         total_bytes = file.seek(0, 2) if file.seekable() else 0
         if total_bytes:
             file.seek(0)
-        for batch in _batches(_entries(file, str(path))):
+        batches = _batches(_entries(file, str(path)))
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
             for kind, entries in groupby(batch.entries, key=lambda entry: entry.kind):
                 receipts.count(await _add(user, kind, list(entries)))
             if progress is not None:

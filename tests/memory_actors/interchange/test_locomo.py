@@ -90,7 +90,10 @@ def test_a_session_without_a_date_and_an_id_used_twice_lose_no_turn(locomo) -> N
         ("7", "no LoCoMo file"),
         ([{"sample_id": "c"}], "`conversation`"),
         ([conversation(qa="none")], "`qa`|qa"),
-        ([conversation(conversation={"session_1": [{"speaker": "A"}]})], "conv-1, session_1: .*dia_id"),
+        (
+            [conversation(conversation={"session_1": [{"speaker": "A"}]})],
+            "conv-1, session_1: .*dia_id",
+        ),
         ([conversation(conversation={"session_1": "x"})], "conv-1, session_1"),
         (
             [conversation(conversation={"session_1": [], "session_1_date_time": "May 8"})],
@@ -115,7 +118,11 @@ async def test_each_conversation_becomes_a_user_and_each_turn_a_memory(store, lo
     assert (report.users, report.added) == (["conv-1", "conv-2"], 6)
     assert (again.added, again.unchanged) == (0, 6)
     assert told == [(3, 6), (6, 6)]
-    assert (got.content, got.role, got.session_id) == ("Ada: look [photo: a dog]", "Ada", "session_2")
+    assert (got.content, got.role, got.session_id) == (
+        "Ada: look [photo: a dog]",
+        "Ada",
+        "session_2",
+    )
     assert got.metadata == {"dia_id": "D2:2", "session": 2}
 
 

@@ -1,0 +1,144 @@
+"""doctor, model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memory_actors.cli import checks
+from memory_actors.cli.checks import file_system
+from memory_actors.model import model_path
+
+MOUNTS = """\
+proc /proc proc rw 0 0
+/dev/vda / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/vdb /home/ada/my\\040disk xfs rw 0 0
+broken line
+"""
+
+
+@pytest.fixture
+def no_model(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMORY_ACTORS_MODEL_DIR", str(tmp_path / "none"))
+
+
+def examine(program) -> tuple[int, dict[str, dict[str, str]]]:
+    result = program("doctor", "--json")
+    document = json.loads(result.stdout)
+    assert document["ok"] == (result.exit_code == 0)
+    return result.exit_code, {check["name"]: check for check in document["checks"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def model() -> None:
+    """The real model, as scripts/test installs it."""
+    from memory_actors.model import install_model
+
+    install_model()
+
+
+def test_a_healthy_machine_passes_every_check_and_is_left_as_it_was(program) -> None:
+    code, made = examine(program)
+    assert list(made) == [
+        "python", "packages", "model", "embedding", "data directory", "free disk", "file system",
+        "log lock", "fsync",
+    ]  # fmt: skip
+    assert code == 0, made
+    assert {made[name]["status"] for name in ("python", "packages", "model", "embedding")} == {"ok"}
+    assert not program.data.exists()
+    assert "in order" in program.ok("doctor")
+
+
+def test_a_missing_model_is_found_and_the_cure_named(program, no_model) -> None:
+    code, made = examine(program)
+    assert code == 1
+    assert (made["model"]["status"], made["embedding"]["status"]) == ("failed", "failed")
+    assert "memory-actors model install" in made["model"]["advice"]
+    result = program("doctor")
+    assert result.exit_code == 1
+    assert "✗" in result.stdout
+    assert "→ run `memory-actors model install`" in result.stdout
+
+
+def test_a_model_that_embeds_something_else_is_found(program, monkeypatch) -> None:
+    monkeypatch.setattr(checks, "SENTENCES", ("the same", "the same"))
+    code, made = examine(program)
+    assert (code, made["embedding"]["status"]) == (1, "failed")
+
+
+def test_a_data_directory_that_is_a_file_is_found(program) -> None:
+    program.data.write_text("in the way")
+    code, made = examine(program)
+    assert (code, made["data directory"]["status"]) == (1, "failed")
+    assert "--data" in made["data directory"]["advice"]
+
+
+def test_little_room_and_a_slow_disk_are_found(program, monkeypatch) -> None:
+    monkeypatch.setattr(checks, "FREE_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr(checks, "FSYNC_MS_MAX", -1.0)
+    code, made = examine(program)
+    assert (code, made["free disk"]["status"]) == (1, "failed")
+    assert (made["fsync"]["status"], made["fsync"]["advice"] != "") == ("warning", True)
+
+
+def test_a_network_file_system_is_found(program, monkeypatch) -> None:
+    monkeypatch.setattr(checks, "_mounts", lambda: "server:/ / nfs4 rw 0 0\n")
+    code, made = examine(program)
+    assert (code, made["file system"]["status"]) == (1, "failed")
+
+
+def test_a_machine_without_mounts_is_no_reason_to_fail(program, monkeypatch) -> None:
+    monkeypatch.setattr(checks, "_mounts", lambda: "")
+    assert examine(program)[1]["file system"]["status"] == "ok"
+
+
+def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
+    def crash() -> None:
+        raise RuntimeError("kaboom")
+
+    monkeypatch.setattr(checks, "_packages", crash)
+    code, made = examine(program)
+    assert code == 1
+    assert (made["packages"]["status"], "kaboom" in made["packages"]["found"]) == ("failed", True)
+    assert len(made) == 9
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/lib", "ext4"),
+        ("/home/ada", "nfs4"),
+        ("/homes", "ext4"),
+        ("/home/ada/my disk/memory", "xfs"),
+        ("/", "ext4"),
+    ],
+)
+def test_a_path_is_on_the_file_system_of_the_nearest_mount(path: str, kind: str) -> None:
+    assert file_system(Path(path), MOUNTS) == kind
+
+
+# --- model
+
+
+def test_the_installed_model_has_a_path(program) -> None:
+    assert program.ok("model", "path").strip() == str(model_path("int8"))
+    told = program.json("model", "path")
+    assert (told["path"], told["precision"]) == (str(model_path("int8")), "int8")
+
+
+def test_a_model_that_is_there_is_not_installed_again(program) -> None:
+    assert f"Already installed: {model_path('int8')}" in program.ok("model", "install")
+    assert program.json("model", "install")["path"] == str(model_path("int8"))
+
+
+def test_no_model_has_no_path(program, no_model) -> None:
+    error = program.refused("model", "path")
+    assert error["type"] == "NotFoundError"
+    assert "model install" in error["message"]
+
+
+def test_a_source_that_has_no_model_is_refused(program, no_model, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    error = program.refused("model", "install", "--from", str(tmp_path / "empty"))
+    assert error["type"] == "ModelInstallError"

@@ -1,0 +1,249 @@
+"""What holds for every command: options, errors, exit codes, streams."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support.fakes import FakeEmbedder
+
+from memory_actors import MemorySystem
+from memory_actors.cli import App, main
+from memory_actors.errors import EmbedderError
+
+ROOT = Path(__file__).parents[3]
+
+
+def commands() -> list[list[str]]:
+    """Return the path of every command."""
+    found = []
+    for name, command in main.commands.items():
+        below = getattr(command, "commands", None)
+        found += [[name, one] for one in below] if below else [[name]]
+    return found
+
+
+def test_these_are_the_commands() -> None:
+    assert {" ".join(path) for path in commands()} == {
+        "add", "search", "list", "get", "delete", "import", "export", "usage", "history", "verify",
+        "model install", "model path", "doctor", "demo",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_every_command_takes_the_shared_options_and_explains_itself(path: list[str]) -> None:
+    result = CliRunner().invoke(main, [*path, "--help"])
+    assert result.exit_code == 0
+    for option in ("--data DIR", "--user ID", "--json", "--debug"):
+        assert option in result.stdout
+    summary = result.stdout.split("\n\n")[1].strip()
+    assert summary
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_options_go_before_or_behind_the_command(tmp_path: Path, before: bool) -> None:
+    shared = ["--data", str(tmp_path / "m"), "--user", "ada", "--json"]
+    line = [*shared, "list"] if before else ["list", *shared]
+    added = CliRunner().invoke(main, ["add", "x", *shared], obj=App(embedder=FakeEmbedder()))
+    listed = CliRunner().invoke(main, line, obj=App(embedder=FakeEmbedder()))
+    other = CliRunner().invoke(main, [*line, "--user", "bob"], obj=App(embedder=FakeEmbedder()))
+    assert added.exit_code == listed.exit_code == 0
+    assert [m["content"] for m in json.loads(listed.stdout)] == ["x"]
+    assert json.loads(other.stdout) == []
+
+
+def test_the_data_directory_comes_from_the_option_the_variable_or_is_memory_here(
+    tmp_path: Path, monkeypatch
+) -> None:
+    def add(*options: str) -> None:
+        result = CliRunner().invoke(main, ["add", "x", *options], obj=App(embedder=FakeEmbedder()))
+        assert result.exit_code == 0
+
+    add()
+    assert (tmp_path / "memory" / "log.mdb").exists()
+    monkeypatch.setenv("MEMORY_ACTORS_DATA", str(tmp_path / "variable"))
+    add()
+    assert (tmp_path / "variable" / "log.mdb").exists()
+    add("--data", str(tmp_path / "option"))
+    assert (tmp_path / "option" / "log.mdb").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["search", "x"], ["list"], ["get", "m"], ["delete", "m"], ["export"], ["usage"],
+        ["history", "m"], ["verify"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> None:
+    error = program.refused(*line)
+    assert error["type"] == "NotFoundError"
+    assert "--data" in error["message"]
+    assert not program.data.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["add"], "Missing argument 'CONTENT'"),
+        (["list", "--limit", "0"], "--limit"),
+        (["list", "--bogus"], "--bogus"),
+        (["add", "x", "--type", "dream"], "'dream' is not one of"),
+        (["add", "x", "--metadata", "[1]"], "no JSON object"),
+        (["add", "x", "--metadata", "{"], "not JSON"),
+        (["add", "x", "--at", "noon"], "ISO 8601"),
+        (["add", "x", "--key", "k"], "--key goes with --type working"),
+        (["add", "x", "--type", "working", "--role", "r"], "--role does not go"),
+        (["search", "x", "--filter", "novalue"], "not key=value"),
+        (["import", "f", "--format", "xml"], "'xml' is not one of"),
+        (["model", "install", "--precision", "int4"], "'int4' is not one of"),
+        ([], "Missing command"),
+        (["model"], "Missing command"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) -> None:
+    error = program.refused(*line, code=2)
+    assert error["type"] == "UsageError"
+    result = program(*line)
+    assert result.exit_code == 2
+    assert said in result.stderr + result.stdout
+    assert said in error["message"]
+    assert not program.data.exists()
+
+
+def test_without_a_command_people_see_what_there_is() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 2
+    assert "search" in result.stdout
+
+
+def test_a_refusal_is_one_line_on_stderr_and_exits_with_1(program) -> None:
+    program.ok("add", "x")
+    result = program("get", "nosuch")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: no memory 'nosuch'")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeypatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("kaboom")
+
+    program.ok("add", "x")
+    monkeypatch.setattr(MemorySystem, "open", crash)
+    plain, debugged = program("list"), program("list", "--debug")
+    assert plain.exit_code == debugged.exit_code == 1
+    assert "kaboom" in plain.stderr
+    assert "--debug" in plain.stderr
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in debugged.stderr
+    assert program.refused("list")["type"] == "RuntimeError"
+
+
+@pytest.mark.parametrize("user", ["", "x" * 600])
+def test_a_user_that_cannot_be_is_refused(program, user: str) -> None:
+    program.ok("add", "x")
+    assert program.refused("list", "--user", user)["type"] == "InvalidInputError"
+
+
+def test_a_store_that_is_open_elsewhere_is_refused_with_the_process(program) -> None:
+    program.ok("add", "x")
+    code = (
+        "import sys, anyio\nfrom eventlog import Environment\nfrom pathlib import Path\n"
+        "held = Environment(Path(sys.argv[1]), ['x'])\nprint('held', flush=True)\nsys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(program.data / "log.mdb")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        error = program.refused("list")
+        doctor = program("doctor", "--json")
+        holder.communicate()
+    assert error["type"] == "LogLocked"
+    assert str(holder.pid) in error["message"]
+    lock = {check["name"]: check for check in json.loads(doctor.stdout)["checks"]}["log lock"]
+    assert (lock["status"], str(holder.pid) in lock["found"]) == ("warning", True)
+
+
+def test_warnings_of_the_library_go_to_stderr_only(program) -> None:
+    program.embedder.failure = EmbedderError("no model today")
+    result = program("add", "x", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["indexed"] is False
+    assert "memory kept, not indexed" in result.stderr
+    assert "not searchable" in program("add", "y").stdout
+
+
+# --- the real program, in a process of its own
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory, spawn) -> Path:
+    """A store made by the real program with the real model."""
+    data = tmp_path_factory.mktemp("real") / "memory"
+    lines = "".join(f'{{"content": "note {n} about tea", "id": "n{n}"}}\n' for n in range(150))
+    result = spawn("import", "-", "--data", str(data), "--json", stdin=lines)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["added"] == 150
+    return data
+
+
+def test_the_real_program_finds_by_meaning(filled: Path, spawn) -> None:
+    for text in ("User enjoys skiing", "The printer is out of paper"):
+        assert spawn("add", text, "--data", str(filled)).returncode == 0
+    result = spawn("search", "winter sports", "--data", str(filled), "--json", "--top-k", "1")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [hit["content"] for hit in json.loads(result.stdout)] == ["User enjoys skiing"]
+
+
+def test_the_output_has_no_colours_or_bars_when_nobody_looks(filled: Path, spawn) -> None:
+    for line in (["list"], ["verify"], ["export", "/dev/null"]):
+        result = spawn(*line, "--data", str(filled))
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "\x1b" not in result.stdout
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback(filled: Path) -> None:
+    line = f"{sys.executable} -m memory_actors.cli export --data {filled} | head -n 1"
+    shell = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(shell.stdout)["content"].startswith("note")
+    assert shell.stderr == ""
+
+
+def test_an_ascii_terminal_is_no_reason_to_fail(filled: Path, spawn) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    spawn("add", "café", "--data", str(filled))
+    plain = spawn("list", "--limit", "1", "--data", str(filled), env=ascii_only)
+    assert (plain.returncode, "caf?" in plain.stdout) == (0, True)
+    for_programs = spawn("list", "--limit", "1", "--json", "--data", str(filled), env=ascii_only)
+    assert json.loads(for_programs.stdout)[0]["content"] == "café"
+
+
+def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "memory_actors.cli", "import", "-", "--data", str(filled)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        lock = filled / "log.mdb.lock"
+        while lock.read_text().strip() != str(child.pid):  # until the store is open
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        child.stdin.close()
+        child.wait(30)
+        assert child.stderr is not None
+        said = child.stderr.read().decode()
+    assert child.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said

@@ -1,0 +1,171 @@
+"""Embeddings from memory, disk or model; batches; failures; what the disk holds."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from support.fakes import FakeEmbedder
+
+from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
+from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.vector_table import VectorTable, content_digest
+from memory_actors.errors import EmbedderError
+
+pytestmark = pytest.mark.anyio
+
+
+class SlowEmbedder(FakeEmbedder):
+    """Computes one batch each time the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Semaphore(0)
+        self.batches: list[list[str]] = []
+
+    def embed(self, texts):
+        assert self.go.acquire(timeout=10)
+        self.batches.append(list(texts))
+        return super().embed(texts)
+
+
+@pytest.fixture
+async def service(tmp_path: Path):
+    service = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb")
+    service.check_model(reindex=False)
+    yield service
+    await service.close()
+
+
+async def gather_when_queued(batcher: Batcher, *calls, batches: int = 1):
+    tasks = [asyncio.create_task(call) for call in calls]
+    await asyncio.sleep(0.05)
+    for _ in range(batches):
+        batcher.embedder.go.release()
+    with anyio.fail_after(5):
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_what_arrives_during_a_batch_becomes_the_next_one() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    calls = [batcher.embed([f"t{n}"]) for n in range(10)]
+    await gather_when_queued(batcher, *calls, batches=2)
+    assert sum(map(len, batcher.embedder.batches)) == 10
+    assert len(batcher.embedder.batches) <= 2
+
+
+async def test_a_text_wanted_by_many_at_once_is_computed_once() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    results = await gather_when_queued(batcher, *(batcher.embed(["same"]) for _ in range(9)))
+    assert batcher.embedder.texts == ["same"]
+    assert all(np.array_equal(result[0], results[0][0]) for result in results)
+
+
+async def test_a_long_request_is_cut_into_batches_in_order() -> None:
+    batcher = Batcher(FakeEmbedder(), deadline_s=5)
+    texts = [f"t{n}" for n in range(3 * BATCH_TEXTS_MAX + 1)]
+    vectors = await batcher.embed(texts)
+    assert batcher.embedder.texts == texts
+    assert len(vectors) == len(texts)
+
+
+async def test_a_caller_who_comes_for_a_text_that_another_gave_up_gets_it() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    first = asyncio.create_task(batcher.embed(["busy"]))
+    await asyncio.sleep(0.02)
+    gone = asyncio.create_task(batcher.embed(["wanted"]))
+    await asyncio.sleep(0.02)
+    gone.cancel()
+    (result,) = await gather_when_queued(batcher, batcher.embed(["wanted"]), batches=2)
+    assert len(result) == 1
+    await first
+
+
+async def test_a_hanging_embedder_fails_its_callers_by_the_deadline() -> None:
+    embedder = SlowEmbedder()
+    batcher = Batcher(embedder, deadline_s=0.05)
+    with pytest.raises(EmbedderError, match="hangs"):
+        await batcher.embed(["a"])
+    embedder.go.release(2)
+    await asyncio.sleep(0.05)
+    assert len(await batcher.embed(["b"])) == 1
+
+
+async def test_closing_answers_those_who_wait() -> None:
+    embedder = SlowEmbedder()
+    batcher = Batcher(embedder, deadline_s=5)
+    busy = asyncio.create_task(batcher.embed(["a"]))
+    await asyncio.sleep(0.02)
+    waiting = asyncio.create_task(batcher.embed(["b"]))
+    await asyncio.sleep(0.02)
+    batcher.close()
+    with pytest.raises(EmbedderError, match="closed"):
+        await waiting
+    embedder.go.release()
+    await busy
+
+
+async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path: Path) -> None:
+    (fresh,) = await service.embed(["likes tea"])
+    await service.close()
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model(service.embedder.fingerprint)
+    digest = content_digest("likes tea")
+    assert np.array_equal(table.get([digest], 32)[digest], fresh)
+    table.close()
+
+
+async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path: Path) -> None:
+    await service.embed(["a secret"], keep=False)
+    await service.close()
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model(service.embedder.fingerprint)
+    assert table.get([content_digest("a secret")], 32) == {}
+    table.close()
+
+
+async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model("m")
+    vectors = {bytes([n]) * 16: np.full(8, n, np.float32) for n in range(1, 4)}
+    table.put(vectors)
+    table.close()
+    data = bytearray((tmp_path / "derived.mdb").read_bytes())
+    at = data.rindex(np.full(8, 2, np.float16).tobytes())
+    while at >= 0:
+        data[at + 3] ^= 1
+        at = data.find(np.full(8, 2, np.float16).tobytes(), at + 1)
+    (tmp_path / "derived.mdb").write_bytes(data)
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model("m")
+    assert sorted(table.get(list(vectors), 8)) == [b"\x01" * 16, b"\x03" * 16]
+    assert table.get([b"\x01" * 16], 9) == {}, "nor one of another dimension"
+    table.forget([b"\x01" * 16])
+    assert table.get([b"\x01" * 16], 8) == {}
+    table.close()
+
+
+async def test_models_do_not_share_vectors(tmp_path: Path) -> None:
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model("one")
+    table.put({b"d" * 16: np.ones(4, np.float32)})
+    table.flush()
+    table.use_model("two")
+    assert table.get([b"d" * 16], 4) == {}
+    table.close()
+
+
+async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: Path) -> None:
+    class Plain(FakeEmbedder):
+        background_mean = None
+
+    for expected in (400, 0):
+        embedder = Plain()
+        service = EmbeddingService(embedder, tmp_path / "derived.mdb")
+        service.check_model(reindex=False)
+        mean = await service.background_mean()
+        assert mean.shape == (32,)
+        assert len(embedder.texts) == expected
+        await service.close()
