@@ -104,7 +104,6 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
         (["import", "f", "--format", "xml"], "'xml' is not one of"),
         (["model", "install", "--precision", "int4"], "'int4' is not one of"),
         ([], "Missing command"),
-        (["model"], "Missing command"),
     ],
 )
 def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) -> None:
@@ -117,10 +116,12 @@ def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) 
     assert not program.data.exists()
 
 
-def test_without_a_command_people_see_what_there_is() -> None:
-    result = CliRunner().invoke(main, [])
-    assert result.exit_code == 2
-    assert "search" in result.stdout
+@pytest.mark.parametrize(("line", "there"), [([], "search"), (["model"], "install")])
+def test_without_a_command_people_see_what_there_is(line: list[str], there: str) -> None:
+    result = CliRunner().invoke(main, line)
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert result.stdout.startswith("Usage:")
+    assert f"  {there} " in result.stdout
 
 
 def test_a_refusal_is_one_line_on_stderr_and_exits_with_1(program) -> None:
