@@ -1,10 +1,14 @@
 """`python -m bench NAME`: run a measurement and print it, as a table or as `--json`."""
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
-import msgspec
 import structlog
+
+from bench.report import Options, show
 
 
 @click.group()
@@ -26,13 +30,99 @@ def kill(rounds: int, seed: int, as_json: bool) -> None:
     sys.exit(not report.ok)
 
 
-def show(report: msgspec.Struct, as_json: bool) -> None:
-    """Print a report of plain fields."""
-    if as_json:
-        click.echo(msgspec.json.encode(report).decode())
-        return
-    for name in report.__struct_fields__:
-        click.echo(f"{name:>20}  {getattr(report, name)}")
+def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a command of a function that returns a report.
+
+    The function gets `options` besides its own arguments.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        def command(
+            directory: Path | None, seed: int, runs: int, as_json: bool, **rest: Any
+        ) -> None:
+            show(function(options=Options(directory, seed, runs), **rest), as_json)
+
+        command.__doc__ = function.__doc__
+        command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        common = (
+            click.option(
+                "--dir", "directory", type=click.Path(file_okay=False, exists=True, path_type=Path),
+                help="Where to write; by default a temporary directory in the current one.",
+            ),
+            click.option("--seed", default=1, show_default=True),
+            click.option("--runs", default=runs, show_default=True, type=click.IntRange(1)),
+            click.option("--json", "as_json", is_flag=True, help="Print it for a program."),
+        )  # fmt: skip
+        for option in common:
+            command = option(command)
+        return main.command(function.__name__)(command)
+
+    return decorate
+
+
+@measurement(runs=5)
+@click.option("--events", default=20_000, show_default=True, type=click.IntRange(1))
+def log(events: int, options: Options) -> Any:
+    """Appends a second and their latency, against raw LMDB, SQLite and eventsourcing."""
+    from bench.log import run
+
+    return run(events, options)
+
+
+@measurement(runs=5)
+@click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
+def replay(events: int, options: Options) -> Any:
+    """Events a second when a user's stream is folded, read or verified."""
+    from bench.replay import run
+
+    return run(events, options)
+
+
+@measurement(runs=5)
+@click.option(
+    "--sizes", multiple=True, default=(1_000, 10_000), show_default=True, type=click.IntRange(1),
+    help="Long-term memories of the user; give it once for each size.",
+)  # fmt: skip
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option("--without-model", is_flag=True, help="Only what is not the model.")
+def memory(sizes: tuple[int, ...], calls: int, without_model: bool, options: Options) -> Any:
+    """Latency of everything a user's memory does, and of its activation."""
+    from bench.memory import run
+
+    return run(sizes, calls, without_model, options)
+
+
+@measurement(runs=3)
+@click.option("--users", "user_count", default=1_000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--memories", multiple=True, default=(0, 10, 100), show_default=True, type=click.IntRange(0),
+    help="Long-term memories of each user; give it once for each number.",
+)  # fmt: skip
+def users(user_count: int, memories: tuple[int, ...], options: Options) -> Any:
+    """Resident memory of live users, and whether passivation bounds it."""
+    from bench.users import run
+
+    return run(user_count, memories, options)
+
+
+@measurement(runs=5)
+@click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
+@click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
+def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
+    """Exact scan against HNSW by number of rows: where the one becomes faster than the other."""
+    from bench.crossover import SIZES, run
+
+    return run(sizes or SIZES, queries, options)
+
+
+@measurement(runs=1)
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+def locomo(path: Path, name: str, options: Options) -> Any:
+    """Recall on a LoCoMo file, through the public API."""
+    from bench.locomo import run
+
+    return run(path, name, options)
 
 
 if __name__ == "__main__":

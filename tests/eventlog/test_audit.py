@@ -72,7 +72,7 @@ def rewrite(position: int, change: Callable[[bytes], bytes], *, reseal: bool) ->
         key, table = U64.pack(position), env.tables["events"]
         data = change(txn.get(key, db=table))
         if reseal:
-            crc = zlib.crc32(data[4:], zlib.crc32(key))
+            crc = zlib.crc32(data[4:]) ^ int.from_bytes(key, "big")
             data = struct.pack(">I", crc) + data[4:]
         txn.put(key, data, db=table)
 

@@ -1,0 +1,90 @@
+"""What the measurements feed in: sentences, memories and the life of a user, drawn from a seed."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from memory_actors.embedding.vector_table import content_digest
+from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpdated
+
+EPOCH_US = 1_700_000_000_000_000
+CATEGORIES = 10
+
+WHO = """The user|Ada|Their sister|A colleague from Porto|Their oldest friend|The neighbour|Tomas|
+The landlord|Their manager|Grandmother Ines|The new flatmate|Doctor Okafor""".split("|")
+DID = """enjoys|avoids|has started|gave up|is allergic to|talked for an hour about|paid too much for|
+dreams of|teaches|wrote an article on|lost interest in|asked about|is afraid of|is saving for""".split(
+    "|"
+)
+WHAT = """night skiing|sourdough bread|old film cameras|the violin|a red bicycle|tax returns|peanuts|
+rock climbing|Japanese grammar|a second-hand sailing boat|chess endgames|beekeeping|jazz piano|
+city marathons|a garden of tomatoes|black holes|pottery classes|a treehouse|oat milk""".split("|")
+WHERE = """in the Alps|near the harbour|at the office|in Kyoto|on the top floor|by the river|in Lisbon|
+at the village school|in an old barn|behind the station|at grandmother's house|in the library""".split(
+    "|"
+)
+WHY = """because the doctor said so|since the winter of the big storm|to save money for a journey|
+after reading a long book about it|and would like company next time|but only on Sunday mornings|
+although it rains most of the time|ever since they met the others|without telling anyone|
+for the third year in a row|and keeps a diary of every attempt|hoping to be done by May""".split(
+    "|"
+)
+
+
+def sentence(rng: random.Random) -> str:
+    """Return one of some 450,000 plain sentences of 8 to 25 words."""
+    parts = [rng.choice(words).strip() for words in (WHO, DID, WHAT, WHERE, WHY)]
+    return " ".join(parts) + "."
+
+
+def unique_sentences(rng: random.Random) -> Iterator[str]:
+    """Yield sentences that were not there before, so that no cache knows them."""
+    seen: set[str] = set()
+    while True:
+        text = f"{sentence(rng)} {sentence(rng)}"
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def metadata(rng: random.Random) -> dict[str, Any]:
+    """Return metadata of which each value of `category` is shared by a tenth of the memories."""
+    return {"category": f"category {rng.randrange(CATEGORIES)}", "confidence": rng.random()}
+
+
+def added(memory_id: str, content: str, rng: random.Random) -> MemoryAdded:
+    """Return the event of a memory that was added."""
+    return MemoryAdded(
+        memory_id=memory_id,
+        content=content,
+        size_bytes=len(content.encode()),
+        digest=content_digest(content),
+        occurred_at_us=EPOCH_US + rng.randrange(10**15),
+        metadata=metadata(rng),
+        session_id="session 1",
+    )
+
+
+def life(count: int, living_max: int, rng: random.Random) -> Iterator[Any]:
+    """Yield that many long-term events: 70 % adds, 15 % updates, 15 % deletes.
+
+    No more than `living_max` memories ever live: beyond that an add gives way to a delete.
+    """
+    living: list[str] = []
+    for number in range(count):
+        choice = rng.random()
+        if len(living) < 2 or (choice < 0.7 and len(living) < living_max):
+            living.append(f"mem_{number:030x}")
+            yield added(living[-1], sentence(rng), rng)
+        elif choice < 0.85:
+            content = sentence(rng)
+            yield MemoryUpdated(
+                memory_id=rng.choice(living),
+                content=content,
+                size_bytes=len(content.encode()),
+                digest=content_digest(content),
+            )
+        else:
+            at = rng.randrange(len(living))
+            living[at], living[-1] = living[-1], living[at]
+            yield MemoryDeleted(memory_id=living.pop())
