@@ -63,7 +63,7 @@ def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
 @measurement(runs=5)
 @click.option("--events", default=20_000, show_default=True, type=click.IntRange(1))
 def log(events: int, options: Options) -> Any:
-    """Appends a second and their latency, against raw LMDB, SQLite and eventsourcing."""
+    """Time durable appends, against raw LMDB, SQLite and eventsourcing."""
     from bench.log import run
 
     return run(events, options)
@@ -72,7 +72,7 @@ def log(events: int, options: Options) -> Any:
 @measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
 def replay(events: int, options: Options) -> Any:
-    """Events a second when a user's stream is folded, read or verified."""
+    """Time the folding, reading and verifying of one user's stream."""
     from bench.replay import run
 
     return run(events, options)
@@ -86,7 +86,7 @@ def replay(events: int, options: Options) -> Any:
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--without-model", is_flag=True, help="Only what is not the model.")
 def memory(sizes: tuple[int, ...], calls: int, without_model: bool, options: Options) -> Any:
-    """Latency of everything a user's memory does, and of its activation."""
+    """Time everything a user's memory does, and its activation."""
     from bench.memory import run
 
     return run(sizes, calls, without_model, options)
@@ -99,7 +99,7 @@ def memory(sizes: tuple[int, ...], calls: int, without_model: bool, options: Opt
     help="Long-term memories of each user; give it once for each number.",
 )  # fmt: skip
 def users(user_count: int, memories: tuple[int, ...], options: Options) -> Any:
-    """Resident memory of live users, and whether passivation bounds it."""
+    """Weigh live users in memory, and see whether passivation bounds it."""
     from bench.users import run
 
     return run(user_count, memories, options)
@@ -109,7 +109,7 @@ def users(user_count: int, memories: tuple[int, ...], options: Options) -> Any:
 @click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
 def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
-    """Exact scan against HNSW by number of rows: where the one becomes faster than the other."""
+    """Find the number of rows from which HNSW beats an exact scan."""
     from bench.crossover import SIZES, run
 
     return run(sizes or SIZES, queries, options)
@@ -119,7 +119,7 @@ def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
 def locomo(path: Path, name: str, options: Options) -> Any:
-    """Recall on a LoCoMo file, through the public API."""
+    """Score recall on a LoCoMo file, through the public API."""
     from bench.locomo import run
 
     return run(path, name, options)

@@ -68,13 +68,10 @@ def run(events: int, options: Options) -> Report:
 
 
 NOTES = (
-    "events/s and latencies are medians over the runs; `of raw lmdb` is the median of the ratios "
-    "within each run, 1.00 = as fast as the floor, 0.50 = half as fast",
-    "raw lmdb and sqlite write ready frames in the batches that our writer had committed, from one "
-    "thread without a queue; their latency is that of the batch",
+    "events/s and latencies: medians over the runs; `of raw lmdb`: median of each run's ratio",
+    "raw lmdb, sqlite: ready frames in the batches that our writer committed, no queue before them",
     "sqlite: WAL, synchronous=FULL, one row an event, unique (stream, version)",
-    "eventsourcing: its SQLite recorder, one event a save; with 16 and 256 producers, as many "
-    "threads, which its single writer takes one by one",
+    "eventsourcing: SQLite recorder, one event a save, a thread a producer, one writer for all",
 )
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
-from uuid import UUID
+from typing import Any
 
 import lmdb
 from eventsourcing.application import Application
@@ -75,7 +75,7 @@ def append_eventsourcing(path: Path, texts: list[list[str]]) -> list[float]:
             return [time_s for job in jobs for time_s in job.result()]
 
 
-def _note_all(application: "Application[UUID]", diary: Diary, texts: list[str]) -> list[float]:
+def _note_all(application: "Application[Any]", diary: Diary, texts: list[str]) -> list[float]:
     times_s = []
     for number, text in enumerate(texts):
         started_s = perf_counter()
@@ -109,6 +109,6 @@ class DiaryHistory:
         self._application.close()
 
 
-def _application(path: Path) -> "Application[UUID]":
+def _application(path: Path) -> "Application[Any]":
     env = {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path)}
     return Application(env)

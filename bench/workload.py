@@ -10,30 +10,38 @@ from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpda
 EPOCH_US = 1_700_000_000_000_000
 CATEGORIES = 10
 
-WHO = """The user|Ada|Their sister|A colleague from Porto|Their oldest friend|The neighbour|Tomas|
-The landlord|Their manager|Grandmother Ines|The new flatmate|Doctor Okafor""".split("|")
-DID = """enjoys|avoids|has started|gave up|is allergic to|talked for an hour about|paid too much for|
-dreams of|teaches|wrote an article on|lost interest in|asked about|is afraid of|is saving for""".split(
-    "|"
+# fmt: off
+WHO = (
+    "The user", "Ada", "Their sister", "A colleague from Porto", "Their oldest friend", "Tomas",
+    "The neighbour", "The landlord", "Their manager", "Grandmother Ines", "The new flatmate",
 )
-WHAT = """night skiing|sourdough bread|old film cameras|the violin|a red bicycle|tax returns|peanuts|
-rock climbing|Japanese grammar|a second-hand sailing boat|chess endgames|beekeeping|jazz piano|
-city marathons|a garden of tomatoes|black holes|pottery classes|a treehouse|oat milk""".split("|")
-WHERE = """in the Alps|near the harbour|at the office|in Kyoto|on the top floor|by the river|in Lisbon|
-at the village school|in an old barn|behind the station|at grandmother's house|in the library""".split(
-    "|"
+DID = (
+    "enjoys", "avoids", "has started", "gave up", "is allergic to", "talked for an hour about",
+    "paid too much for", "dreams of", "teaches", "wrote an article on", "lost interest in",
+    "asked about", "is afraid of", "is saving for",
 )
-WHY = """because the doctor said so|since the winter of the big storm|to save money for a journey|
-after reading a long book about it|and would like company next time|but only on Sunday mornings|
-although it rains most of the time|ever since they met the others|without telling anyone|
-for the third year in a row|and keeps a diary of every attempt|hoping to be done by May""".split(
-    "|"
+WHAT = (
+    "night skiing", "sourdough bread", "old film cameras", "the violin", "a red bicycle", "peanuts",
+    "tax returns", "rock climbing", "Japanese grammar", "a second-hand boat", "chess endgames",
+    "beekeeping", "jazz piano", "city marathons", "a garden of tomatoes", "black holes",
+    "pottery classes", "a treehouse", "oat milk",
 )
+WHERE = (
+    "in the Alps", "near the harbour", "at the office", "in Kyoto", "on the top floor", "in Lisbon",
+    "by the river", "at the village school", "in an old barn", "behind the station", "at home",
+)
+WHY = (
+    "because the doctor said so", "since the winter of the big storm", "to save for a journey",
+    "after reading a long book about it", "and would like company next time", "only on Sundays",
+    "although it rains most of the time", "ever since they met the others", "without telling anyone",
+    "for the third year in a row", "and keeps a diary of every attempt", "hoping to end by May",
+)
+# fmt: on
 
 
 def sentence(rng: random.Random) -> str:
-    """Return one of some 450,000 plain sentences of 8 to 25 words."""
-    parts = [rng.choice(words).strip() for words in (WHO, DID, WHAT, WHERE, WHY)]
+    """Return one of some 386,000 plain sentences of 8 to 25 words."""
+    parts = [rng.choice(words) for words in (WHO, DID, WHAT, WHERE, WHY)]
     return " ".join(parts) + "."
 
 

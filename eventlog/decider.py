@@ -24,10 +24,14 @@ class Decider(Generic[Command, Event, State]):
     initial: State
     decide: Callable[[Command, State], Sequence[Event]]
     evolve: Callable[[State, Recorded[Event]], State]
+    evolve_many: Callable[[State, Iterable[Recorded[Event]]], State] | None = None
+    """The same as `evolve` on one event after another, where that can be had cheaper."""
 
     def fold(self, events: Iterable[Recorded[Event]], state: State | None = None) -> State:
         """Return `state` (the initial one if None) after `events`, in order."""
         folded = self.initial if state is None else state
+        if self.evolve_many is not None:
+            return self.evolve_many(folded, events)
         evolve = self.evolve
         for event in events:
             folded = evolve(folded, event)

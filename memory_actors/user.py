@@ -4,7 +4,8 @@ To add a kind: write its file in `kinds/` and name it in `KINDS`.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +54,14 @@ def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
     return msgspec.structs.replace(state, **{kind.name: part})
 
 
+def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
+    """Fold many events, each run of one kind at once."""
+    for kind, run in groupby(events, lambda recorded: _KIND_OF_EVENT[type(recorded.data)]):
+        part = kind.folded(getattr(state, kind.name), run)
+        state = msgspec.structs.replace(state, **{kind.name: part})
+    return state
+
+
 def decide(command: Command, state: UserState, limits: Limits) -> Sequence[Any]:
     """Turn a command into events of its kind."""
     kind = _KIND_OF_COMMAND[type(command)]
@@ -61,7 +70,7 @@ def decide(command: Command, state: UserState, limits: Limits) -> Sequence[Any]:
 
 def user_decider(limits: Limits) -> Decider[Command, Any, UserState]:
     """Return the decider of a user with these limits."""
-    return Decider(UserState(), lambda command, state: decide(command, state, limits), evolve)
+    return Decider(UserState(), lambda command, state: decide(command, state, limits), evolve, fold)
 
 
 # --- snapshots

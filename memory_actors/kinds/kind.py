@@ -14,8 +14,9 @@ The rules every kind keeps:
 - Rows and events are trees of JSON, so they tell the garbage collector to pass them by (gc=False).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -52,6 +53,12 @@ class Kind:
     """(state, limits, now_us) -> usage."""
     find: Callable[[Any, str, int], Any | None]
     """(state, memory id, now_us) -> its row, if it lives."""
+    fold: Callable[[Any, Iterable[Any]], Any] | None = None
+    """(state, recorded events) -> state, where many at once are cheaper than one after another."""
+
+    def folded(self, state: Any, events: Iterable[Any]) -> Any:
+        """Return the state after events of this kind."""
+        return self.fold(state, events) if self.fold else reduce(self.evolve, events, state)
 
 
 def same_json(one: Any, other: Any) -> bool:

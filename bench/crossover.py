@@ -1,0 +1,187 @@
+"""From how many rows on HNSW answers sooner than an exact scan, in our own index.
+
+Rows are clustered unit vectors, as sentence vectors are. Each query is answered both ways, one
+after the other, once with the rows warm in the processor's caches and once after something else has
+been there; a user who was idle for a second finds them cold.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.report import Options, Report, Table, facts, median, scratch
+from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.dense import _best, _centre, _direction, _search_graph
+from memory_actors.indexes.graph import Graph
+from memory_actors.indexes.rows import VectorRows, View
+
+SIZES = (500, 1_000, 2_000, 2_500, 3_000, 3_500, 4_000, 5_000, 7_500, 10_000, 20_000)
+DIMENSION = 384
+ROWS_A_CLUSTER = 50
+SPREAD = 1.0  # length of the noise around a centre of length 1: a cosine of 0.5 within a cluster
+K = 10
+ADDED_LAST = 64
+EVICT_BYTES = 64 << 20  # more than the caches of a core
+PACKAGES = ("numpy", "hnswlib")
+
+
+class Paths(NamedTuple):
+    """The two ways to answer a query, over the same rows."""
+
+    exact: Callable[[Vectors], Sequence[Any]]
+    graph: Callable[[Vectors], Sequence[Any]]
+
+
+def run(sizes: Sequence[int], queries: int, options: Options) -> Report:
+    """Measure every size."""
+    with scratch(options) as directory:
+        measured = [_measure(directory, size, queries, options) for size in sizes]
+        about = facts(directory, options, PACKAGES, queries=queries, k=K, dimension=DIMENSION)
+    columns = [
+        "rows", "exact us", "graph us", "ratio", "cold exact us", "cold graph us", "cold ratio",
+        "recall@10",
+    ]  # fmt: skip
+    query_rows = [[size, *query] for size, (query, _) in zip(sizes, measured, strict=True)]
+    build_rows = [[size, *build] for size, (_, build) in zip(sizes, measured, strict=True)]
+    crossings = [
+        ["warm caches", _crossing(sizes, [row[3] for row in query_rows])],
+        ["cold caches", _crossing(sizes, [row[6] for row in query_rows])],
+    ]
+    return Report(
+        "Crossover",
+        about,
+        [
+            Table("Queries, median microseconds", columns, query_rows),
+            Table("The graph", BUILD_COLUMNS, build_rows),
+            Table("Rows from which the graph is faster", ["with", "rows"], crossings),
+        ],
+        NOTES,
+    )
+
+
+BUILD_COLUMNS = [
+    "rows", "build s", "add us (last rows)", "row add us", "save ms", "load ms", "file KB",
+    "believed KB",
+]  # fmt: skip
+NOTES = (
+    "ratio: exact / graph, the median over the runs; above 1 the graph is faster",
+    "recall@10: of the graph's answer against the exact one, over all queries",
+    "row add: into the array that both share; add: into the graph, on top of that",
+)
+
+
+def _measure(
+    directory: Path, size: int, queries: int, options: Options
+) -> tuple[list[Any], list[Any]]:
+    rng = np.random.default_rng(options.seed)
+    centres = _unit(rng.standard_normal((max(1, size // ROWS_A_CLUSTER), DIMENSION)))
+    vectors, asked = _around(centres, size, rng), _around(centres, queries, rng)
+    rows, row_us = _rows(vectors)
+    graph, build_s, add_us = _graph(vectors)
+    paths = _paths(rows.view(), graph)
+    warm = _compare(paths, asked, options.runs, evict=False)
+    cold = _compare(paths, asked[: max(1, len(asked) // 4)], options.runs, evict=True)
+    return [*warm, *cold, _recall(paths, asked)], [
+        build_s,
+        add_us,
+        row_us,
+        *_files(directory, graph, options.runs),
+    ]
+
+
+def _around(centres: Vectors, count: int, rng: np.random.Generator) -> Vectors:
+    """Return unit vectors, each near one of the centres."""
+    noise = rng.standard_normal((count, DIMENSION)) * (SPREAD / DIMENSION**0.5)
+    return _unit(centres[rng.integers(len(centres), size=count)] + noise)
+
+
+def _unit(rows: Any) -> Vectors:
+    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def _rows(vectors: Vectors) -> tuple[VectorRows, float]:
+    """Return the rows, and microseconds for adding one."""
+    rows = VectorRows(DIMENSION, len(vectors))
+    started_s = perf_counter()
+    for label, vector in enumerate(vectors):
+        rows.append(label, vector)
+    return rows, (perf_counter() - started_s) / len(vectors) * 1e6
+
+
+def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
+    """Return the graph, seconds for building it, and microseconds for each of the last rows."""
+    graph = Graph.empty(DIMENSION, len(vectors))
+    started_s = perf_counter()
+    graph.extend(vectors[:-ADDED_LAST])
+    before_s = perf_counter()
+    added = len(vectors) - graph.count
+    graph.extend(vectors)
+    ended_s = perf_counter()
+    return graph, ended_s - started_s, (ended_s - before_s) / added * 1e6
+
+
+def _paths(view: View, graph: Graph) -> Paths:
+    """Return both ways as `DenseIndex.search` goes them; what they share is left out."""
+    centre = _centre(view, np.zeros(DIMENSION, np.float32))
+    return Paths(
+        lambda query: _best(view, None, _direction(query, centre), centre, K),
+        lambda query: _search_graph(graph, view, _direction(query, centre), centre, K),
+    )
+
+
+def _compare(paths: Paths, asked: Vectors, runs: int, *, evict: bool) -> list[float]:
+    """Return the medians of both in microseconds and of the runs' ratios."""
+    medians: list[list[float]] = [[], []]
+    other = np.ones(EVICT_BYTES // 8) if evict else None
+    for _ in range(runs):
+        times: list[list[float]] = [[], []]
+        for query in asked:
+            for path, found in zip(paths, times, strict=True):
+                if other is not None:
+                    other += 1.0
+                started_s = perf_counter()
+                path(query)
+                found.append((perf_counter() - started_s) * 1e6)
+        for found, kept in zip(times, medians, strict=True):
+            kept.append(median(found))
+    ratios = [exact / graph for exact, graph in zip(*medians, strict=True)]
+    return [median(medians[0]), median(medians[1]), median(ratios)]
+
+
+def _recall(paths: Paths, asked: Vectors) -> float:
+    found = total = 0
+    for query in asked:
+        exact, graph = ({match.label for match in path(query)} for path in paths)
+        found, total = found + len(exact & graph), total + len(exact)
+    return found / total
+
+
+def _files(directory: Path, graph: Graph, runs: int) -> list[Any]:
+    """Return milliseconds to save and to load, and kilobytes on disk and as believed."""
+    save_ms, load_ms, length = [], [], 0
+    for _ in range(runs):
+        with tempfile.NamedTemporaryFile(dir=directory, suffix=".graph") as file:
+            path = Path(file.name)
+            started_s = perf_counter()
+            saved = graph.save(path)
+            saved_s = perf_counter()
+            assert Graph.load(path, saved) is not None
+            save_ms.append((saved_s - started_s) * 1e3)
+            load_ms.append((perf_counter() - saved_s) * 1e3)
+            length = saved.length_bytes
+    return [median(save_ms), median(load_ms), length / 1024, graph.size_bytes / 1024]
+
+
+def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> int | None:
+    """Return where the ratio passes 1 for good, between two sizes in proportion; None if never."""
+    crossing = None
+    points = list(zip(sizes, ratios, strict=True))
+    for (small, low), (large, high) in zip(points, points[1:], strict=False):
+        if low < 1 <= high:
+            crossing = round(small + (large - small) * (1 - low) / (high - low))
+    return crossing

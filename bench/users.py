@@ -1,0 +1,202 @@
+"""What a live user weighs, and whether passivation keeps the sum within its budget.
+
+The stores are filled in one process and read in others, one for each measurement, so that no heap
+is shared. Counted are anonymous pages only: the pages of the log that LMDB has mapped belong to the
+system's cache, and are given back when somebody needs them.
+"""
+
+import asyncio
+import ctypes
+import gc
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from bench.hashed import HashedEmbedder
+from bench.report import Options, Report, Table, facts, median, scratch
+from bench.workload import metadata, sentence
+from memory_actors import Item, MemorySystem, Settings
+from memory_actors.handles.scope import stream_of
+
+UNLIMITED_BYTES = 1 << 40
+BUDGET_SHARE = 10  # the small budget is this part of what all users together would hold
+WARM_UP_USERS = 20
+PACKAGES = ("lmdb", "numpy", "immutables", "psutil")
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """What a process says of itself after it activated every user."""
+
+    grown_bytes: int
+    """Anonymous memory, over that with the system open and a few users live."""
+    peak_bytes: int
+    """The most of that at any time."""
+    live: int
+    live_bytes: int
+    """What the runtime believes."""
+    index_bytes: int
+    """What the indexes of the live users say they hold."""
+    passivations: int
+
+
+def run(users: int, memories: Sequence[int], options: Options) -> Report:
+    """Weigh users with each number of memories; then squeeze them into a small budget."""
+    weights, bounds = [], []
+    with scratch(options) as directory:
+        for count in memories:
+            store = directory / f"{count}"
+            _child("fill", store, users, count, options.seed)
+            runs = [_weigh(store, users, UNLIMITED_BYTES) for _ in range(options.runs)]
+            weights.append(_weight_row(count, runs))
+            budget = max(1, runs[0].live_bytes // BUDGET_SHARE)
+            bounds.append(_bound_row(count, budget, _weigh(store, users, budget)))
+        about = facts(directory, options, PACKAGES, users=users)
+    return Report(
+        "Users",
+        about,
+        [
+            Table("All users live", WEIGHT_COLUMNS, weights),
+            Table("A tenth of that as the budget, all users in turn", BOUND_COLUMNS, bounds),
+            Table("What the estimate should be", FIT_COLUMNS, _fit(memories, weights)),
+        ],
+        NOTES,
+    )
+
+
+WEIGHT_COLUMNS = [
+    "memories", "KB a user", "fewest", "most", "estimated KB", "of that indexes", "estimate / real",
+    "total MB",
+]  # fmt: skip
+BOUND_COLUMNS = ["memories", "budget MB", "peak MB", "believed MB", "live at the end", "left"]
+FIT_COLUMNS = ["memories", "bytes a user, without index", "bytes a memory, without index"]
+NOTES = (
+    "each user has one key of working memory and that many long-term memories; hashed embedder",
+    "grown anonymous memory of a fresh process that activated all users once, from the log",
+    "bytes a user: BASE_BYTES of live_user.py, from the row with fewest memories",
+    "bytes a memory: ROW_BYTES, from the growth against that row",
+)
+
+
+def _weight_row(memories: int, runs: list[Weighed]) -> list[Any]:
+    each = [weighed.grown_bytes / weighed.live for weighed in runs]
+    first = runs[0]
+    return [
+        memories,
+        median(each) / 1024,
+        min(each) / 1024,
+        max(each) / 1024,
+        first.live_bytes / first.live / 1024,
+        first.index_bytes / first.live / 1024,
+        first.live_bytes / first.live / median(each),
+        median([weighed.grown_bytes for weighed in runs]) / 2**20,
+    ]
+
+
+def _bound_row(memories: int, budget: int, weighed: Weighed) -> list[Any]:
+    mib = 2**20
+    return [
+        memories,
+        budget / mib,
+        weighed.peak_bytes / mib,
+        weighed.live_bytes / mib,
+        weighed.live,
+        weighed.passivations,
+    ]
+
+
+def _fit(memories: Sequence[int], weights: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return what is left when the indexes' own estimate is taken away."""
+    bare = [(row[1] - row[5]) * 1024 for row in weights]
+    return [
+        [count, left, (left - bare[0]) / (count - memories[0]) if count > memories[0] else None]
+        for count, left in zip(memories, bare, strict=True)
+    ]
+
+
+def _weigh(store: Path, users: int, budget_bytes: int) -> Weighed:
+    return msgspec.json.decode(_child("weigh", store, users, budget_bytes), type=Weighed)
+
+
+def _child(what: str, *arguments: Any) -> bytes:
+    command = [sys.executable, "-m", "bench.users", what, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, check=True
+    ).stdout
+
+
+# --- the child
+
+
+async def _fill(store: Path, users: int, memories: int, seed: int) -> None:
+    rng = random.Random(seed)
+    async with _open(store, 64 << 20) as memory:
+        for number in range(users):
+            user = memory.user(f"user {number}")
+            await user.working.set("topic", sentence(rng))
+            items = [Item(content=sentence(rng), metadata=metadata(rng)) for _ in range(memories)]
+            await user.add_many(items)
+
+
+async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
+    async with _open(store, budget_bytes) as memory:
+        for number in range(WARM_UP_USERS):  # code, caches and arenas that all users share
+            await memory.user(f"user {number % users}").working.items()
+        await memory.user("nobody").usage()
+        before = memory.statistics().runtime
+        start = peak = _anonymous_bytes()
+        for number in range(users):
+            await memory.user(f"user {number}").working.items()
+            if number % 50 == 0:
+                peak = max(peak, _anonymous_bytes(collect=False))
+        end = _anonymous_bytes()
+        runtime = memory.statistics().runtime
+        warm = before.live if budget_bytes == UNLIMITED_BYTES else 0
+        return Weighed(
+            grown_bytes=end - start,
+            peak_bytes=max(peak, end) - start,
+            live=runtime.live - warm,
+            live_bytes=runtime.live_bytes - (before.live_bytes if warm else 0),
+            index_bytes=_index_bytes(memory, range(warm - 1 if warm else 0, users)),
+            passivations=runtime.passivations,
+        )
+
+
+def _index_bytes(memory: MemorySystem, numbers: Sequence[int]) -> int:
+    runtime = memory._services.runtime  # noqa: SLF001 - the estimate in parts, to correct it
+    live = (runtime.peek(stream_of(f"user {number}")) for number in numbers)
+    return sum(user.index.size_bytes for user in live if user is not None)
+
+
+def _anonymous_bytes(*, collect: bool = True) -> int:
+    """Return this process's own memory, with what the allocator holds back given back."""
+    if collect:
+        gc.collect()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+    info = psutil.Process().memory_info()
+    return int(info.rss - getattr(info, "shared", 0))
+
+
+def _open(store: Path, budget_bytes: int) -> Any:
+    settings = Settings(live_bytes_max=budget_bytes)
+    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings)
+
+
+def _main(what: str, store: str, *numbers: str) -> None:
+    first, *rest = map(int, numbers)
+    if what == "fill":
+        asyncio.run(_fill(Path(store), first, *rest))
+    else:
+        weighed = asyncio.run(_weighed(Path(store), first, *rest))
+        sys.stdout.buffer.write(msgspec.json.encode(weighed))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
