@@ -7,6 +7,7 @@ been there; a user who was idle for a second finds them cold.
 
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -181,7 +182,7 @@ def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> int | None:
     """Return where the ratio passes 1 for good, between two sizes in proportion; None if never."""
     crossing = None
     points = list(zip(sizes, ratios, strict=True))
-    for (small, low), (large, high) in zip(points, points[1:], strict=False):
+    for (small, low), (large, high) in pairwise(points):
         if low < 1 <= high:
             crossing = round(small + (large - small) * (1 - low) / (high - low))
     return crossing

@@ -36,7 +36,7 @@ class Weighed(msgspec.Struct, frozen=True):
     grown_bytes: int
     """Anonymous memory, over that with the system open and a few users live."""
     peak_bytes: int
-    """The most of that at any time."""
+    """The most that users held at any time."""
     live: int
     live_bytes: int
     """What the runtime believes."""
@@ -136,7 +136,7 @@ def _child(what: str, *arguments: Any) -> bytes:
 async def _fill(store: Path, users: int, memories: int, seed: int) -> None:
     rng = random.Random(seed)
     async with _open(store, 64 << 20) as memory:
-        for number in range(users):
+        for number in range(users + WARM_UP_USERS):
             user = memory.user(f"user {number}")
             await user.working.set("topic", sentence(rng))
             items = [Item(content=sentence(rng), metadata=metadata(rng)) for _ in range(memories)]
@@ -145,25 +145,23 @@ async def _fill(store: Path, users: int, memories: int, seed: int) -> None:
 
 async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
     async with _open(store, budget_bytes) as memory:
-        for number in range(WARM_UP_USERS):  # code, caches and arenas that all users share
-            await memory.user(f"user {number % users}").working.items()
-        await memory.user("nobody").usage()
+        for number in range(users, users + WARM_UP_USERS):  # code, caches, arenas that all share
+            await memory.user(f"user {number}").working.items()
         before = memory.statistics().runtime
         start = peak = _anonymous_bytes()
         for number in range(users):
             await memory.user(f"user {number}").working.items()
             if number % 50 == 0:
                 peak = max(peak, _anonymous_bytes(collect=False))
-        end = _anonymous_bytes()
-        runtime = memory.statistics().runtime
-        warm = before.live if budget_bytes == UNLIMITED_BYTES else 0
+        end, after = _anonymous_bytes(), memory.statistics().runtime
+        warm = before.live if after.passivations == 0 else 0
         return Weighed(
             grown_bytes=end - start,
-            peak_bytes=max(peak, end) - start,
-            live=runtime.live - warm,
-            live_bytes=runtime.live_bytes - (before.live_bytes if warm else 0),
-            index_bytes=_index_bytes(memory, range(warm - 1 if warm else 0, users)),
-            passivations=runtime.passivations,
+            peak_bytes=max(peak, end) - start + before.live_bytes,
+            live=after.live - warm,
+            live_bytes=after.live_bytes - (before.live_bytes if warm else 0),
+            index_bytes=_index_bytes(memory, range(users)),
+            passivations=after.passivations,
         )
 
 

@@ -33,7 +33,7 @@ WHERE = (
 WHY = (
     "because the doctor said so", "since the winter of the big storm", "to save for a journey",
     "after reading a long book about it", "and would like company next time", "only on Sundays",
-    "although it rains most of the time", "ever since they met the others", "without telling anyone",
+    "although it rains most of the time", "ever since they met others", "without telling anyone",
     "for the third year in a row", "and keeps a diary of every attempt", "hoping to end by May",
 )
 # fmt: on
