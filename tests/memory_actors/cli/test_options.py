@@ -205,8 +205,10 @@ def test_the_real_program_finds_by_meaning(filled: Path, spawn) -> None:
     assert [hit["content"] for hit in json.loads(result.stdout)] == ["User enjoys skiing"]
 
 
-def test_the_output_has_no_colours_or_bars_when_nobody_looks(filled: Path, spawn) -> None:
-    for line in (["list"], ["verify"], ["export", "/dev/null"]):
+def test_the_output_has_no_colours_or_bars_when_nobody_looks(
+    filled: Path, spawn, tmp_path: Path
+) -> None:
+    for line in (["list"], ["verify"], ["export", str(tmp_path / "out.jsonl")]):
         result = spawn(*line, "--data", str(filled))
         assert (result.returncode, result.stderr) == (0, "")
         assert "\x1b" not in result.stdout

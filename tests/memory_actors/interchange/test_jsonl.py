@@ -348,8 +348,13 @@ async def test_a_place_that_cannot_be_written_is_refused(store, tmp_path: Path, 
             await export_jsonl(memory.user("u"), tmp_path / name)
 
 
-async def test_a_device_is_written_as_it_is(store) -> None:
+async def test_a_pipe_is_written_as_it_is(store, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     async with store() as memory:
         await memory.user("u").add("x")
-        assert await export_jsonl(memory.user("u"), "/dev/null") == 1
-    assert Path("/dev/null").is_char_device()
+        assert await export_jsonl(memory.user("u"), pipe) == 1
+    assert msgspec.json.decode(os.read(reader, 4096))["content"] == "x"
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -60,6 +60,13 @@ def test_the_id_depends_on_session_time_role_and_content(changed: bytes) -> None
     assert read(LINE.replace(changed, other)).item.memory_id != read(LINE).item.memory_id
 
 
+def test_the_id_of_a_value_does_not_depend_on_the_order_of_its_fields() -> None:
+    line = b'{"memory_type": "working", "value": {"a": 1, "b": 2}}'
+    swapped = line.replace(b'"a": 1, "b": 2', b'"b": 2, "a": 1')
+    assert read(line).item.memory_id == read(swapped).item.memory_id
+    assert read(line).item.memory_id != read(line.replace(b"1", b"3")).item.memory_id
+
+
 def test_equal_lines_are_counted_and_others_between_them_change_nothing() -> None:
     reader, apart = LineReader(), LineReader()
     first, second = (reader.read(LINE, "").item.memory_id for _ in range(2))

@@ -1,0 +1,174 @@
+"""Each command of `python -m bench` runs on something tiny and says what it should."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bench import report
+from bench.__main__ import main
+from bench.locomo import MEASURES, score
+from bench.report import Options, Report, Table, filesystem, scratch
+from bench.workload import life, unique_sentences
+from memory_actors import Limits
+from memory_actors.interchange.locomo import Question
+from memory_actors.kinds.long_term import MemoryAdded
+
+CONVERSATION = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ada", "dia_id": "D1:1", "text": "I bought a red bicycle."},
+            {"speaker": "Tom", "dia_id": "D1:2", "text": "I was at the dentist."},
+        ],
+        "session_2_date_time": "3:00 pm on 9 May, 2023",
+        "session_2": [{"speaker": "Ada", "dia_id": "D2:1", "text": "It rains."}],
+    },
+    "qa": [
+        {"question": "What did Ada buy?", "evidence": ["D1:1"], "category": 4},
+        {"question": "Who rains?", "evidence": ["D9:9"], "category": 1},
+    ],
+}
+
+
+def bench(directory: Path, *arguments: str) -> dict[str, Any]:
+    """Run a command in this process and return its report."""
+    everywhere = ["--dir", str(directory), "--runs", "1", "--json"]
+    result = CliRunner().invoke(main, [*arguments, *everywhere], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert not list(directory.glob(".bench-*")), "the scratch directory is still there"
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert {"packages", "filesystem", "fsync", "seed", "runs", "load"} <= set(found["facts"])
+    return found
+
+
+def rows(found: dict[str, Any], table: int = 0) -> list[dict[str, Any]]:
+    """Return a table's rows by column."""
+    chosen = found["tables"][table]
+    return [dict(zip(chosen["columns"], row, strict=True)) for row in chosen["rows"]]
+
+
+def test_log_compares_four_stores_at_three_numbers_of_producers(tmp_path: Path) -> None:
+    found = rows(bench(tmp_path, "log", "--events", "256"))
+    assert [row["producers"] for row in found] == [n for n in (1, 16, 256) for _ in range(4)]
+    floors = [row["of raw lmdb"] for row in found if row["subject"] == "raw lmdb"]
+    assert floors == [1.0] * 3
+    assert all(row["events/s"] > 0 and row["p50 ms"] <= row["p99 ms"] for row in found)
+    crowded = next(row for row in found if row["producers"] == 256)
+    assert crowded["events a batch"] > 1
+
+
+def test_replay_reads_one_stream_in_every_way(tmp_path: Path) -> None:
+    found = rows(bench(tmp_path, "replay", "--events", "300"))
+    assert len(found) == 5
+    assert all(row["events"] == 300 and row["events/s"] > 0 for row in found)
+
+
+def test_memory_times_each_call_and_each_activation(tmp_path: Path) -> None:
+    sizes = ("--sizes", "30", "--sizes", "120")
+    found = bench(tmp_path, "memory", *sizes, "--calls", "2", "--without-model")
+    assert {row["memories"] for row in rows(found)} == {30, 120}
+    assert len(rows(found)) == 2 * 10
+    assert len(rows(found, 2)) == 2 * 4
+    assert all(row["median ms"] > 0 for row in rows(found, 2))
+
+
+def test_users_weighs_processes_and_squeezes_them(tmp_path: Path) -> None:
+    found = bench(tmp_path, "users", "--users", "12", "--memories", "0", "--memories", "5")
+    assert [row["memories"] for row in rows(found)] == [0, 5]
+    assert all(row["estimated KB"] > 0 for row in rows(found))
+    assert all(row["left"] > 0 and row["live at the end"] < 12 for row in rows(found, 1))
+
+
+def test_crossover_asks_both_paths_and_finds_the_same(tmp_path: Path) -> None:
+    found = bench(tmp_path, "crossover", "--sizes", "60", "--sizes", "200", "--queries", "4")
+    assert [row["rows"] for row in rows(found)] == [60, 200]
+    assert all(row["recall@10"] == 1.0 for row in rows(found))
+
+
+def test_locomo_scores_the_questions_that_have_evidence(tmp_path: Path) -> None:
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([CONVERSATION]))
+    found = bench(tmp_path, "locomo", str(path), "--embedder", "hashed")
+    assert found["facts"]["turns"] == 3
+    assert [row["ranking"] for row in rows(found)] == ["centred cosine", "plain cosine"]
+    for row in rows(found):
+        assert row["questions"] == 1
+        assert row["turn R@5"] == row["session R@5"] == 1.0
+
+
+# --- what they stand on
+
+
+def test_a_score_counts_fractions_and_sessions() -> None:
+    question = Question(text="?", evidence=("D1:1", "D3:2"), category=1)
+    ranking = ["D2:1", "D3:9", "D3:2", "D2:2", "D2:3", "D2:4", "D1:1"]
+    found = dict(zip(MEASURES, score(question, ranking), strict=True))
+    assert (found["turn R@5"], found["turn R@10"]) == (0.5, 1.0)
+    assert (found["any@5"], found["MRR"]) == (1.0, pytest.approx(1 / 3))
+    assert found["session R@5"] == 1.0
+
+
+def test_nothing_found_scores_zero() -> None:
+    question = Question(text="?", evidence=("D1:1",), category=1)
+    assert set(score(question, ["D2:1"])) == {0.0}
+
+
+def test_a_life_stays_within_its_number_of_memories() -> None:
+    from eventlog import Recorded
+    from memory_actors.user import UserState, user_decider
+
+    decider, state, most = user_decider(Limits()), UserState(), 0
+    for version, event in enumerate(life(500, 40, random.Random(1)), 1):
+        state = decider.evolve(state, Recorded("s", version, version, 0, "", event, 9, 9, b""))
+        most = max(most, len(state.long_term.rows))
+    assert most == 40
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    first, again = (list(life(50, 40, random.Random(3))) for _ in range(2))
+    assert first == again
+    assert isinstance(first[0], MemoryAdded)
+
+
+def test_sentences_never_repeat() -> None:
+    texts = unique_sentences(random.Random(1))
+    assert len({next(texts) for _ in range(2_000)}) == 2_000
+
+
+def test_a_directory_in_memory_is_refused_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "filesystem", lambda _path: "tmpfs")
+    with pytest.raises(click.ClickException, match="--dir"), scratch(Options(None, 1, 1)):
+        pass
+    with scratch(Options(tmp_path, 1, 1)) as directory:
+        assert directory.parent == tmp_path
+
+
+def test_the_filesystem_of_the_kernel_is_known() -> None:
+    assert filesystem(Path("/proc/self")) in ("proc", "unknown")
+
+
+def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("Things", ["name", "count", "ratio"], [["a", 12_345, 0.5], ["bcd", 1, None]])
+    report.show(Report("Name", {"seed": 1}, [table], ["a note"]), as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "Name",
+        "",
+        "seed  1",
+        "",
+        "Things",
+        "",
+        "name   count  ratio",
+        "----  ------  -----",
+        "a     12,345  0.500",
+        "bcd        1      -",
+        "",
+        "- a note",
+    ]

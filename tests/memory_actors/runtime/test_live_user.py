@@ -1,0 +1,131 @@
+"""A live user: activation from whatever is there, and what is derived kept in step."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import EventLog, Snapshot
+from memory_actors import Item, Limits, QuarantinedError, live_user, user
+from memory_actors.indexes import dense
+from memory_actors.kinds.long_term import MemoryUpdated
+
+pytestmark = pytest.mark.anyio
+
+
+async def in_the_log(tmp_path: Path, change: Any) -> None:
+    async with EventLog.open(tmp_path / "memory", user.event_registry()) as log:
+        await change(log)
+
+
+async def test_a_poisoned_user_stays_readable_and_harms_nobody(open_memory, tmp_path) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+        await memory.user("bob").add("likes coffee")
+
+    async def poison(log: EventLog) -> None:
+        await log.append("user:ada", [MemoryUpdated(memory_id="never was", content="x")], 1)
+
+    await in_the_log(tmp_path, poison)
+    async with open_memory() as memory:
+        ada, bob = memory.user("ada"), memory.user("bob")
+        assert [m.content for m in await ada.list_memories()] == ["likes tea"]
+        assert [h.content for h in await ada.retrieve("tea")] == ["likes tea"]
+        assert [m.content async for m in ada.export()] == ["likes tea"]
+        with pytest.raises(QuarantinedError, match="cannot be folded"):
+            await ada.add("more")
+        await bob.add("and cake")
+        assert (await bob.usage()).kinds["long_term"].count == 2
+
+
+@pytest.mark.parametrize("data", [b"junk", b"", user.dump(user.UserState())[:-3]])
+async def test_a_snapshot_that_does_not_load_is_passed_over(open_memory, tmp_path, data) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+
+    async def damage(log: EventLog) -> None:
+        await log.save_snapshot("user:ada", Snapshot(1, data), user.SNAPSHOT_FINGERPRINT)
+
+    await in_the_log(tmp_path, damage)
+    async with open_memory() as memory:
+        assert len(await memory.user("ada").list_memories()) == 1
+
+
+async def test_a_user_comes_back_from_snapshot_and_tail(open_memory, monkeypatch) -> None:
+    monkeypatch.setattr(live_user, "SNAPSHOT_MIN_EVENTS", 1)
+    async with open_memory() as memory:
+        await memory.user("ada").add("one")
+    monkeypatch.setattr(live_user, "SNAPSHOT_MIN_EVENTS", 10**9)
+    async with open_memory() as memory:
+        await memory.user("ada").add("two")
+    async with open_memory() as memory:
+        ada = memory.user("ada")
+        assert {m.content for m in await ada.list_memories()} == {"one", "two"}
+        assert await memory.check_replay() == []
+
+
+async def test_users_beyond_the_budget_leave_and_come_back(open_memory) -> None:
+    async with open_memory(live_bytes_max=100_000) as memory:
+        for n in range(60):
+            await memory.user(f"u{n}").add(f"memory of {n}")
+        statistics = memory.statistics().runtime
+        assert statistics.live < 20
+        assert statistics.passivations > 40
+        assert statistics.live_bytes <= 100_000 + 20_000
+        for n in range(60):
+            (hit,) = await memory.user(f"u{n}").retrieve("memory")
+            assert hit.content == f"memory of {n}"
+
+
+async def test_what_many_callers_do_at_once_while_users_leave_is_kept(open_memory) -> None:
+    async with open_memory(live_bytes_max=0, check_replay=False) as memory:
+
+        async def work(n: int) -> None:
+            user_ = memory.user(f"u{n % 5}")
+            await user_.add(f"memory {n}", memory_id=f"id{n}")
+            assert (await user_.get(f"id{n}")).content == f"memory {n}"
+
+        await asyncio.gather(*(work(n) for n in range(100)))
+        assert await memory.check_replay() == []
+        for n in range(5):
+            assert (await memory.user(f"u{n}").usage()).kinds["long_term"].count == 20
+
+
+async def test_a_large_user_gets_a_graph_that_survives_reopening(open_memory, monkeypatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_MAX", 300)
+    monkeypatch.setattr(dense, "GRAPH_MIN", 200)
+    async with open_memory(check_replay=False) as memory:
+        ada = memory.user("ada")
+        await ada.add_many([Item(content=f"memory number {n}") for n in range(500)])
+        for _ in range(100):
+            if not await _cheap(memory):
+                break
+            await asyncio.sleep(0.01)
+        assert not await _cheap(memory), "the graph was built in the background"
+        await ada.delete((await ada.retrieve("memory number 77"))[0].memory_id)
+    monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
+    async with open_memory(check_replay=False) as memory:
+        ada = memory.user("ada")
+        assert (await ada.retrieve("memory number 123"))[0].content == "memory number 123"
+        assert "memory number 77" not in {
+            hit.content for hit in await ada.retrieve("memory number 77", top_k=50)
+        }
+        assert not await _cheap(memory)
+
+
+async def _cheap(memory: Any) -> bool:
+    async with memory._services.runtime.use("user:ada") as live:
+        return live.index.cheap
+
+
+async def test_pruned_memories_leave_the_index(open_memory, clock) -> None:
+    async with open_memory(limits=Limits(long_term_memories=50)) as memory:
+        ada = memory.user("ada")
+        for n in range(60):
+            clock.move(1)
+            await ada.add_with_auto_prune(f"memory {n}")
+        hits = await ada.retrieve("memory", top_k=100)
+        held = {m.memory_id for m in await ada.list_memories(limit=100)}
+        assert {hit.memory_id for hit in hits} == held
+        assert len(held) <= 50
