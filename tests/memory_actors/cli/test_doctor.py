@@ -12,8 +12,8 @@ from memory_actors.model import model_path
 MOUNTS = """\
 proc /proc proc rw 0 0
 /dev/vda / ext4 rw 0 0
-server:/home /home nfs4 rw 0 0
 /dev/vdb /home/ada/my\\040disk xfs rw 0 0
+server:/home /home nfs4 rw 0 0
 broken line
 """
 
@@ -136,6 +136,12 @@ def test_no_model_has_no_path(program, no_model) -> None:
     error = program.refused("model", "path")
     assert error["type"] == "NotFoundError"
     assert "model install" in error["message"]
+
+
+def test_another_embedder_needs_no_model(program, no_model, tmp_path: Path) -> None:
+    program.ok("add", "x")
+    assert len(program.json("search", "x")) == 1
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_source_that_has_no_model_is_refused(program, no_model, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_the_recall_it_reports_is_the_one_of_its_hits(report: dict) -> None:
         assert len(ids) == len(set(ids)) == 10
         assert one["recall_at_5"] == recall(one["evidence"], ids, 5)
         assert one["recall_at_10"] == recall(one["evidence"], ids, 10)
+        assert all(hit["content"].startswith(f"{hit['role']}: ") for hit in one["hits"])
         marked = {hit["memory_id"] for hit in one["hits"] if hit["evidence"]}
         assert marked == set(one["evidence"]) & set(ids)
     assert report["turn_recall_at_10"] == pytest.approx(mean(q["recall_at_10"] for q in asked))
@@ -99,9 +100,7 @@ def test_the_recall_it_reports_is_the_one_of_its_hits(report: dict) -> None:
 
 
 def test_the_demo_finds_some_of_the_evidence(report: dict) -> None:
-    assert (
-        0.3 <= report["turn_recall_at_10"] <= 1.0
-    )  # 0.38 by meaning alone: the questions are hard
+    assert 0.6 <= report["turn_recall_at_10"] <= 1.0  # 0.77 by meaning alone
     assert report["turn_recall_at_5"] <= report["turn_recall_at_10"]
 
 
