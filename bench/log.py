@@ -7,6 +7,7 @@ queue) and into SQLite. So the ratio says what our tables, checks, chains and fu
 """
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,11 +92,14 @@ def _compare(directory: Path, workload: Workload, runs: int) -> list[list[Any]]:
     sizes: list[float] = []
     for number in range(runs):
         batches: list[int] = []
+        gc.collect()
+        gc.freeze()  # the workload is nobody's garbage: collecting it would slow whoever runs
         for name, subject in SUBJECTS.items():
             place = directory / f"{workload.producers}-{number}-{name.replace(' ', '-')}"
             place.mkdir()
             found[name].append(subject(place, workload, batches))
         sizes.append(workload.count / len(batches))
+        gc.unfreeze()
     floor = [measured.events_per_s for measured in found["raw lmdb"]]
     return [
         _row(name, workload, measured, floor, median(sizes)) for name, measured in found.items()

@@ -45,7 +45,7 @@ def run(events: int, options: Options) -> Report:
 
 NOTES = (
     "events/s: median of the runs",
-    "the stream: 70 % adds, 15 % updates, 15 % deletes; 10,000 living memories at most",
+    "the stream: 70 % adds until 10,000 memories live, then as many deletes; 15 % updates",
     "fold only: the same events, already decoded; what it takes of `replay`",
     "verify: CRC, digest and chain of every event, and every other table",
     "eventsourcing: adds of one aggregate; its rate does not depend on how many",

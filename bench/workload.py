@@ -9,6 +9,7 @@ from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpda
 
 EPOCH_US = 1_700_000_000_000_000
 CATEGORIES = 10
+EVENTS, WEIGHTS = ("add", "update", "delete"), (70, 15, 15)
 
 # fmt: off
 WHO = (
@@ -76,23 +77,26 @@ def added(memory_id: str, content: str, rng: random.Random) -> MemoryAdded:
 def life(count: int, living_max: int, rng: random.Random) -> Iterator[Any]:
     """Yield that many long-term events: 70 % adds, 15 % updates, 15 % deletes.
 
-    No more than `living_max` memories ever live: beyond that an add gives way to a delete.
+    No more than `living_max` memories ever live: beyond that a delete comes in place of an add.
     """
     living: list[str] = []
     for number in range(count):
-        choice = rng.random()
-        if len(living) < 2 or (choice < 0.7 and len(living) < living_max):
+        choice = "add" if len(living) < 2 else rng.choices(EVENTS, WEIGHTS)[0]
+        if choice == "add" and len(living) < living_max:
             living.append(f"mem_{number:030x}")
             yield added(living[-1], sentence(rng), rng)
-        elif choice < 0.85:
-            content = sentence(rng)
-            yield MemoryUpdated(
-                memory_id=rng.choice(living),
-                content=content,
-                size_bytes=len(content.encode()),
-                digest=content_digest(content),
-            )
+        elif choice == "update":
+            yield _updated(rng.choice(living), sentence(rng))
         else:
             at = rng.randrange(len(living))
             living[at], living[-1] = living[-1], living[at]
             yield MemoryDeleted(memory_id=living.pop())
+
+
+def _updated(memory_id: str, content: str) -> MemoryUpdated:
+    return MemoryUpdated(
+        memory_id=memory_id,
+        content=content,
+        size_bytes=len(content.encode()),
+        digest=content_digest(content),
+    )

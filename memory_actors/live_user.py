@@ -32,7 +32,8 @@ from memory_actors import user
 from memory_actors.actor import Actor
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.vector_table import content_digest
+from memory_actors.embedding.spoken import spoken
+from memory_actors.embedding.vector_table import text_digest
 from memory_actors.errors import EmbedderError
 from memory_actors.indexes.dense import DenseIndex
 from memory_actors.kinds import long_term, working
@@ -234,16 +235,20 @@ class LiveUser:
 
     async def _index_some(self) -> bool:
         """Embed some of the memories that want a vector; say whether it worked."""
-        batch = islice(self._wanting.values(), INDEX_TEXTS_MAX)
-        versions = [min(labels) for labels in batch]
-        events = await self._log.read_versions(self.stream, versions)
-        texts = [recorded.data.content for recorded in events]
+        batch = [min(labels) for labels in islice(self._wanting.values(), INDEX_TEXTS_MAX)]
+        events = await self._log.read_versions(self.stream, batch)
+        rows = [self.row_of(label) for label in batch]
+        texts = [
+            spoken(recorded.data.content, row.role)
+            for recorded, row in zip(events, rows, strict=True)
+            if row is not None  # else it went while its text was read
+        ]
         try:
             vectors = await self._embeddings.embed(texts)
         except EmbedderError as error:
             _logger.warning("indexing failed", count=len(self._wanting), error=str(error))
             return False
-        self.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
+        self.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
         return True
 
     def _maintain_index(self) -> None:

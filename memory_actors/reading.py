@@ -9,7 +9,7 @@ from eventlog import EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds import long_term, short_term, working
 from memory_actors.records import Memory, MemoryType
-from memory_actors.validation import json_copy
+from memory_actors.validation import IS_COMPRESSED, json_copy
 
 Row = working.Row | short_term.Row | long_term.Row
 
@@ -53,7 +53,7 @@ def _memory(found: Found, recorded: Recorded[Any] | None) -> Memory:
     row = found.row
     metadata = json_copy(row.metadata, "metadata")
     if recorded is not None and recorded.compressed:
-        metadata["is_compressed"] = True
+        metadata[IS_COMPRESSED] = True
     return Memory(
         memory_id=row.memory_id,
         content=_content(found, recorded),

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.spoken import spoken
 from memory_actors.filters import Predicate
 from memory_actors.indexes.dense import DenseIndex, Match
 from memory_actors.kinds import short_term
@@ -91,8 +92,10 @@ async def _score_small(
 
 
 def _phrase(found: Found, content: str) -> str:
-    """Return a text as a sentence would have it: a key of working memory says what it is about."""
-    if found.kind is not MemoryType.WORKING or found.row.key == found.row.memory_id:
+    """Return a text with what says whom or what it is about: its speaker, or its key."""
+    if found.kind is not MemoryType.WORKING:
+        return spoken(content, found.row.role)
+    if found.row.key == found.row.memory_id:
         return content
     return f"{found.row.key.replace('_', ' ')}: {content}"
 

@@ -18,6 +18,8 @@ QUERY_BYTES_MAX = 64 * 1024
 JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
 TOP_K_MAX = 10_000
+IS_COMPRESSED = "is_compressed"
+"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -84,6 +86,16 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     if size > METADATA_BYTES_MAX:
         raise InvalidInputError(f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,})")
     assert isinstance(copy, dict)
+    return copy
+
+
+def own_metadata(metadata: object) -> dict[str, Any]:
+    """Return the caller's own part of metadata: what reading adds to it is left out.
+
+    So what was read can be changed and written back as it is.
+    """
+    copy = metadata_copy(metadata)
+    copy.pop(IS_COMPRESSED, None)
     return copy
 
 

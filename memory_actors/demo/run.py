@@ -16,6 +16,7 @@ import msgspec
 
 from memory_actors.demo.scoring import TOP_K, mean, recall
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.spoken import spoken
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Line
 from memory_actors.records import HistoryEntry, Hit, Item
@@ -128,18 +129,14 @@ async def run_demo(
 
 
 def turns() -> list[Item]:
-    """Return the bundled conversation, one memory a turn.
-
-    Each says who spoke, as people write a dialogue down: a question about somebody by name finds
-    what they said. On this conversation it doubles recall (0.38 to 0.77 at 10).
-    """
+    """Return the bundled conversation, one memory a turn."""
     data = (files(__package__) / CONVERSATION_FILE).read_bytes()
     return [_item(line) for line in msgspec.json.Decoder(Line).decode_lines(data)]
 
 
 def _item(line: Line) -> Item:
     return Item(
-        content=f"{line.role}: {line.content}",
+        content=str(line.content),
         occurred_at=str(line.timestamp),
         session_id=line.session,
         role=line.role,
@@ -172,7 +169,7 @@ def _one_that_answers(asked: Sequence[Asked]) -> str:
 def _found(hit: Hit, known: KnownQuestion) -> Found:
     return Found(
         memory_id=hit.memory_id,
-        content=hit.content,
+        content=spoken(hit.content, hit.role),
         score=hit.score,
         occurred_at=hit.occurred_at,
         role=hit.role,

@@ -16,7 +16,7 @@ from memory_actors.embedding.protocol import Embedder, Vectors
 from memory_actors.embedding.vector_table import (
     WRITE_BEHIND_S,
     VectorTable,
-    content_digest,
+    text_digest,
 )
 from memory_actors.errors import ModelMismatchError
 
@@ -67,7 +67,7 @@ class EmbeddingService:
 
         :raises EmbedderError: the model failed or took too long.
         """
-        digests = [content_digest(text) for text in texts]
+        digests = [text_digest(text) for text in texts]
         found = self.known(digests)
         missing = {d: t for d, t in zip(digests, texts, strict=True) if d not in found}
         if missing:

@@ -29,9 +29,9 @@ _CRC = struct.Struct(">I")
 _logger = structlog.get_logger("memory_actors.embedding")
 
 
-def content_digest(content: str) -> bytes:
-    """Return what a content's derived data is found under."""
-    return hashlib.sha256(content.encode()).digest()[:DIGEST_BYTES]
+def text_digest(text: str) -> bytes:
+    """Return what a text's vector is found under."""
+    return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
 
 
 def as_stored(vectors: Vectors) -> Vectors:

@@ -15,7 +15,8 @@ import structlog
 
 from memory_actors.actor import Reply
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.vector_table import content_digest
+from memory_actors.embedding.spoken import spoken
+from memory_actors.embedding.vector_table import text_digest
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.handles.scope import Scope
 from memory_actors.kinds import long_term
@@ -24,7 +25,7 @@ from memory_actors.records import Item, MemoryType, Metadata, Receipt
 from memory_actors.validation import (
     check_optional_name,
     content_bytes,
-    metadata_copy,
+    own_metadata,
     time_us,
 )
 
@@ -66,7 +67,7 @@ class LongTermMemory:
         reply, indexed = await self._scope.to_the_end(
             self._carry_out(
                 command,
-                [memory.content for memory in memories],
+                [spoken(memory.content, memory.role) for memory in memories],
                 idempotency_key=idempotency_key,
                 digest=b"" if idempotency_key is None else _digest(items),
             )
@@ -74,22 +75,23 @@ class LongTermMemory:
         return self._receipts(memories, reply, indexed, started_s)
 
     async def update(
-        self, memory_id: str, content: str | None, metadata: Metadata | None
+        self, row: long_term.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a memory's content, its metadata, or both."""
         started_s = perf_counter()
+        size_bytes = 0 if content is None else content_bytes(content)
+        texts = [] if content is None else [spoken(content, row.role)]
         command = long_term.UpdateMemory(
             now_us=self._scope.now_us(),
-            memory_id=memory_id,
+            memory_id=row.memory_id,
             content=content,
-            size_bytes=0 if content is None else content_bytes(content),
-            digest=b"" if content is None else content_digest(content),
-            metadata=None if metadata is None else metadata_copy(metadata),
+            size_bytes=size_bytes,
+            digest=text_digest(texts[0]) if texts else b"",
+            metadata=None if metadata is None else own_metadata(metadata),
         )
-        texts = [] if content is None else [content]
         reply, indexed = await self._scope.to_the_end(self._carry_out(command, texts))
         done = "update" if reply.events else "unchanged"
-        return self._receipt(memory_id, done, reply, started_s, indexed=indexed)
+        return self._receipt(row.memory_id, done, reply, started_s, indexed=indexed)
 
     async def delete_memory(self, memory_id: str) -> Receipt:
         """Delete a memory."""
@@ -132,7 +134,7 @@ class LongTermMemory:
             _logger.warning("memory kept, not indexed", count=len(texts), error=str(error))
             live.index_wanting(INDEX_RETRY_S)
             return False
-        live.settle(dict(zip(map(content_digest, texts), vectors, strict=True)))
+        live.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
         return True
 
     def _checked(self, item: Item, now_us: int) -> long_term.NewMemory:
@@ -140,15 +142,16 @@ class LongTermMemory:
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
         session_id = check_optional_name(item.session_id, "session_id")
+        role = check_optional_name(item.role, "role")
         return long_term.NewMemory(
             memory_id=memory_id or self._scope.new_id(now_us),
             content=item.content,
             size_bytes=size_bytes,
-            digest=content_digest(item.content),
+            digest=text_digest(spoken(item.content, role)),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=metadata_copy(item.metadata),
+            metadata=own_metadata(item.metadata),
             session_id=session_id or self._scope.session_id,
-            role=check_optional_name(item.role, "role"),
+            role=role,
             pinned=item.pinned,
         )
 

@@ -11,7 +11,7 @@ from memory_actors.validation import (
     check_name,
     check_optional_name,
     content_bytes,
-    metadata_copy,
+    own_metadata,
     time_us,
 )
 
@@ -57,7 +57,7 @@ class ShortTermMemory:
             content=content,
             size_bytes=content_bytes(content),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=metadata_copy(metadata),
+            metadata=own_metadata(metadata),
             role=check_optional_name(role, "role"),
         )
         async with self._scope.live() as live:
@@ -84,17 +84,17 @@ class ShortTermMemory:
         return await memories(self._scope.services.log, self._scope.stream, found)
 
     async def update(
-        self, memory_id: str, content: str | None, metadata: Metadata | None
+        self, row: short_term.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a message's content, its metadata, or both."""
         command = short_term.UpdateMessage(
             now_us=self._scope.now_us(),
-            memory_id=memory_id,
+            memory_id=row.memory_id,
             content=content,
             size_bytes=0 if content is None else content_bytes(content),
-            metadata=None if metadata is None else metadata_copy(metadata),
+            metadata=None if metadata is None else own_metadata(metadata),
         )
-        return await self._change(command, memory_id, "update")
+        return await self._change(command, row.memory_id, "update")
 
     async def delete_memory(self, memory_id: str) -> Receipt:
         """Delete a message by its memory id."""

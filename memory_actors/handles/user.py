@@ -164,7 +164,9 @@ class UserMemory:
             found = self._find(live, memory_id)
         if found.kind is MemoryType.WORKING:
             return await self.working.update(found.row, content, metadata)
-        return await self._keeper(found.kind).update(memory_id, content, metadata)
+        if found.kind is MemoryType.SHORT_TERM:
+            return await self.short_term.update(found.row, content, metadata)
+        return await self._long_term.update(found.row, content, metadata)
 
     async def delete(self, memory_id: str) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.
@@ -175,7 +177,9 @@ class UserMemory:
             found = self._find(live, memory_id)
         if found.kind is MemoryType.WORKING:
             return await self.working.delete_memory(memory_id)
-        return await self._keeper(found.kind).delete_memory(memory_id)
+        if found.kind is MemoryType.SHORT_TERM:
+            return await self.short_term.delete_memory(memory_id)
+        return await self._long_term.delete_memory(memory_id)
 
     # --- read
 
@@ -288,6 +292,7 @@ class UserMemory:
         idempotency_key: str | None,
     ) -> Receipt:
         wanted = memory_type(kind)
+        _refuse_what_does_not_apply(wanted, item, key, idempotency_key)
         if wanted is MemoryType.WORKING:
             return await self.working.add(
                 item.content,
@@ -309,9 +314,6 @@ class UserMemory:
             [item], auto_prune=auto_prune, idempotency_key=idempotency_key
         )
         return receipt
-
-    def _keeper(self, kind: MemoryType) -> ShortTermMemory | LongTermMemory:
-        return self.short_term if kind is MemoryType.SHORT_TERM else self._long_term
 
     def _find(self, live: LiveUser, memory_id: str) -> Found:
         check_name(memory_id, "memory_id")
@@ -346,3 +348,27 @@ def _age(found: Found) -> tuple[int, int]:
     """Sort newest first: by the time it was true, then by the order of arrival."""
     when = getattr(found.row, "occurred_at_us", found.row.created_at_us)
     return -when, -found.row.version
+
+
+def _refuse_what_does_not_apply(
+    kind: MemoryType, item: Item, key: str | None, idempotency_key: str | None
+) -> None:
+    """Refuse arguments that mean nothing for a kind: dropping them silently would lose data."""
+    of_working: dict[str, Any] = {"key": key}
+    of_others: dict[str, Any] = {
+        "occurred_at": item.occurred_at,
+        "role": item.role,
+        "session_id": item.session_id,
+    }
+    of_long_term: dict[str, Any] = {
+        "idempotency_key": idempotency_key,
+        "pinned": item.pinned or None,
+    }
+    wrong = {
+        MemoryType.WORKING: of_others | of_long_term,
+        MemoryType.SHORT_TERM: of_working | of_long_term,
+        MemoryType.LONG_TERM: of_working,
+    }[kind]
+    given = [name for name, value in wrong.items() if value is not None]
+    if given:
+        raise InvalidInputError(f"{kind} memory has no {given[0]}: leave it out")

@@ -11,9 +11,10 @@ from memory_actors.records import MemoryType, Metadata, Receipt
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
+    check_optional_name,
     content_bytes,
     json_copy,
-    metadata_copy,
+    own_metadata,
     text_bytes,
 )
 
@@ -28,9 +29,15 @@ class WorkingMemory:
         self._scope = scope
 
     async def set(
-        self, key: str, value: Any, *, metadata: Metadata | None = None, auto_prune: bool = False
+        self,
+        key: str,
+        value: Any,
+        *,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool = False,
     ) -> Receipt:
-        """Set a key to a JSON value.
+        """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
 
         When the sizes no longer fit, the least recently used entries go. When the number of keys is
         at its limit, a new key is refused unless `auto_prune`, which makes the least recently used
@@ -40,7 +47,10 @@ class WorkingMemory:
         :raises InvalidInputError: the key or value is not what it must be.
         """
         started_s = perf_counter()
-        return await self._set(check_name(key, "key"), value, metadata, auto_prune, None, started_s)
+        own_id = check_optional_name(memory_id, "memory_id")
+        return await self._set(
+            check_name(key, "key"), value, metadata, auto_prune, own_id, started_s
+        )
 
     async def add(
         self,
@@ -112,7 +122,7 @@ class WorkingMemory:
             key=key,
             value=json_copy(value, "value"),
             size_bytes=_entry_bytes(key, value),
-            metadata=metadata_copy(metadata),
+            metadata=own_metadata(metadata),
             auto_prune=auto_prune,
         )
         async with self._scope.live() as live:

@@ -145,13 +145,12 @@ async def _set_working(user: UserMemory, entry: Entry) -> Receipt:
     """Set a key; one that is there already keeps the id it has."""
     item, value = entry.item, entry.value
     key = entry.key or str(item.memory_id)
-    if value is msgspec.UNSET or key not in await user.working.items():
-        receipt = await user.working.add(
-            item.content, metadata=item.metadata, key=key, memory_id=item.memory_id
-        )
-    if value is not msgspec.UNSET:
-        receipt = await user.working.set(key, value, metadata=item.metadata)
-    return receipt
+    return await user.working.set(
+        key,
+        item.content if value is msgspec.UNSET else value,
+        metadata=item.metadata,
+        memory_id=item.memory_id,
+    )
 
 
 class _Tally:

@@ -32,7 +32,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     content: str
     size_bytes: int
     digest: bytes
-    """Of the content: where derived data (its vector) is found."""
+    """Of the text that is indexed: where derived data (its vector) is found."""
     occurred_at_us: int
     metadata: dict[str, Any] = {}
     session_id: str | None = None

@@ -11,7 +11,7 @@ from support.fakes import FakeEmbedder
 
 from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.vector_table import VectorTable, content_digest
+from memory_actors.embedding.vector_table import VectorTable, text_digest
 from memory_actors.errors import EmbedderError
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +112,7 @@ async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path:
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model(service.embedder.fingerprint)
-    digest = content_digest("likes tea")
+    digest = text_digest("likes tea")
     assert np.array_equal(table.get([digest], 32)[digest], fresh)
     table.close()
 
@@ -122,7 +122,7 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model(service.embedder.fingerprint)
-    assert table.get([content_digest("a secret")], 32) == {}
+    assert table.get([text_digest("a secret")], 32) == {}
     table.close()
 
 
