@@ -96,8 +96,13 @@ def _measure(directory: Path, size: int, queries: int, options: Options) -> Meas
     return Measured(
         warm=_compare(paths, asked, options.runs, evict=False),
         cold=_compare(paths, asked[: max(1, len(asked) // 4)], options.runs, evict=True),
-        graph=[_recall(paths, asked), build_s, add_us, row_us]
-        + _files(directory, graph, options.runs),
+        graph=[
+            _recall(paths, asked),
+            build_s,
+            add_us,
+            row_us,
+            *_files(directory, graph, options.runs),
+        ],
     )
 
 

@@ -21,6 +21,7 @@ from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors import MemorySystem
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.spoken import spoken
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange.locomo import (
     Conversation,
@@ -109,7 +110,8 @@ async def _ask(
     user: UserMemory, conversation: Conversation, embedder: "Remembering"
 ) -> list[Asked]:
     dia_ids = [turn.dia_id for turn in conversation.turns]
-    vectors = np.stack([embedder.known[turn.content] for turn in conversation.turns])
+    texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]
+    vectors = np.stack([embedder.known[text] for text in texts])
     found = []
     for question in questions(conversation):
         started_s = perf_counter()

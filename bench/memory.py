@@ -43,6 +43,7 @@ def run(sizes: Sequence[int], calls: int, without_model: bool, options: Options)
     latencies, activations, fills = [], [], []
     with scratch(options) as directory:
         for name, embedder in embedders.items():
+            embedder.embed(["The model is loaded by the first text."])
             for size in sizes:
                 store = directory / f"{name} {size}"
                 fill, rows = asyncio.run(_use(store, embedder, size, calls, options))

@@ -27,6 +27,7 @@ from memory_actors.handles.scope import stream_of
 UNLIMITED_BYTES = 1 << 40
 BUDGET_SHARE = 10  # the small budget is this part of what all users together would hold
 WARM_UP_USERS = 20
+FILL_ITEMS = 500
 PACKAGES = ("lmdb", "numpy", "immutables", "psutil")
 
 
@@ -139,8 +140,13 @@ async def _fill(store: Path, users: int, memories: int, seed: int) -> None:
         for number in range(users + WARM_UP_USERS):
             user = memory.user(f"user {number}")
             await user.working.set("topic", sentence(rng))
-            items = [Item(content=sentence(rng), metadata=metadata(rng)) for _ in range(memories)]
-            await user.add_many(items)
+            for start in range(0, memories, FILL_ITEMS):
+                count = min(FILL_ITEMS, memories - start)
+                await user.add_many([_item(rng) for _ in range(count)])
+
+
+def _item(rng: random.Random) -> Item:
+    return Item(content=sentence(rng), metadata=metadata(rng))
 
 
 async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from memory_actors.embedding.vector_table import content_digest
+from memory_actors.embedding.vector_table import text_digest
 from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpdated
 
 EPOCH_US = 1_700_000_000_000_000
@@ -67,7 +67,7 @@ def added(memory_id: str, content: str, rng: random.Random) -> MemoryAdded:
         memory_id=memory_id,
         content=content,
         size_bytes=len(content.encode()),
-        digest=content_digest(content),
+        digest=text_digest(content),
         occurred_at_us=EPOCH_US + rng.randrange(10**15),
         metadata=metadata(rng),
         session_id="session 1",
@@ -98,5 +98,5 @@ def _updated(memory_id: str, content: str) -> MemoryUpdated:
         memory_id=memory_id,
         content=content,
         size_bytes=len(content.encode()),
-        digest=content_digest(content),
+        digest=text_digest(content),
     )
