@@ -23,11 +23,29 @@ COMPRESS_ABOVE_BYTES = 1024
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # one event; it bounds what a reader ever decompresses
 TAG_BYTES_MAX = 255  # its length is one byte in the frame
 SALT_BYTES = 16
+SALTS_AT_ONCE = 256
 SCHEMA_MAX = 65_535  # two bytes in the frame
 
 E = TypeVar("E", bound=type)
 Fields = dict[str, Any]
 Upcaster = Callable[[Fields], Fields]
+
+
+class _Salts:
+    """Random bytes, asked of the system for many events at once.
+
+    A call for each would cost as much as encoding an event.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        if self._at + count > len(self._bytes):
+            self._bytes, self._at = os.urandom(SALTS_AT_ONCE * count), 0
+        self._at += count
+        return self._bytes[self._at - count : self._at]
 
 
 def _no_keys(_event: Any) -> Iterable[str]:
@@ -47,11 +65,12 @@ class _EventType:
 class EventRegistry:
     """The event types a log may hold, by explicit tag."""
 
-    def __init__(self, salt: Callable[[int], bytes] = os.urandom):
+    def __init__(self, salt: Callable[[int], bytes] | None = None):
         self._by_tag: dict[str, _EventType] = {}
+        self._by_tag_bytes: dict[bytes, _EventType] = {}
         self._by_class: dict[type, _EventType] = {}
         self._encoder = msgspec.msgpack.Encoder()
-        self._salt = salt
+        self._salt = salt or _Salts().take
 
     def event(
         self, tag: str, *, schema: int = 1, keys: Callable[[Any], Iterable[str]] = _no_keys
@@ -105,7 +124,7 @@ class EventRegistry:
             raise ValueError(f"{cls.__name__} has a tag already, {self._by_class[cls].tag!r}")
         if not 0 < event_type.schema <= SCHEMA_MAX:
             raise ValueError(f"schema {event_type.schema} of {tag!r} is not in 1..{SCHEMA_MAX}")
-        self._by_tag[tag] = event_type
+        self._by_tag[tag] = self._by_tag_bytes[tag.encode()] = event_type
         self._by_class[cls] = event_type
 
     def prepare(self, event: Any, meta: Mapping[str, str] | None = None) -> Prepared:
@@ -162,19 +181,25 @@ class EventRegistry:
         :raises UnknownEvent: a tag or a newer schema that this program does not know.
         :raises CorruptLog: bytes that are no event of that type.
         """
-        event_type = self._by_tag.get(tag)
+        _, data, meta = self.decode_tagged(tag.encode(), schema, raw)
+        return data, meta
+
+    def decode_tagged(self, tag: bytes, schema: int, raw: bytes) -> tuple[str, Any, bytes]:
+        """Return tag, event and meta, by the tag's bytes as they lie in a frame. See `decode`."""
+        event_type = self._by_tag_bytes.get(tag)
         if event_type is None:
             raise UnknownEvent(f"event type {tag!r} is unknown: register it, or upgrade")
         if len(raw) < 2:
-            raise CorruptLog(f"{tag!r} does not decode: {len(raw)} bytes")
-        data_at = 2 + int.from_bytes(raw[:2], "big")
-        data = raw[data_at:]
+            raise CorruptLog(f"{event_type.tag!r} does not decode: {len(raw)} bytes")
+        data_at = 2 + (raw[0] << 8) + raw[1]
         try:
             if schema == event_type.schema:
-                return event_type.decoder.decode(data), raw[2:data_at]
-            return self._upcast(event_type, schema, data), raw[2:data_at]
+                event = event_type.decoder.decode(raw[data_at:])
+            else:
+                event = self._upcast(event_type, schema, raw[data_at:])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CorruptLog(f"{tag!r} does not decode: {error}") from error
+            raise CorruptLog(f"{event_type.tag!r} does not decode: {error}") from error
+        return event_type.tag, event, raw[2:data_at]
 
     def _upcast(self, event_type: _EventType, schema: int, data: bytes) -> Any:
         if schema > event_type.schema:

@@ -222,24 +222,25 @@ class Ledger:
             raise CorruptLog(f"event {position} is missing: restore a backup")
         if data is None:
             return None
-        taken = frame.unpack(position, data)
-        return self._recorded(position, taken, self.stream_record(txn, taken.stream_id).name)
+        taken = frame.read(position, data)
+        return self._recorded(position, taken, self.stream_record(txn, taken[0]).name)
 
     def events(self, txn: Transaction, after: int, limit: int) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         names: dict[bytes, str] = {}
         found = []
-        for position, taken in self.frames(txn, after, limit):
-            name = names.get(taken.stream_id)
+        for position, data in self._rows_behind(txn, after, limit):
+            taken = frame.read(position, data)
+            name = names.get(taken[0])
             if name is None:
-                name = names[taken.stream_id] = self.stream_record(txn, taken.stream_id).name
+                name = names[taken[0]] = self.stream_record(txn, taken[0]).name
             found.append(self._recorded(position, taken, name))
         return found
 
-    def frames(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, frame.Frame]]:
-        """Yield frames in order of position; a gap is damage.
+    def _rows_behind(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
+        """Yield frames as stored, in order of position; a gap is damage.
 
-        :raises CorruptLog: at the first frame that is missing or damaged.
+        :raises CorruptLog: one is missing.
         """
         with txn.cursor(self._env.tables["events"]) as cursor:
             if not cursor.set_range(U64.pack(after + 1)):
@@ -249,7 +250,7 @@ class Ledger:
                     return
                 if key != U64.pack(expected):
                     raise CorruptLog(f"event {expected} is missing: restore a backup")
-                yield expected, frame.unpack(expected, data)
+                yield expected, data
 
     def stream_events(
         self, txn: Transaction, name: str, after: int, limit: int
@@ -290,8 +291,8 @@ class Ledger:
         if data is None:
             raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
         position = U64.unpack(packed)[0]
-        taken = frame.unpack(position, data)
-        if taken.version != version or taken.stream_id != sid:
+        taken = frame.read(position, data)
+        if taken[1] != version or taken[0] != sid:
             raise CorruptLog(f"event {position} is not version {version} of stream {name!r}")
         return self._recorded(position, taken, name)
 
@@ -324,15 +325,15 @@ class Ledger:
         data, _ = self._registry.decode(taken.tag, taken.schema, frame.payload(taken))
         return self._registry.keys(data)
 
-    def _recorded(self, position: int, taken: frame.Frame, name: str) -> Recorded[Any]:
+    def _recorded(self, position: int, taken: frame.Taken, name: str) -> Recorded[Any]:
+        _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
         try:
-            data, meta = self._registry.decode(taken.tag, taken.schema, frame.payload(taken))
+            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, raw)
         except (CorruptLog, UnknownEvent) as error:
             raise type(error)(f"event {position} of stream {name!r}: {error}") from error
         return Recorded(
-            name, taken.version, position, taken.recorded_at_us, taken.tag, data,
-            taken.raw_bytes, taken.stored_bytes, meta,
-        )  # fmt: skip
+            name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
+        )
 
     # --- the file's own format
 

@@ -198,6 +198,14 @@ class Actor(Generic[S]):
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    def retire(self) -> None:
+        """Let go of what refers back to this actor, so that its memory is free at once.
+
+        For the last user of a drained actor; what it held would otherwise wait for the garbage
+        collector, and the byte budget would not hold.
+        """
+        del self._behaviour, self._rebuild
+
     # --- one batch after another
 
     async def _run(self) -> None:

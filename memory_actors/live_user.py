@@ -47,7 +47,7 @@ INDEX_RETRY_S = 5.0
 INDEX_WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
-ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
+ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
 
 _logger = structlog.get_logger("memory_actors.user")
 
@@ -109,17 +109,23 @@ class LiveUser:
 
     async def passivate(self) -> None:
         """Finish what is under way; keep a snapshot and the index."""
-        await self.actor.drain()
+        try:
+            await self.actor.drain()
+            await self._cancel_chores()
+            if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
+                await self._snapshot()
+            if self._index_changed:
+                model = self._embeddings.embedder.fingerprint
+                await anyio.to_thread.run_sync(self.index.save, self._index_path, model)
+        finally:
+            self.actor.retire()
+
+    async def _cancel_chores(self) -> None:
         chores = list(self._chores.values())
         for chore in chores:
             chore.cancel()
         if chores:
             await asyncio.wait(chores)
-        if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
-            await self._snapshot()
-        if self._index_changed:
-            model = self._embeddings.embedder.fingerprint
-            await anyio.to_thread.run_sync(self.index.save, self._index_path, model)
 
     # --- what the actor asks
 
@@ -339,6 +345,7 @@ class LiveUser:
         else:
             self.index = await anyio.to_thread.run_sync(load)
         self.rebuilt(state)
+        self._maintain_index()
 
     def _load_vectors(self, rows: Sequence[long_term.Row]) -> DenseIndex:
         vectors = self._embeddings.stored([row.digest for row in rows])

@@ -8,7 +8,7 @@ every cosine. So the score of a memory v for a query q is
 
 where the background is the mean of general text, and K is how many memories the background counts
 for. The vectors are stored as they are, and mu is applied at search time, so it may drift with
-every add at no cost: with V the rows, V @ [q - mu, mu] gives numerator and norm in one pass.
+every add at no cost: with V the rows, V @ (q - mu) and V @ mu give numerator and norm.
 
 Exact or HNSW. Below `EXACT_MAX` rows a scan is faster than the graph. Above it the graph proposes
 candidates by inner product with (q - mu), rows that are not in it yet (the tail) are scanned, and
@@ -32,8 +32,8 @@ from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.graph import Graph, GraphFacts
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
-EXACT_MAX = 3_500  # rows: where a scan and the graph take the same time (bench/vectors.py)
-GRAPH_MIN = 2_500  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
+EXACT_MAX = 5_000  # rows: where a scan and the graph take the same time (`bench crossover`)
+GRAPH_MIN = 3_500  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
 DEAD_MIN = 64
@@ -154,7 +154,8 @@ class DenseIndex:
     def save(self, path: Path, model: str) -> None:
         """Write the graph, if there is one, so that it need not be built again. Slow."""
         if self._graph is None:
-            path.unlink(missing_ok=True)
+            if len(self._rows) < GRAPH_MIN:
+                path.unlink(missing_ok=True)
             return
         graph_path = path.with_suffix(".graph")
         facts = self._graph.save(graph_path)
@@ -241,9 +242,8 @@ def _direction(query: Vectors, centre: Vectors) -> Vectors:
 
 def _scores(vectors: Vectors, direction: Vectors, centre: Vectors) -> Vectors:
     """Return cos(v - centre, direction) for each row v of unit length."""
-    products = vectors @ np.stack([direction, centre], axis=1)
-    numerator = products[:, 0] - centre @ direction
-    squared = 1.0 - 2.0 * products[:, 1] + centre @ centre
+    numerator = vectors @ direction - centre @ direction
+    squared = 1.0 - 2.0 * (vectors @ centre) + centre @ centre
     return (numerator / np.sqrt(np.maximum(squared, 1e-12))).astype(np.float32)
 
 

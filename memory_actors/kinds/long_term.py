@@ -132,8 +132,10 @@ class _Draft:
         self.stored_bytes = state.stored_bytes
 
     def put(self, row: Row) -> None:
-        if row.memory_id in self.rows:
-            self.drop(row.memory_id)
+        old = self.rows.get(row.memory_id)
+        if old is not None:
+            self.size_bytes -= old.size_bytes
+            self.stored_bytes -= old.stored_bytes
         self.rows[row.memory_id] = row
         self.size_bytes += row.size_bytes
         self.stored_bytes += row.stored_bytes
