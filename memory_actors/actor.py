@@ -47,6 +47,7 @@ from memory_actors.errors import (
     MemoryActorsError,
     QuarantinedError,
     StorageFullError,
+    SystemClosedError,
     UnavailableError,
 )
 
@@ -150,6 +151,7 @@ class Actor(Generic[S]):
         self._room: deque[asyncio.Future[None]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._restarts: deque[float] = deque()
+        self._retired = False
 
     @property
     def busy(self) -> bool:
@@ -184,9 +186,23 @@ class Actor(Generic[S]):
         while len(self._mailbox) >= MAILBOX_MAX:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._wake_one()  # a turn that came with the cancellation is passed on
+                raise
+
+    def _wake_one(self) -> None:
+        """Let the next caller in who still waits."""
+        while self._room:
+            waiter = self._room.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     def _check_running(self) -> None:
+        if self._retired:
+            raise SystemClosedError("this user's memory has been put away: ask again")
         if self.quarantined is not None:
             raise QuarantinedError(
                 f"this user's memory takes no writes: {self.quarantined}. Reads and export work; "
@@ -204,6 +220,7 @@ class Actor(Generic[S]):
         For the last user of a drained actor; what it held would otherwise wait for the garbage
         collector, and the byte budget would not hold.
         """
+        self._retired = True
         del self._behaviour, self._rebuild
 
     # --- one batch after another
@@ -220,7 +237,7 @@ class Actor(Generic[S]):
         crash = await self._decide_batch(batch)
         try:
             await self._commit(batch)
-        except EventLogError as error:
+        except Exception as error:
             await self._fail(batch, error)
             return
         crash = self._publish(batch) or crash
@@ -256,8 +273,7 @@ class Actor(Generic[S]):
 
     def _take(self) -> None:
         self._mailbox.popleft()
-        if self._room:
-            _settle(self._room.popleft(), None)
+        self._wake_one()
 
     async def _decide(self, request: Request, batch: _Batch[S]) -> Reply:
         if request.idempotency_key is not None:
@@ -316,9 +332,9 @@ class Actor(Generic[S]):
 
     # --- failure
 
-    async def _fail(self, batch: _Batch[S], error: EventLogError) -> None:
+    async def _fail(self, batch: _Batch[S], error: Exception) -> None:
         """Answer a batch whose append failed, and read again what the stream holds."""
-        answer = _unavailable(error)
+        answer = _unavailable(error) if isinstance(error, EventLogError) else _crashed(error)
         for ask, _ in batch.outcomes:
             _settle(ask.answer, answer)
         if isinstance(error, Fenced | LogClosed):

@@ -20,6 +20,7 @@ import structlog
 from memory_actors.errors import SystemClosedError
 
 SWEEP_S = 1.0
+PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
 _logger = structlog.get_logger("memory_actors.runtime")
 
@@ -77,6 +78,7 @@ class Runtime(Generic[L]):
         self._activations = 0
         self._passivations = 0
         self._closed = False
+        self._shrinking = asyncio.Lock()
         self._users = 0
         self._unused = anyio.Event()
         self._unused.set()
@@ -92,12 +94,14 @@ class Runtime(Generic[L]):
 
         :raises SystemClosedError: the runtime is closing.
         """
-        slot = await self._enter(key)
         self._count(+1)
         try:
-            yield slot.activation.result()
+            slot = await self._enter(key)
+            try:
+                yield slot.activation.result()
+            finally:
+                self._leave(key, slot)
         finally:
-            self._leave(key, slot)
             self._count(-1)
 
     def peek(self, key: str) -> L | None:
@@ -120,8 +124,9 @@ class Runtime(Generic[L]):
             self._sweeper.cancel()
         with anyio.move_on_after(deadline_s):
             await self._unused.wait()
-        for key in list(self._slots):
-            await self._passivate(key)
+        leaving = [asyncio.create_task(self._passivate(key)) for key in self._slots]
+        if leaving:
+            await asyncio.wait(leaving, timeout=max(deadline_s, PASSIVATE_S_MIN))
 
     # --- in and out
 
@@ -140,8 +145,6 @@ class Runtime(Generic[L]):
                 slot.activation.result()
             except BaseException:
                 slot.users -= 1
-                if slot.activation.done():  # failed for all who waited: the next one tries anew
-                    self._drop(key, slot)
                 raise
             return slot
 
@@ -156,7 +159,12 @@ class Runtime(Generic[L]):
     def _new_slot(self, key: str) -> _Slot[L]:
         slot = _Slot(asyncio.create_task(self._activated(key)))
         self._slots[key] = slot
+        slot.activation.add_done_callback(lambda done: self._activation_done(key, slot, done))
         return slot
+
+    def _activation_done(self, key: str, slot: _Slot[L], done: "asyncio.Task[L]") -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._drop(key, slot)  # failed for all who waited: the next one tries anew
 
     async def _activated(self, key: str) -> L:
         await self._shrink()
@@ -194,7 +202,11 @@ class Runtime(Generic[L]):
         await self._shrink()
 
     async def _shrink(self) -> None:
-        """Passivate, least recently used first, until the budget is kept."""
+        """Passivate, least recently used first, until the budget is kept; one caller at a time."""
+        async with self._shrinking:
+            await self._shrink_alone()
+
+    async def _shrink_alone(self) -> None:
         for key, slot in list(self._slots.items()):
             if self._live_bytes <= self._budget_bytes:
                 return

@@ -18,6 +18,8 @@ QUERY_BYTES_MAX = 64 * 1024
 JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
 TOP_K_MAX = 10_000
+TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
+TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 IS_COMPRESSED = "is_compressed"
 """Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
@@ -158,7 +160,20 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
             ) from error
     if not isinstance(value, datetime):
         raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
-    return to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
+    time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
+    if not TIME_US_MIN <= time <= TIME_US_MAX:
+        raise InvalidInputError(f"{what} {value} is outside the years 1 to 9999 in UTC")
+    return time
+
+
+def check_count(value: object, what: str) -> int:
+    """Return a number of things.
+
+    :raises InvalidInputError: it is not a whole number from 0.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInputError(f"{what} must be a whole number from 0, not {value!r:.80}")
+    return value
 
 
 def check_top_k(top_k: object) -> int:

@@ -43,6 +43,7 @@ DEAD_MIN = 64
 BACKGROUND_WEIGHT = 2.0
 OVERFETCH = 4  # candidates a result: the graph ranks by inner product, the score divides by a norm
 CANDIDATES_MIN = 100
+GRAPH_SHARE_MAX = 0.1  # of the graph's rows: who wants more is served faster by a scan
 
 
 class Match(NamedTuple):
@@ -100,12 +101,14 @@ class DenseIndex:
 
         `query` and `background` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
         """
-        view, graph = self._rows.view(), self._graph
+        rows, graph = self._rows, self._graph  # `adopt` may replace both while this runs
+        view = rows.view()
         centre = _centre(view, background)
         direction = _direction(query, centre)
         if allowed is not None:
-            return _best(view, self._rows.rows_of(allowed), direction, centre, k)
-        if graph is not None:
+            chosen = rows.rows_of(allowed)
+            return _best(view, chosen[chosen < len(view.labels)], direction, centre, k)
+        if graph is not None and OVERFETCH * k < GRAPH_SHARE_MAX * graph.count:
             matches = _search_graph(graph, view, direction, centre, k)
             if len(matches) == min(k, view.living):
                 return matches
@@ -137,9 +140,9 @@ class DenseIndex:
         """Do the slow part, in a worker thread: extend the graph, or make all anew."""
         rows = self._rows
         if rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * rows.count):
-            seen = rows.count
-            fresh = rows.compacted()
-            return Maintained(fresh, seen, _graph_over(fresh, None))
+            view = rows.view()
+            fresh = _compacted(view, rows.dimension)
+            return Maintained(fresh, len(view.labels), _graph_over(fresh, None))
         return Maintained(None, 0, _graph_over(rows, self._graph))
 
     def adopt(self, maintained: "Maintained") -> None:
@@ -188,6 +191,13 @@ class Maintained(NamedTuple):
     seen: int
     """How many of the old rows went into `rows`."""
     graph: Graph | None
+
+
+def _compacted(view: View, dimension: int) -> VectorRows:
+    """Return new rows with the living ones only, in the same order."""
+    fresh = VectorRows(dimension, max(CAPACITY_MIN, view.living))
+    fresh.extend(view.labels[view.alive].tolist(), view.vectors[view.alive])
+    return fresh
 
 
 def _graph_over(rows: VectorRows, graph: Graph | None) -> Graph | None:

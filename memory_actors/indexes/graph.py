@@ -73,12 +73,18 @@ class Graph:
                 self.count = until
 
     def search(self, query: Vectors, k: int) -> npt.NDArray[np.intp]:
-        """Return about the `k` rows with the largest inner product with `query`."""
+        """Return about the `k` rows with the largest inner product with `query`.
+
+        None at all where the graph cannot reach `k` rows, as among many identical vectors.
+        """
         with self._lock:
             k = min(k, self.count)
             self._index.set_ef(max(EF_SEARCH, k))
-            labels, _ = self._index.knn_query(query, k=k, num_threads=1)
-        return labels[0].astype(np.intp)  # type: ignore[no-any-return]
+            try:
+                labels, _ = self._index.knn_query(query, k=k, num_threads=1)
+            except RuntimeError:  # hnswlib's only word for "fewer than k"
+                return np.empty(0, np.intp)
+        return np.asarray(labels[0], np.intp)
 
     def save(self, path: Path) -> GraphFacts:
         """Write the graph and return what to check before loading it. Holds the GIL: slow."""

@@ -97,22 +97,17 @@ class VectorRows:
         return True
 
     def rows_of(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
-        """Return the rows of those labels that are there."""
-        found = [self._row_of[label] for label in labels if label in self._row_of]
-        return np.array(found, np.intp)
+        """Return the rows of those labels that are there now; from any thread."""
+        found = [self._row_of.get(label, -1) for label in labels]
+        rows = np.array(found, np.intp)
+        return rows[rows >= 0]
 
     def view(self) -> View:
         """Return the rows as they are now."""
         n, living = self.count, len(self._row_of)
         mean = self._sum / living if living else np.zeros(self.dimension)
-        return View(self._vectors[:n], self._labels[:n], self._alive[:n], mean, living)
-
-    def compacted(self) -> "VectorRows":
-        """Return new rows with the living ones only, in the same order."""
-        fresh = VectorRows(self.dimension, max(CAPACITY_MIN, len(self)))
-        vectors, labels, alive, _, _ = self.view()
-        fresh.extend(labels[alive].tolist(), vectors[alive])
-        return fresh
+        # What is alive may change in place, so a view has a copy: one moment for all of it.
+        return View(self._vectors[:n], self._labels[:n], self._alive[:n].copy(), mean, living)
 
     def _grow(self, capacity: int) -> None:
         extra = capacity - len(self._labels)
