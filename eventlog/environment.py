@@ -42,6 +42,8 @@ FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free expla
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
 T = TypeVar("T")
 
+RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
+
 _META_MAGIC = 0xBEEFC0DE
 _PAGE_HEADER = struct.Struct("=QHHHH")
 _META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
@@ -145,14 +147,16 @@ class Environment:
         with self._shared() as env:
             return env.info()["last_txnid"]
 
-    def check_room(self, txn: Transaction, before_bytes: int) -> None:
+    def check_room(self, txn: Transaction, before_bytes: int, *, reserve: bool = False) -> None:
         """Refuse a transaction that has grown the pages in use beyond the size limit.
 
-        What does not grow them, a delete or a refusal, always passes.
+        What does not grow them, a refusal or a repeated request, always passes. `reserve` adds
+        `RESERVE_BYTES` to the limit.
 
         :raises DiskFull: they are more than `size_max_bytes` now, and than before.
         """
-        if self.used_bytes(txn) > max(before_bytes, self._size_max_bytes):
+        limit_bytes = self._size_max_bytes + (RESERVE_BYTES if reserve else 0)
+        if self.used_bytes(txn) > max(before_bytes, limit_bytes):
             raise DiskFull(
                 f"{self.path.name} holds {before_bytes:,} bytes and its limit is "
                 f"{self._size_max_bytes:,}: delete or compact, or open it with a higher limit"

@@ -82,6 +82,7 @@ class InMemoryLog:
         meta: Mapping[str, str] | None = None,
         recorded_at_us: int | None = None,
         checkpoint: Checkpoint | None = None,
+        use_reserve: bool = False,
     ) -> Appended:
         """Append events to a stream, all or none. See `EventStore.append`."""
         self._check_open()
@@ -98,6 +99,7 @@ class InMemoryLog:
             meta=meta,
             recorded_at_us=recorded_at_us,
             checkpoint=checkpoint,
+            use_reserve=use_reserve,
         )
         held = self._streams.get(stream) or _Stream()
         first_result = _first_result(stream, held, idempotency_key, ready.digest)

@@ -3,7 +3,9 @@
 It bounds what is queued, by events and by bytes, and lets callers wait for room in turn. It settles
 each caller's future when the writer has answered. And it answers relaxed appends at once, which it
 may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
-all of it is relaxed appends that were checked here. Otherwise it waits until that has landed.
+all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. A
+stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
+costs one batch of acknowledged writes, and not all that follow.
 """
 
 import asyncio
@@ -54,6 +56,7 @@ class Intake:
         self._anchor = anchor
         self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
+        self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._tail_waiters: set[asyncio.Future[None]] = set()
         self._writer: Writer | None = Writer(
@@ -78,6 +81,10 @@ class Intake:
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result at once, from what has been accepted so far."""
+        if request.stream in self._distrusted:
+            durable = await self.append(request)
+            self._distrusted.discard(request.stream)
+            return durable
         await self._wait_for_room()
         head = await self._accepted(request.stream)
         if request.epoch < head.epoch:
@@ -153,7 +160,7 @@ class Intake:
 
         run = partial(_run_append, self._ledger, request)
         payload_bytes = sum(event.stored_bytes for event in request.events)
-        self._put(Job(run, len(request.events), payload_bytes, landed))
+        self._put(Job(run, len(request.events), payload_bytes, landed, request.use_reserve))
         in_flight = self._in_flight.setdefault(request.stream, _InFlight())
         in_flight.appends += 1
         in_flight.head = head
@@ -177,6 +184,7 @@ class Intake:
 
     def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
+            self._distrusted.add(request.stream)
             self.counts["relaxed_lost"] += len(request.events)
             _logger.error("relaxed append lost", events=len(request.events), error=str(outcome))
 

@@ -142,6 +142,7 @@ class EventLog:
         meta: Mapping[str, str] | None = None,
         recorded_at_us: int | None = None,
         checkpoint: Checkpoint | None = None,
+        use_reserve: bool = False,
     ) -> Appended:
         """Append events to a stream, all or none. See `EventStore.append` for the contract."""
         ready = make_request(
@@ -157,6 +158,7 @@ class EventLog:
             meta=meta,
             recorded_at_us=recorded_at_us,
             checkpoint=checkpoint,
+            use_reserve=use_reserve,
         )
         if durability == "relaxed":
             return await self._intake.append_relaxed(ready)

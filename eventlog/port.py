@@ -34,13 +34,16 @@ class EventStore(Protocol):
         meta: Mapping[str, str] | None = None,
         recorded_at_us: int | None = None,
         checkpoint: Checkpoint | None = None,
+        use_reserve: bool = False,
     ) -> Appended:
         """Append events (registered Structs, or `Prepared` ones) to a stream, all or none.
 
         `idempotency_key` makes a retry harmless: the same key with the same request returns the
         first result. Two requests are the same when their events are, or, if `request` is given,
         when those bytes are. `relaxed` takes no key and needs an explicit version.
-        A caller that is cancelled while it waits does not undo the append.
+        `use_reserve` lets an append into the last room of a log that is at its size limit: for
+        deletes, which have to be recorded too. A caller that is cancelled while it waits does not
+        undo the append.
 
         :raises WrongExpectedVersion: the stream is at another version (`ANY_VERSION` accepts all).
         :raises Fenced: `epoch` is lower than the stream's.

@@ -28,6 +28,7 @@ class AppendRequest(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     digest: bytes = b""
     checkpoint: Checkpoint | None = None
+    use_reserve: bool = False
 
 
 def system_clock_us() -> int:
@@ -64,6 +65,7 @@ def make_request(
     meta: Mapping[str, str] | None,
     recorded_at_us: int | None,
     checkpoint: Checkpoint | None,
+    use_reserve: bool,
 ) -> AppendRequest:
     """Return an append that every store can carry out, its events encoded.
 
@@ -89,6 +91,7 @@ def make_request(
         idempotency_key=idempotency_key,
         digest=b"" if idempotency_key is None else _request_digest(prepared, request),
         checkpoint=checkpoint,
+        use_reserve=use_reserve,
     )
 
 

@@ -45,6 +45,8 @@ class Job:
     payload_bytes: int
     done: Callable[[Outcome], None]
     """Called on the loop with what `run` returned or raised."""
+    use_reserve: bool = False
+    """Whether it may have the last room of a full log."""
 
 
 class Writer:
@@ -133,5 +135,5 @@ class Writer:
                 outcomes.append(job.run(txn))
             except REFUSALS as refusal:
                 outcomes.append(refusal)
-        self._env.check_room(txn, used_bytes)
+        self._env.check_room(txn, used_bytes, reserve=all(job.use_reserve for job in batch))
         return outcomes, self._tail(txn)

@@ -71,6 +71,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     command: Any
     meta: dict[str, str] = {}
     durability: Durability = "commit"
+    deletes: bool = False
+    """Whether it only takes something away: let in when the log is at its size limit."""
     idempotency_key: str | None = None
     digest: bytes = b""
     """Of what the caller asked: the same key with another digest is a conflict."""
@@ -319,6 +321,7 @@ class Actor(Generic[S]):
             request=requests[0].digest if key is not None else None,
             durability="relaxed" if relaxed else "commit",
             recorded_at_us=batch.now_us,
+            use_reserve=all(request.deletes for request in requests),
         )
 
     def _publish(self, batch: _Batch[S]) -> Exception | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio.to_thread
 import msgspec
@@ -33,8 +33,7 @@ from memory_actors.actor import Actor
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.spoken import spoken
-from memory_actors.embedding.vector_table import text_digest
-from memory_actors.errors import EmbedderError
+from memory_actors.errors import InvalidInputError
 from memory_actors.indexes.dense import DenseIndex
 from memory_actors.kinds import long_term, working
 from memory_actors.kinds.kind import Command
@@ -97,8 +96,8 @@ class LiveUser:
 
     @property
     def busy(self) -> bool:
-        """Whether a command is under way."""
-        return self.actor.busy
+        """Whether a command is under way, or a quarantine, which must not be forgotten."""
+        return self.actor.busy or self.actor.quarantined is not None
 
     @property
     def size_bytes(self) -> int:
@@ -130,20 +129,43 @@ class LiveUser:
     # --- what the actor asks
 
     async def enrich(self, command: Any, state: UserState) -> Any:
-        """Add what a decision needs: the order of last use, the ids that were used before."""
-        if isinstance(command, working.SetKey):
-            return msgspec.structs.replace(command, least_recent=self._least_recent(state))
-        if isinstance(command, long_term.AddMemories) and command.own_ids:
-            return msgspec.structs.replace(command, used_ids=await self._used_ids(command))
-        return command
+        """Add what a decision needs: the order of last use, the ids that were used before.
 
-    async def _used_ids(self, command: long_term.AddMemories) -> frozenset[str]:
-        used = set()
+        :raises InvalidInputError: an id of the caller's own stands for something else.
+        """
+        if isinstance(command, working.SetKey):
+            command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
+        if not getattr(command, "own_ids", False) and not getattr(command, "own_id", False):
+            return command
+        if isinstance(command, long_term.AddMemories):
+            return msgspec.structs.replace(command, used=await self._first_digests(command))
+        first = await self._first_event(command.memory_id)
+        if first is None:
+            return command
+        if isinstance(command, working.SetKey):
+            if getattr(first, "key", None) != command.key:
+                _refuse_id(command.memory_id)
+            return command
+        if getattr(first, "content", None) != command.content:
+            _refuse_id(command.memory_id)
+        return msgspec.structs.replace(command, used=True)
+
+    async def _first_digests(self, command: long_term.AddMemories) -> dict[str, bytes]:
+        used = {}
         for memory in command.memories:
-            if await self._log.versions_about(self.stream, memory.memory_id):
-                used.add(memory.memory_id)
+            first = await self._first_event(memory.memory_id)
+            if first is not None:
+                used[memory.memory_id] = getattr(first, "digest", b"")
             await asyncio.sleep(0)  # thousands of look-ups are no reason to hold the loop
-        return frozenset(used)
+        return used
+
+    async def _first_event(self, memory_id: str) -> Any:
+        """Return the event that a memory began with, None if the id was never used."""
+        versions = await self._log.versions_about(self.stream, memory_id)
+        if not versions:
+            return None
+        (first,) = await self._log.read_versions(self.stream, versions[:1])
+        return first.data
 
     def published(
         self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
@@ -155,6 +177,7 @@ class LiveUser:
         for recorded in events:
             if isinstance(recorded.data, working.KeySet):
                 self.touch(recorded.data.key)
+        self._maintain_index()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             self._start("snapshot", self._snapshot)
 
@@ -197,7 +220,7 @@ class LiveUser:
 
     def index_wanting(self, delay_s: float = 0.0) -> None:
         """See to it that every memory gets its vector, from the log's texts and the model."""
-        if self._wanting:
+        if self._wanting or delay_s:
             self._start("index", lambda: self._index_wanting(delay_s))
 
     async def indexed(self, deadline_s: float = INDEX_WAIT_S) -> None:
@@ -233,29 +256,33 @@ class LiveUser:
             self._wanting.pop(row.digest, None)
 
     async def _index_wanting(self, delay_s: float) -> None:
+        self._index_waits = delay_s > 0
+        await asyncio.sleep(delay_s)
         while self._wanting:
-            self._index_waits = delay_s > 0
-            await asyncio.sleep(delay_s)
             self._index_waits = False
-            delay_s = 0.0 if await self._index_some() else INDEX_RETRY_S
+            if not await self._index_some():
+                self._index_waits = True
+                await asyncio.sleep(INDEX_RETRY_S)
 
     async def _index_some(self) -> bool:
-        """Embed some of the memories that want a vector; say whether it worked."""
+        """Embed some of the memories that want a vector; say whether any got one."""
         batch = [min(labels) for labels in islice(self._wanting.values(), INDEX_TEXTS_MAX)]
         events = await self._log.read_versions(self.stream, batch)
         rows = [self.row_of(label) for label in batch]
-        texts = [
-            spoken(recorded.data.content, row.role)
+        texts = {
+            row.digest: spoken(recorded.data.content, row.role)
             for recorded, row in zip(events, rows, strict=True)
             if row is not None  # else it went while its text was read
-        ]
-        try:
-            vectors = await self._embeddings.embed(texts)
-        except EmbedderError as error:
-            _logger.warning("indexing failed", count=len(self._wanting), error=str(error))
-            return False
-        self.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
-        return True
+        }
+        vectors, failed = await self._embeddings.embed_each(texts)
+        self.settle(vectors)
+        for digest in failed:  # to the end of the line, so that others get their turn
+            labels = self._wanting.pop(digest, None)
+            if labels:
+                self._wanting[digest] = labels
+        if failed:
+            _logger.warning("memories not indexed", count=len(failed))
+        return bool(vectors) or not texts
 
     def _maintain_index(self) -> None:
         if self.index.wants_maintenance:
@@ -352,6 +379,10 @@ class LiveUser:
         labelled = {row.version: vectors[row.digest] for row in rows if row.digest in vectors}
         embedder = self._embeddings.embedder
         return DenseIndex.load(embedder.dimension, labelled, self._index_path, embedder.fingerprint)
+
+
+def _refuse_id(memory_id: str) -> NoReturn:
+    raise InvalidInputError(f"memory id {memory_id!r} stands for another memory: use a new one")
 
 
 def _touched(events: Sequence[Recorded[Any]]) -> set[str]:

@@ -27,6 +27,7 @@ from memory_actors.user import UserState
 
 GROUPS = (MemoryType.WORKING, MemoryType.SHORT_TERM)
 """Kinds that come before the others, whatever their score."""
+SESSIONS_MAX = 3  # searched when none is named: their messages are embedded on the way
 INLINE_ROWS_MAX = 1_000  # filtered and searched on the loop: a hop to a thread costs as much
 
 
@@ -38,7 +39,7 @@ class Query(NamedTuple):
     top_k: int
     matches: Predicate | None
     session_id: str | None
-    """Whose short-term memory; None means every living session's."""
+    """Whose short-term memory; None means the three sessions that were used last."""
     now_us: int
 
 
@@ -72,11 +73,17 @@ def _small_rows(state: UserState, query: Query) -> list[Found]:
     if MemoryType.WORKING in query.kinds:
         rows += [Found(MemoryType.WORKING, row) for row in state.working.rows.values()]
     if MemoryType.SHORT_TERM in query.kinds:
-        for session in short_term.living_sessions(state.short_term, query.now_us):
-            if query.session_id in (None, session.session_id):
-                rows += [Found(MemoryType.SHORT_TERM, row) for row in session.rows]
+        for message in _messages(state.short_term, query):
+            rows.append(Found(MemoryType.SHORT_TERM, message))
     matches = query.matches
     return rows if matches is None else [r for r in rows if matches(r.row.metadata)]
+
+
+def _messages(state: short_term.ShortTerm, query: Query) -> list[short_term.Row]:
+    if query.session_id is not None:
+        return list(short_term.messages(state, query.session_id, query.now_us))
+    recent = short_term.recent_sessions(state, query.now_us, SESSIONS_MAX)
+    return [message for session in recent for message in session.rows]
 
 
 async def _score_small(

@@ -12,8 +12,9 @@ from typing import Self
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
-from eventlog import EventLog, LogStatistics, VerifyReport
+from eventlog import CorruptLog, EventLog, LogStatistics, VerifyReport
 from eventlog.audit import Progress
 from eventlog.frame import stream_id
 from eventlog.requests import system_clock_us
@@ -27,6 +28,8 @@ from memory_actors.runtime import Runtime, RuntimeStatistics
 from memory_actors.services import Services, new_memory_id
 from memory_actors.settings import Settings
 from memory_actors.user import event_registry, user_decider
+
+_logger = structlog.get_logger("memory_actors.system")
 
 
 class SystemStatistics(msgspec.Struct, frozen=True):
@@ -133,9 +136,14 @@ class MemorySystem:
 
 
 def _open_embeddings(directory: Path, embedder: Embedder, settings: Settings) -> EmbeddingService:
-    return EmbeddingService(
-        embedder, directory / "derived.mdb", deadline_s=settings.embedder_deadline_s
-    )
+    """Open the derived data; put a damaged file aside, for all of it can be made again."""
+    path, deadline_s = directory / "derived.mdb", settings.embedder_deadline_s
+    try:
+        return EmbeddingService(embedder, path, deadline_s=deadline_s)
+    except CorruptLog as error:
+        _logger.warning("derived data is damaged and made anew", error=str(error))
+        path.replace(path.with_suffix(".damaged"))
+        return EmbeddingService(embedder, path, deadline_s=deadline_s)
 
 
 def _wire(

@@ -3,13 +3,19 @@
 While a batch is being computed, what arrives is collected and becomes the next one. So an idle
 embedder starts at once, and a busy one works in full batches. A text that several callers want at
 the same time is computed once.
+
+One caller's text must not fail another's: a batch that fails is tried again text by text, unless
+the first few show that it is the embedder that fails and not a text.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +25,9 @@ from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
+FAILURES_MAX = 3  # texts that fail in a row before the embedder itself is taken to be down
+
+Outcome: TypeAlias = Vectors | EmbedderError
 
 
 @dataclass(slots=True, eq=False)
@@ -26,24 +35,20 @@ class _Wanted:
     """A text and everybody who waits for its vector."""
 
     text: str
-    callers: "list[asyncio.Future[Vectors]]" = field(default_factory=list)
+    callers: "list[asyncio.Future[Outcome]]" = field(default_factory=list)
 
-    def settle(self, outcome: Vectors | EmbedderError) -> None:
+    def settle(self, outcome: Outcome) -> None:
         """Answer those who still wait."""
         for caller in self.callers:
-            if caller.done():
-                continue
-            if isinstance(outcome, EmbedderError):
-                caller.set_exception(outcome)
-            else:
+            if not caller.done():
                 caller.set_result(outcome)
 
 
 class Batcher:
     """The only caller of an embedder.
 
-    A call that takes longer than `deadline_s` fails its callers. Its thread cannot be stopped, so
-    the next batch waits for it: callers fail by their own deadline, and nothing piles up.
+    Callers who wait longer than `deadline_s` get an error. The embedder's thread cannot be stopped,
+    so the next batch waits for it: callers fail by their own deadline, and nothing piles up.
     """
 
     def __init__(self, embedder: Embedder, *, deadline_s: float):
@@ -52,41 +57,30 @@ class Batcher:
         self._deadline_s = deadline_s
         self._queue: deque[_Wanted] = deque()
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
-        self._thread = ThreadPoolExecutor(1, "embedder")
+        self._thread = _Thread()
         self._task: asyncio.Task[None] | None = None
+
+    async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
+        """Return a vector a text, or why there is none."""
+        outcomes: list[Outcome] = []
+        for start in range(0, len(texts), BATCH_TEXTS_MAX):
+            outcomes += await self._embed_some(texts[start : start + BATCH_TEXTS_MAX])
+        return outcomes
 
     async def embed(self, texts: Sequence[str]) -> list[Vectors]:
         """Return one vector a text.
 
         :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
         """
-        vectors: list[Vectors] = []
-        for start in range(0, len(texts), BATCH_TEXTS_MAX):
-            vectors += await self._embed_some(texts[start : start + BATCH_TEXTS_MAX])
-        return vectors
+        return all_or_error(await self.embed_each(texts))
 
-    async def _embed_some(self, texts: Sequence[str]) -> list[Vectors]:
-        vectors = [self._want(text) for text in texts]
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                return [await vector for vector in vectors]
-        except TimeoutError as error:
-            raise EmbedderError(
-                f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
-            ) from error
-        finally:
-            for vector in vectors:
-                vector.cancel()
-
-    async def run(self, call: Callable[[], Vectors]) -> Vectors:
-        """Run a call of the embedder's own in its thread.
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Run a call of the embedder's own in its thread, however long it takes.
 
         :raises EmbedderError: it failed.
         """
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+            return await self._thread.run(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -97,20 +91,37 @@ class Batcher:
         for want in self._queue:
             want.settle(EmbedderError("the memory system is closed: open it again"))
         self._queue.clear()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.stop()
 
-    def _want(self, text: str) -> "asyncio.Future[Vectors]":
+    async def _embed_some(self, texts: Sequence[str]) -> list[Outcome]:
+        if len(self._queue) >= QUEUE_TEXTS_MAX:
+            full = EmbedderError(
+                f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
+            )
+            return [full] * len(texts)
+        outcomes = [self._want(text) for text in texts]
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return [await outcome for outcome in outcomes]
+        except TimeoutError:
+            late = EmbedderError(
+                f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
+            )
+            return [late] * len(texts)
+        finally:
+            for outcome in outcomes:
+                outcome.cancel()
+
+    def _want(self, text: str) -> "asyncio.Future[Outcome]":
         want = self._wanted.get(text)
         if want is None:
-            if len(self._queue) >= QUEUE_TEXTS_MAX:
-                raise EmbedderError(
-                    f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
-                )
             want = self._wanted[text] = _Wanted(text)
             self._queue.append(want)
-        vector: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
-        want.callers.append(vector)
-        return vector
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        want.callers.append(outcome)
+        return outcome
 
     async def _run(self) -> None:
         try:
@@ -124,13 +135,8 @@ class Batcher:
         batch = [want for want in taken if self._still_wanted(want)]
         if not batch:
             return
-        loop, texts = asyncio.get_running_loop(), [want.text for want in batch]
-        outcomes: Sequence[Vectors | EmbedderError]
-        try:
-            outcomes = list(await loop.run_in_executor(self._thread, self._embed, texts))
-        except Exception as error:
-            failure = error if isinstance(error, EmbedderError) else _failed(error)
-            outcomes = [failure] * len(batch)
+        texts = [want.text for want in batch]
+        outcomes: list[Outcome] = await self._thread.run(lambda: self._outcomes(texts))
         for want, outcome in zip(batch, outcomes, strict=True):
             del self._wanted[want.text]
             want.settle(outcome)
@@ -142,11 +148,84 @@ class Batcher:
             return False
         return True
 
+    # --- in the thread
+
+    def _outcomes(self, texts: Sequence[str]) -> list[Outcome]:
+        try:
+            return list(self._embed(texts))
+        except Exception as error:
+            failure = _failed(error)
+        return [failure] if len(texts) == 1 else self._one_by_one(texts, failure)
+
+    def _one_by_one(self, texts: Sequence[str], failure: EmbedderError) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        in_a_row = 0
+        for text in texts:
+            if in_a_row == FAILURES_MAX:
+                outcomes.append(failure)
+                continue
+            (outcome,) = self._outcomes([text])
+            outcomes.append(outcome)
+            in_a_row = in_a_row + 1 if isinstance(outcome, EmbedderError) else 0
+        return outcomes
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         vectors = self.embedder.embed(texts)
         check_vectors(vectors, len(texts), self.embedder.dimension)
         self.texts_embedded += len(texts)
         return as_stored(vectors)
+
+
+class _Thread:
+    """One thread that runs calls in turn. A daemon: a call that hangs must not keep a process."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._calls = SimpleQueue()
+        self._started = False
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Return what `call` returns, or raise what it raises."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._work, name="embedder", daemon=True).start()
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls.put((call, result))
+        return await result
+
+    def stop(self) -> None:
+        """End the thread after the calls it has."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (taken := self._calls.get()) is not None:
+            call, result = taken
+            outcome: Any
+            try:
+                outcome, failure = call(), None
+            except Exception as error:
+                outcome, failure = None, error
+            with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
+                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
+
+
+def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | None) -> None:
+    if result.done():
+        return
+    if failure is None:
+        result.set_result(outcome)
+    else:
+        result.set_exception(failure)
+
+
+def all_or_error(outcomes: Sequence[Outcome]) -> list[Vectors]:
+    """Return vectors, or raise the first error among them."""
+    vectors: list[Vectors] = []
+    for outcome in outcomes:
+        if isinstance(outcome, EmbedderError):
+            raise outcome
+        vectors.append(outcome)
+    return vectors
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:
@@ -166,6 +245,8 @@ def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:
 
 
 def _failed(error: Exception) -> EmbedderError:
+    if isinstance(error, EmbedderError):
+        return error
     failure = EmbedderError(f"the embedder failed: {error!r}")
     failure.__cause__ = error
     return failure

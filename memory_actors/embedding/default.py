@@ -16,7 +16,7 @@ from memory_actors.embedding.protocol import Vectors
 from memory_actors.model import DIMENSION, Precision, fingerprint, install_model, model_path
 
 if TYPE_CHECKING:
-    from memory_actors.embedding.onnx_minilm import OnnxEmbedder
+    from memory_actors.embedding.onnx_minilm import Encoding, OnnxEmbedder
 
 MEAN_FILE = "background_mean.f32"
 
@@ -39,9 +39,17 @@ class DefaultEmbedder:
         """Length of each vector: 384."""
         return DIMENSION
 
+    def prepare(self) -> None:
+        """Load the model, and install it if it is not there. May take a while."""
+        self._model()
+
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), 384]`, rows of length 1. See `OnnxEmbedder.embed`."""
         return self._model().embed(texts)
+
+    def encode(self, texts: Sequence[str]) -> "list[Encoding]":
+        """Return vectors and token states from one pass. See `OnnxEmbedder.encode`."""
+        return self._model().encode(texts)
 
     def background_mean(self) -> Vectors:
         """Return the mean vector of general text; computed once, and kept beside the model."""

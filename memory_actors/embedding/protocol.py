@@ -13,8 +13,9 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 class Embedder(Protocol):
     """Turns texts into unit vectors. Bring your own by matching these three members.
 
-    An embedder may also have `background_mean() -> float32 [dimension]`, the mean vector of general
-    text; without it, it is computed from 400 sentences, once for each store.
+    An embedder may also have `prepare()`, called once before the first text and outside of any
+    deadline, and `background_mean() -> float32 [dimension]`, the mean vector of general text;
+    without it, that is computed from 400 sentences, once for each store.
     """
 
     @property

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -10,15 +10,16 @@ import msgspec
 import numpy as np
 import structlog
 
-from memory_actors.embedding.batcher import Batcher
+from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.spoken import RECIPE
 from memory_actors.embedding.vector_table import (
     WRITE_BEHIND_S,
     VectorTable,
     text_digest,
 )
-from memory_actors.errors import ModelMismatchError
+from memory_actors.errors import EmbedderError, ModelMismatchError
 
 CACHE_VECTORS_MAX = 10_000  # 15 MB of float32
 DEADLINE_S = 30.0
@@ -45,6 +46,8 @@ class EmbeddingService:
         self._from_memory = 0
         self._from_disk = 0
         self._background: Vectors | None = None
+        self._preparing = asyncio.Lock()
+        self._prepared = False
         self._flusher: asyncio.Task[None] | None = None
 
     def check_model(self, *, reindex: bool) -> None:
@@ -60,7 +63,7 @@ class EmbeddingService:
             )
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
-        self._table.use_model(mine)
+        self._table.use_model(f"{mine} {RECIPE}")
 
     async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Vectors]:
         """Return one vector a text; `keep=False` leaves no trace of the texts on disk.
@@ -68,16 +71,46 @@ class EmbeddingService:
         :raises EmbedderError: the model failed or took too long.
         """
         digests = [text_digest(text) for text in texts]
-        found = self.known(digests)
-        missing = {d: t for d, t in zip(digests, texts, strict=True) if d not in found}
+        found, failed = await self.embed_each(dict(zip(digests, texts, strict=True)), keep=keep)
+        if failed:
+            raise next(iter(failed.values()))
+        return [found[digest] for digest in digests]
+
+    async def embed_each(
+        self, texts: Mapping[bytes, str], *, keep: bool = True
+    ) -> tuple[dict[bytes, Vectors], dict[bytes, EmbedderError]]:
+        """Return vectors by the digests given with the texts, and why the others have none."""
+        found = self.known(list(texts))
+        missing = {digest: text for digest, text in texts.items() if digest not in found}
+        failed: dict[bytes, EmbedderError] = {}
         if missing:
-            vectors = await self._batcher.embed(list(missing.values()))
-            fresh = dict(zip(missing, vectors, strict=True))
+            outcomes = await self._computed(list(missing.values()))
+            fresh: dict[bytes, Vectors] = {}
+            for digest, outcome in zip(missing, outcomes, strict=True):
+                if isinstance(outcome, EmbedderError):
+                    failed[digest] = outcome
+                else:
+                    fresh[digest] = outcome
             found |= fresh
             self._remember(fresh)
-            if keep:
+            if keep and fresh:
                 self._keep(fresh)
-        return [found[digest] for digest in digests]
+        return found, failed
+
+    async def _computed(self, texts: list[str]) -> list[Outcome]:
+        try:
+            await self._prepare()
+        except EmbedderError as error:
+            return [error] * len(texts)
+        return await self._batcher.embed_each(texts)
+
+    async def _prepare(self) -> None:
+        """Let the embedder load once, outside of any deadline: it may have to be installed."""
+        prepare = getattr(self.embedder, "prepare", None)
+        async with self._preparing:
+            if prepare is not None and not self._prepared:
+                await self._batcher.run(prepare)
+            self._prepared = True
 
     def known(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Return the vectors that need no model, by digest of their text."""
@@ -141,5 +174,6 @@ class EmbeddingService:
             self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
 
     async def _flush(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
-        await anyio.to_thread.run_sync(self._table.flush)
+        while self._table.waiting:  # also what came while it wrote
+            await asyncio.sleep(delay_s)
+            await anyio.to_thread.run_sync(self._table.flush)

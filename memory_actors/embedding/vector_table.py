@@ -54,7 +54,8 @@ class VectorTable:
 
     def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
-        found = {digest: self._waiting[digest] for digest in digests if digest in self._waiting}
+        waiting = dict(self._waiting)  # a flush in another thread may empty it meanwhile
+        found = {digest: waiting[digest] for digest in digests if digest in waiting}
         stored = dict(self._stored([d for d in digests if d not in found], 2 * dimension))
         if stored:
             rows = np.frombuffer(b"".join(stored.values()), np.float16)
@@ -76,6 +77,11 @@ class VectorTable:
         """Take vectors to be written soon; say whether there are enough to write at once."""
         self._waiting |= vectors
         return len(self._waiting) >= WRITE_BEHIND_VECTORS
+
+    @property
+    def waiting(self) -> int:
+        """How many vectors wait to be written."""
+        return len(self._waiting)
 
     def flush(self) -> None:
         """Write what waits. Blocks: call it off the loop."""

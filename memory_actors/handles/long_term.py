@@ -53,6 +53,8 @@ class LongTermMemory:
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
         """
         started_s, now_us = perf_counter(), self._scope.now_us()
+        if not all(isinstance(item, Item) for item in items):
+            raise InvalidInputError("add_many takes Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
             raise InvalidInputError(f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,})")
         memories = tuple(self._checked(item, now_us) for item in items)
@@ -69,7 +71,7 @@ class LongTermMemory:
                 command,
                 [spoken(memory.content, memory.role) for memory in memories],
                 idempotency_key=idempotency_key,
-                digest=b"" if idempotency_key is None else _digest(items),
+                digest=b"" if idempotency_key is None else _request(command),
             )
         )
         return self._receipts(memories, reply, indexed, started_s)
@@ -98,7 +100,7 @@ class LongTermMemory:
         started_s = perf_counter()
         command = long_term.DeleteMemory(now_us=self._scope.now_us(), memory_id=memory_id)
         async with self._scope.live() as live:
-            reply = await self._scope.ask(live, command)
+            reply = await self._scope.ask(live, command, deletes=True)
         return self._receipt(memory_id, "delete", reply, started_s)
 
     async def _carry_out(
@@ -121,6 +123,7 @@ class LongTermMemory:
                 )
             except BaseException:
                 embedding.cancel()
+                live.index_wanting(INDEX_RETRY_S)  # after a deadline it may yet be added
                 raise
             return reply, await self._index(live, texts, embedding)
 
@@ -207,6 +210,17 @@ class LongTermMemory:
         )
 
 
-def _digest(items: Sequence[Item]) -> bytes:
-    """Return what tells one request from another under the same idempotency key."""
-    return hashlib.sha256(msgspec.json.encode(items)).digest()
+def _request(command: long_term.AddMemories) -> bytes:
+    """Return what tells one request from another: what the caller said, not the id it was given."""
+    said = [
+        (
+            memory.content,
+            memory.metadata,
+            memory.session_id,
+            memory.role,
+            memory.pinned,
+            memory.occurred_at_us if memory.occurred_at_us != command.now_us else None,
+        )
+        for memory in command.memories
+    ]
+    return hashlib.sha256(msgspec.json.encode(said)).digest()

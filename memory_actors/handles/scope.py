@@ -53,6 +53,7 @@ class Scope:
         command: Command,
         *,
         relaxed: bool = False,
+        deletes: bool = False,
         idempotency_key: str | None = None,
         digest: bytes = b"",
     ) -> Reply:
@@ -61,6 +62,7 @@ class Scope:
             command=command,
             meta=self._meta(command),
             durability="relaxed" if relaxed else "commit",
+            deletes=deletes,
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,
         )

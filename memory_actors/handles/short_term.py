@@ -8,6 +8,7 @@ from memory_actors.kinds import short_term
 from memory_actors.reading import Found, memories
 from memory_actors.records import Memory, MemoryType, Metadata, Receipt
 from memory_actors.validation import (
+    check_count,
     check_name,
     check_optional_name,
     content_bytes,
@@ -59,6 +60,7 @@ class ShortTermMemory:
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(metadata),
             role=check_optional_name(role, "role"),
+            own_id=memory_id is not None,
         )
         async with self._scope.live() as live:
             reply = await self._scope.ask(live, command)
@@ -79,7 +81,7 @@ class ShortTermMemory:
         async with self._scope.live() as live:
             session_id = self._session(session_id)
             rows = short_term.messages(live.state.short_term, session_id, self._scope.now_us())
-        wanted = rows if last is None else rows[max(0, len(rows) - last) :]
+        wanted = rows if last is None else rows[max(0, len(rows) - check_count(last, "last")) :]
         found = [Found(MemoryType.SHORT_TERM, row) for row in wanted]
         return await memories(self._scope.services.log, self._scope.stream, found)
 
@@ -110,7 +112,8 @@ class ShortTermMemory:
         started_s = perf_counter()
         async with self._scope.live() as live:
             session_id = live.state.short_term.session_of.get(memory_id, DEFAULT_SESSION)
-            reply = await self._scope.ask(live, command)
+            deletes = isinstance(command, short_term.DeleteMessage)
+            reply = await self._scope.ask(live, command, deletes=deletes)
         done = operation if reply.events else "unchanged"
         return self._receipt(memory_id, done, started_s, reply.state.short_term, session_id, ())
 

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors import retrieval
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.filters import predicate
+from memory_actors.filters import Predicate, predicate
 from memory_actors.handles.long_term import LongTermMemory
 from memory_actors.handles.scope import Scope
 from memory_actors.handles.short_term import ShortTermMemory
@@ -28,9 +29,10 @@ from memory_actors.records import (
     Usage,
 )
 from memory_actors.services import Services
-from memory_actors.user import KIND_BY_NAME
+from memory_actors.user import KIND_BY_NAME, UserState
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
+    check_count,
     check_name,
     check_optional_name,
     check_top_k,
@@ -163,7 +165,7 @@ class UserMemory:
         async with self._scope.live() as live:
             found = self._find(live, memory_id)
         if found.kind is MemoryType.WORKING:
-            return await self.working.update(found.row, content, metadata)
+            return await self.working.update(memory_id, content, metadata)
         if found.kind is MemoryType.SHORT_TERM:
             return await self.short_term.update(found.row, content, metadata)
         return await self._long_term.update(found.row, content, metadata)
@@ -196,7 +198,7 @@ class UserMemory:
 
         Working memory comes first, then short-term, then the rest by score. `memory_types` None
         means all. `filters` are metadata that must be equal, applied before ranking. Short-term
-        memory is searched in `session_id`, the handle's session, or all living ones.
+        memory is searched in `session_id`, the handle's session, or the three used last.
 
         :raises InvalidInputError: an empty query, an unknown type, a bad filter.
         :raises EmbedderError: the query could not be embedded.
@@ -233,11 +235,11 @@ class UserMemory:
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true."""
         kinds, matches = _kinds(memory_types), predicate(filters)
+        first = check_count(offset, "offset")
+        until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
-            rows = self._rows(live, kinds)
-            wanted = [r for r in rows if matches is None or matches(r.row.metadata)]
-            wanted.sort(key=_age)
-            page = wanted[max(0, offset) : max(0, offset) + max(0, limit)]
+            rows = await anyio.to_thread.run_sync(self._rows, live.state, kinds, matches)
+            page = rows[first:until]
             return await memories(self._scope.services.log, self._scope.stream, page)
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
@@ -246,7 +248,9 @@ class UserMemory:
         :raises NotFoundError: no event ever named it.
         """
         log, stream = self._scope.services.log, self._scope.stream
-        versions = await log.versions_about(stream, check_name(memory_id, "memory_id"))
+        check_name(memory_id, "memory_id")
+        await log.flush()  # working memory is acknowledged before it is in the log
+        versions = await log.versions_about(stream, memory_id)
         if not versions:
             raise NotFoundError(f"no event names memory {memory_id!r}")
         return [
@@ -275,7 +279,8 @@ class UserMemory:
     async def export(self) -> AsyncIterator[Memory]:
         """Yield every living memory, oldest first, as it was when the export began."""
         async with self._scope.live() as live:
-            rows = sorted(self._rows(live, list(MemoryType)), key=_age, reverse=True)
+            rows = await anyio.to_thread.run_sync(self._rows, live.state, list(MemoryType), None)
+        rows.reverse()
         for start in range(0, len(rows), LIST_PAGE):
             page = rows[start : start + LIST_PAGE]
             for memory in await memories(self._scope.services.log, self._scope.stream, page):
@@ -324,8 +329,11 @@ class UserMemory:
                 return Found(MemoryType(name), row)
         raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
 
-    def _rows(self, live: LiveUser, kinds: Sequence[MemoryType]) -> list[Found]:
-        state, rows = live.state, []
+    def _rows(
+        self, state: UserState, kinds: Sequence[MemoryType], matches: Predicate | None
+    ) -> list[Found]:
+        """Return the rows of these kinds that match, newest first. Slow for many: in a thread."""
+        rows = []
         if MemoryType.WORKING in kinds:
             rows += [Found(MemoryType.WORKING, row) for row in state.working.rows.values()]
         if MemoryType.SHORT_TERM in kinds:
@@ -333,7 +341,9 @@ class UserMemory:
             rows += [Found(MemoryType.SHORT_TERM, row) for s in sessions for row in s.rows]
         if MemoryType.LONG_TERM in kinds:
             rows += [Found(MemoryType.LONG_TERM, row) for row in state.long_term.rows.values()]
-        return rows
+        if matches is not None:
+            rows = [found for found in rows if matches(found.row.metadata)]
+        return sorted(rows, key=_age)
 
 
 def _kinds(memory_types: Sequence[MemoryType | str] | None) -> list[MemoryType]:
@@ -341,6 +351,8 @@ def _kinds(memory_types: Sequence[MemoryType | str] | None) -> list[MemoryType]:
         return list(MemoryType)
     if isinstance(memory_types, str):
         return [memory_type(memory_types)]
+    if not isinstance(memory_types, Sequence):
+        raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
     return [memory_type(kind) for kind in memory_types]
 
 

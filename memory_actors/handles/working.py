@@ -3,8 +3,8 @@
 from time import perf_counter
 from typing import Any
 
-import msgspec
-
+from memory_actors.actor import Reply
+from memory_actors.errors import InvalidInputError
 from memory_actors.handles.scope import Scope
 from memory_actors.kinds import working
 from memory_actors.records import MemoryType, Metadata, Receipt
@@ -15,7 +15,6 @@ from memory_actors.validation import (
     content_bytes,
     json_copy,
     own_metadata,
-    text_bytes,
 )
 
 
@@ -64,10 +63,11 @@ class WorkingMemory:
         """Keep a text under a key; without one, under its own memory id."""
         started_s = perf_counter()
         content_bytes(content)
-        memory_id = memory_id or self._scope.new_id(self._scope.now_us())
-        return await self._set(
-            key or memory_id, content, metadata, auto_prune, memory_id, started_s
-        )
+        own_id = check_optional_name(memory_id, "memory_id")
+        key = check_optional_name(key, "key")
+        if key is None:
+            key = own_id = own_id or self._scope.new_id(self._scope.now_us())
+        return await self._set(key, content, metadata, auto_prune, own_id, started_s)
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
@@ -93,12 +93,21 @@ class WorkingMemory:
             return {key: json_copy(row.value, "value") for key, row in rows.items()}
 
     async def update(
-        self, row: working.Row, content: str | None, metadata: Metadata | None
+        self, memory_id: str, content: str | None, metadata: Metadata | None
     ) -> Receipt:
-        """Replace an entry's value, its metadata, or both."""
-        value = row.value if content is None else content
-        kept = row.metadata if metadata is None else metadata
-        return await self._set(row.key, value, kept, False, row.memory_id, perf_counter(), "update")
+        """Replace an entry's value with a text, its metadata, or both."""
+        started_s = perf_counter()
+        if content is not None:
+            content_bytes(content)
+        command = working.UpdateKey(
+            now_us=self._scope.now_us(),
+            memory_id=memory_id,
+            content=content,
+            metadata=None if metadata is None else own_metadata(metadata),
+        )
+        async with self._scope.live() as live:
+            reply = await self._scope.ask(live, command, relaxed=True)
+        return self._receipt(memory_id, "update", reply, started_s)
 
     async def delete_memory(self, memory_id: str) -> Receipt:
         """Delete an entry by its memory id."""
@@ -113,51 +122,44 @@ class WorkingMemory:
         auto_prune: bool,
         memory_id: str | None,
         started_s: float,
-        operation: str = "set",
     ) -> Receipt:
         now_us = self._scope.now_us()
+        copy = json_copy(value, "value")
+        size_bytes = working.entry_bytes(key, copy)
+        if size_bytes > CONTENT_BYTES_MAX:
+            raise InvalidInputError(
+                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,})"
+            )
         command = working.SetKey(
             now_us=now_us,
             memory_id=memory_id or self._scope.new_id(now_us),
+            own_id=memory_id is not None,
             key=key,
-            value=json_copy(value, "value"),
-            size_bytes=_entry_bytes(key, value),
+            value=copy,
+            size_bytes=size_bytes,
             metadata=own_metadata(metadata),
             auto_prune=auto_prune,
         )
         async with self._scope.live() as live:
             reply = await self._scope.ask(live, command, relaxed=True)
-            row = reply.state.working.rows[key]
             live.touch(key)
-        evicted = reply.events[0].data.evicted_ids if reply.events else ()
-        return Receipt(
-            memory_id=row.memory_id,
-            operation=operation if reply.events else "unchanged",
-            memory_type=MemoryType.WORKING,
-            latency_ms=(perf_counter() - started_s) * 1e3,
-            quota_remaining=self._remaining(len(reply.state.working.rows)),
-            evicted=evicted,
-        )
+        row = reply.state.working.rows[key]
+        return self._receipt(row.memory_id, "set", reply, started_s)
 
     async def _delete(self, command: working.DeleteKey) -> Receipt:
         started_s = perf_counter()
         async with self._scope.live() as live:
-            reply = await self._scope.ask(live, command, relaxed=True)
+            reply = await self._scope.ask(live, command, relaxed=True, deletes=True)
+        return self._receipt(reply.events[0].data.memory_id, "delete", reply, started_s)
+
+    def _receipt(self, memory_id: str, operation: str, reply: Reply, started_s: float) -> Receipt:
+        limit = self._scope.services.settings.limits.working_keys
+        event = reply.events[0].data if reply.events else None
         return Receipt(
-            memory_id=reply.events[0].data.memory_id,
-            operation="delete",
+            memory_id=memory_id,
+            operation=operation if reply.events else "unchanged",
             memory_type=MemoryType.WORKING,
             latency_ms=(perf_counter() - started_s) * 1e3,
-            quota_remaining=self._remaining(len(reply.state.working.rows)),
+            quota_remaining=max(0, limit - len(reply.state.working.rows)),
+            evicted=getattr(event, "evicted_ids", ()),
         )
-
-    def _remaining(self, keys: int) -> int:
-        return max(0, self._scope.services.settings.limits.working_keys - keys)
-
-
-def _entry_bytes(key: str, value: Any) -> int:
-    """Return what an entry counts for: its key and its value as JSON, a text as it is."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if not text:
-        return len(key.encode())
-    return len(key.encode()) + text_bytes(text, "value", CONTENT_BYTES_MAX)

@@ -4,7 +4,7 @@ Full means full: an add beyond the limit is refused, or, if it asks for pruning,
 what is not pinned goes first. "Oldest" is by the time it was true, then by the order of arrival.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
@@ -203,8 +203,8 @@ class AddMemories(Command, frozen=True, kw_only=True):
     auto_prune: bool = False
     own_ids: bool = False
     """Whether the caller chose ids, which may have been used before."""
-    used_ids: frozenset[str] = frozenset()
-    """Those that were, by memories alive or deleted."""
+    used: Mapping[str, bytes] = {}
+    """Those that were, alive or deleted, with the digest that each was first added with."""
 
 
 class UpdateMemory(Command, frozen=True, kw_only=True):
@@ -250,22 +250,28 @@ def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Even
 
 
 def _fresh(command: AddMemories, state: LongTerm) -> list[NewMemory]:
-    """Return the memories that are new; the same one again, even if deleted since, is not."""
-    digests = {row.memory_id: row.digest for row in _named(command, state)}
-    fresh = []
+    """Return the memories that are new; what was added before, even if deleted since, is not."""
+    fresh: dict[str, NewMemory] = {}
     for memory in command.memories:
-        if digests.setdefault(memory.memory_id, memory.digest) != memory.digest:
+        first = _first_digest(memory.memory_id, command, state, fresh)
+        if first is None:
+            fresh[memory.memory_id] = memory
+        elif first != memory.digest:
             raise InvalidInputError(
-                f"memory {memory.memory_id!r} has another content: update it, or use a new id"
+                f"memory id {memory.memory_id!r} stands for another content: update that memory, "
+                "or use a new id"
             )
-        if memory.memory_id not in state.rows and memory.memory_id not in command.used_ids:
-            fresh.append(memory)
-    return list({memory.memory_id: memory for memory in fresh}.values())
+    return list(fresh.values())
 
 
-def _named(command: AddMemories, state: LongTerm) -> list[Row]:
-    found = (state.rows.get(memory.memory_id) for memory in command.memories)
-    return [row for row in found if row is not None]
+def _first_digest(
+    memory_id: str, command: AddMemories, state: LongTerm, fresh: Mapping[str, NewMemory]
+) -> bytes | None:
+    """Return what an id was first added with; None if it is new."""
+    if memory_id in command.used:
+        return command.used[memory_id]
+    known = fresh.get(memory_id) or state.rows.get(memory_id)
+    return None if known is None else known.digest
 
 
 def _make_room(

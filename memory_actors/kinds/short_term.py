@@ -213,6 +213,10 @@ class AddMessage(Command, frozen=True, kw_only=True):
     occurred_at_us: int
     metadata: dict[str, Any] = {}
     role: str | None = None
+    own_id: bool = False
+    """Whether the caller chose the id."""
+    used: bool = False
+    """Whether this very message was added before, alive or not."""
 
 
 class UpdateMessage(Command, frozen=True, kw_only=True):
@@ -241,7 +245,7 @@ def decide(command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event
     """
     expired = _expire(state, command.now_us)
     if isinstance(command, AddMessage):
-        if find(state, command.memory_id, command.now_us) is not None:
+        if command.used or command.memory_id in state.session_of:
             return []
         return [*expired, _add(command, state, limits)]
     if isinstance(command, UpdateMessage):
@@ -330,6 +334,12 @@ def living_sessions(state: ShortTerm, now_us: int) -> list[Session]:
     """Return the sessions that have not expired, by id."""
     living = (session for session in state.sessions.values() if now_us < session.expires_at_us)
     return sorted(living, key=lambda session: session.session_id)
+
+
+def recent_sessions(state: ShortTerm, now_us: int, count: int) -> list[Session]:
+    """Return the living sessions that were used last, newest first."""
+    living = living_sessions(state, now_us)
+    return sorted(living, key=lambda session: -session.expires_at_us)[:count]
 
 
 def find(state: ShortTerm, memory_id: str, now_us: int) -> Row | None:

@@ -111,8 +111,18 @@ class SetKey(Command, frozen=True, kw_only=True):
     size_bytes: int
     metadata: dict[str, Any] = {}
     auto_prune: bool = False
+    own_id: bool = False
+    """Whether the caller chose the id."""
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
+
+
+class UpdateKey(Command, frozen=True, kw_only=True):
+    """Replace the value of an entry with a text, its metadata, or both."""
+
+    memory_id: str
+    content: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class DeleteKey(Command, frozen=True, kw_only=True):
@@ -134,9 +144,32 @@ def decide(command: Command, state: Working, limits: Limits) -> Sequence[Event]:
     """
     if isinstance(command, SetKey):
         return _set(command, state, limits)
+    if isinstance(command, UpdateKey):
+        return _set(_as_set(command, state), state, limits)
     assert isinstance(command, DeleteKey)
     row = _living(state, command)
     return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
+
+
+def _as_set(command: UpdateKey, state: Working) -> SetKey:
+    row = find(state, command.memory_id, command.now_us)
+    if row is None:
+        raise NotFoundError(f"no working memory {command.memory_id!r}")
+    value = row.value if command.content is None else command.content
+    return SetKey(
+        now_us=command.now_us,
+        memory_id=row.memory_id,
+        key=row.key,
+        value=value,
+        size_bytes=entry_bytes(row.key, value),
+        metadata=row.metadata if command.metadata is None else command.metadata,
+    )
+
+
+def entry_bytes(key: str, value: Any) -> int:
+    """Return what an entry counts for: its key, and its value as JSON or as the text it is."""
+    text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    return len(key.encode()) + len(text)
 
 
 def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
@@ -225,7 +258,7 @@ KIND = Kind(
     registry=registry,
     initial=Working(),
     evolve=evolve,
-    commands=(SetKey, DeleteKey),
+    commands=(SetKey, UpdateKey, DeleteKey),
     decide=decide,
     dump=dump,
     load=load,

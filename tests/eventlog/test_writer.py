@@ -37,7 +37,7 @@ class FakeEnvironment:
     def used_bytes(self, txn: Any) -> int:
         return sum(self.sizes.get(name, 0) for name in txn)
 
-    def check_room(self, txn: Any, before_bytes: int) -> None:
+    def check_room(self, txn: Any, before_bytes: int, *, reserve: bool = False) -> None:
         if self.used_bytes(txn) > max(before_bytes, self.room):
             raise DiskFull("no room")
 

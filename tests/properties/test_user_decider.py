@@ -37,7 +37,7 @@ class UserMachine(RuleBasedStateMachine):
         self.state = user.UserState()
         self.log: list[Any] = []
         self.snapshot = (user.dump(self.state), 0)
-        self.used: set[str] = set()
+        self.used: dict[str, bytes] = {}
         self.now_us = 1_000_000_000
 
     @rule(seconds=st.integers(-30, 30))
@@ -125,15 +125,18 @@ class UserMachine(RuleBasedStateMachine):
             )
             for name in names
         )
+        before = len(self.log)
         self.ask(
             long_term.AddMemories(
                 now_us=self.now_us,
                 memories=memories,
                 auto_prune=prune,
-                used_ids=frozenset(self.used),
+                used=dict(self.used),
             )
         )
-        self.used |= set(self.state.long_term.rows)
+        for entry in self.log[before:]:
+            if isinstance(entry.data, long_term.MemoryAdded):
+                self.used[entry.data.memory_id] = entry.data.digest
 
     @rule(name=NAMES, size=SIZES, metadata=st.none() | METADATA)
     def updates_a_memory(self, name: str, size: int, metadata: Any) -> None:

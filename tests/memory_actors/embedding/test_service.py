@@ -11,6 +11,7 @@ from support.fakes import FakeEmbedder
 
 from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.spoken import RECIPE
 from memory_actors.embedding.vector_table import VectorTable, text_digest
 from memory_actors.errors import EmbedderError
 
@@ -111,7 +112,7 @@ async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path:
     (fresh,) = await service.embed(["likes tea"])
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(service.embedder.fingerprint)
+    table.use_model(f"{service.embedder.fingerprint} {RECIPE}")
     digest = text_digest("likes tea")
     assert np.array_equal(table.get([digest], 32)[digest], fresh)
     table.close()
@@ -121,7 +122,7 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
     await service.embed(["a secret"], keep=False)
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(service.embedder.fingerprint)
+    table.use_model(f"{service.embedder.fingerprint} {RECIPE}")
     assert table.get([text_digest("a secret")], 32) == {}
     table.close()
 

@@ -32,8 +32,8 @@ def new(name: str, *, size: int = 10, digest: bytes | None = None) -> NewMemory:
     )  # fmt: skip
 
 
-def add(*memories: NewMemory, auto_prune: bool = False, used: frozenset[str] = frozenset()):
-    return AddMemories(now_us=1, memories=memories, auto_prune=auto_prune, used_ids=used)
+def add(*memories: NewMemory, auto_prune: bool = False, used: dict[str, bytes] | None = None):
+    return AddMemories(now_us=1, memories=memories, auto_prune=auto_prune, used=used or {})
 
 
 def full(count: int, **limits: int) -> Given:
@@ -63,7 +63,7 @@ def test_an_id_with_another_content_is_refused() -> None:
 
 def test_an_id_that_was_used_before_is_not_used_again() -> None:
     given = Given(KIND, added("a"), MemoryDeleted(memory_id="a"))
-    assert given.when(add(new("a"), used=frozenset({"a"}))) == []
+    assert given.when(add(new("a"), used={"a": b"a"})) == []
 
 
 def test_a_full_memory_refuses_with_advice() -> None:
