@@ -4,12 +4,13 @@ While a batch is being computed, what arrives is collected and becomes the next 
 embedder starts at once, and a busy one works in full batches. A text that several callers want at
 the same time is computed once.
 
-One caller's text must not fail another's: a batch that fails is tried again text by text, unless
-the first few show that it is the embedder that fails and not a text.
+One caller's text must not fail another's: a batch that fails is tried again text by text, for as
+long as that takes no longer than a batch may hold up the next.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
-FAILURES_MAX = 3  # texts that fail in a row before the embedder itself is taken to be down
+APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
 Outcome: TypeAlias = Vectors | EmbedderError
 
@@ -159,14 +160,10 @@ class Batcher:
 
     def _one_by_one(self, texts: Sequence[str], failure: EmbedderError) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        in_a_row = 0
+        until_s = time.monotonic() + APART_S_MAX
         for text in texts:
-            if in_a_row == FAILURES_MAX:
-                outcomes.append(failure)
-                continue
-            (outcome,) = self._outcomes([text])
-            outcomes.append(outcome)
-            in_a_row = in_a_row + 1 if isinstance(outcome, EmbedderError) else 0
+            in_time = time.monotonic() < until_s
+            outcomes += self._outcomes([text]) if in_time else [failure]
         return outcomes
 
     def _embed(self, texts: Sequence[str]) -> Vectors:

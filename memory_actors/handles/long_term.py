@@ -114,7 +114,7 @@ class LongTermMemory:
         """Ask the actor and embed the texts at the same time; say whether they are indexed."""
         async with self._scope.live() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
-                self._scope.refuse_early(live, command)
+                self._scope.refuse_early(live, await live.enrich(command, live.state))
             embedding = asyncio.create_task(self._scope.services.embeddings.embed(texts))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:

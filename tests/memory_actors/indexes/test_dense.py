@@ -1,5 +1,6 @@
 """The dense index: exact where it scans, close to exact where it does not, whole where it loads."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -227,3 +228,66 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
     got = [match.label for match in index.search(query, 50, BACKGROUND)]
     assert sorted(got) == sorted(held)
     assert len(index) == len(held)
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
+    rows = vectors(4_000)
+    index = build(rows[:400])
+    maintain(index)
+    allowed = list(range(4_000))
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def search() -> None:
+        while not stop.is_set():
+            try:
+                for chosen in (allowed, None):
+                    labels = [m.label for m in index.search(rows[0], 20, BACKGROUND, chosen)]
+                    assert len(labels) == len(set(labels))
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for label in range(400, 4_000):
+        index.add(label, rows[label])
+        if label % 3 == 0:
+            index.remove(label - 300)
+        if label % 500 == 0:
+            maintain(index)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> None:
+    rows = vectors(1_000)
+    index = build(rows[:900])
+    for label in range(400):
+        index.remove(label)
+    real = dense._compacted
+
+    def late(view, dimension):
+        index.add(950, rows[950])
+        return real(view, dimension)
+
+    monkeypatch.setattr(dense, "_compacted", late)
+    index.adopt(index.maintain())
+    labels = [match.label for match in index.search(rows[950], 1_000, BACKGROUND)]
+    assert labels.count(950) == 1
+    assert len(labels) == len(index) == 501
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_more_results_than_a_graph_can_reach_are_found_by_a_scan() -> None:
+    rows = vectors(2_000)
+    rows[:600] = rows[0]
+    index = build(rows)
+    maintain(index)
+    for k in (1, 10, 40, 300, 1_500, 2_000):
+        assert len(index.search(rows[0], k, BACKGROUND)) == k

@@ -24,6 +24,7 @@ from memory_actors.errors import (
     InvalidInputError,
     QuarantinedError,
     StorageFullError,
+    SystemClosedError,
     UnavailableError,
 )
 
@@ -275,3 +276,27 @@ async def test_two_requests_with_one_key_at_once_are_carried_out_once() -> None:
     replies = await asyncio.gather(*asks)
     assert sorted(reply.duplicate for reply in replies) == [False, True, True, True, True]
     assert actor.state == 3
+
+
+async def test_callers_who_gave_up_waiting_do_not_hold_up_those_behind(monkeypatch) -> None:
+    monkeypatch.setattr(actor_module, "MAILBOX_MAX", 1)
+    actor, log, _ = make()
+    log.hold = asyncio.Event()
+    busy = [asyncio.create_task(actor.ask(add(1))) for _ in range(2)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gone = [asyncio.create_task(actor.ask(add(1), deadline_s=0.01)) for _ in range(20)]
+    await asyncio.gather(*gone, return_exceptions=True)
+    waiting = asyncio.create_task(actor.ask(add(1), deadline_s=5))
+    await asyncio.sleep(0)
+    log.hold.set()
+    await asyncio.gather(*busy)
+    assert (await waiting).state == 3
+
+
+async def test_a_retired_actor_says_so() -> None:
+    actor, _, _ = make()
+    await actor.ask(add(1))
+    actor.retire()
+    with pytest.raises(SystemClosedError):
+        await actor.ask(add(1))

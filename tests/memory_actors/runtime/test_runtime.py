@@ -181,3 +181,52 @@ async def test_closing_does_not_wait_beyond_its_deadline() -> None:
         with anyio.fail_after(5):
             await runtime.close(0.01)
         assert world.left == ["a"]
+
+
+async def test_activations_at_once_evict_no_more_than_needed() -> None:
+    runtime, world = make(budget_bytes=1_000)
+    for n in range(11):
+        async with runtime.use(f"old{n}"):
+            pass
+
+    async def use(n: int) -> None:
+        async with runtime.use(f"new{n}"):
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(use(n) for n in range(5)))
+    assert len(world.left) == 1
+
+
+async def test_a_failure_that_nobody_waited_for_is_forgotten() -> None:
+    runtime, world = make()
+    world.failure = RuntimeError("once")
+
+    async def use() -> None:
+        async with runtime.use("a"):
+            pass
+
+    gone = asyncio.create_task(use())
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await asyncio.sleep(0.01)
+    world.failure = None
+    await use()
+
+
+async def test_passivated_actors_are_freed_at_once(open_memory) -> None:
+    import gc
+    import weakref
+
+    gc.disable()
+    try:
+        async with open_memory(live_bytes_max=0, check_replay=False) as memory:
+            async with memory._services.runtime.use("user:ada") as live:
+                gone = weakref.ref(live)
+            del live
+            await memory.user("ada").add("x")
+            await memory.user("bob").add("y")
+            await asyncio.sleep(0.02)
+            assert gone() is None
+    finally:
+        gc.enable()
