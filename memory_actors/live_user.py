@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
+import anyio
 import anyio.to_thread
 import msgspec
 import structlog
@@ -258,6 +259,8 @@ class LiveUser:
     async def _index_wanting(self, delay_s: float) -> None:
         self._index_waits = delay_s > 0
         await asyncio.sleep(delay_s)
+        with anyio.move_on_after(delay_s):  # a command whose caller gave up may still be under way
+            await self.actor.drain()
         while self._wanting:
             self._index_waits = False
             if not await self._index_some():
