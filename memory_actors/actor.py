@@ -34,22 +34,17 @@ from eventlog import (
     EventLogError,
     EventStore,
     Fenced,
-    IdempotencyConflict,
-    InvalidAppend,
     LogClosed,
     Prepared,
     Recorded,
 )
 from memory_actors.errors import (
-    CommandCrashedError,
     DeadlineExceededError,
-    InvalidInputError,
     MemoryActorsError,
     QuarantinedError,
-    StorageFullError,
     SystemClosedError,
-    UnavailableError,
 )
+from memory_actors.failures import crashed, unavailable
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
 BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop
@@ -267,9 +262,9 @@ class Actor(Generic[S]):
             except MemoryActorsError as refusal:
                 batch.outcomes.append((ask, refusal))
             except EventLogError as error:
-                batch.outcomes.append((ask, _unavailable(error)))
+                batch.outcomes.append((ask, unavailable(error)))
             except Exception as error:  # a bug in a decision must not reach anybody else
-                batch.outcomes.append((ask, _crashed(error)))
+                batch.outcomes.append((ask, crashed(error)))
                 return error
             if keyed:
                 return None
@@ -351,7 +346,7 @@ class Actor(Generic[S]):
 
     async def _fail(self, batch: _Batch[S], error: Exception) -> None:
         """Answer a batch whose append failed, and read again what the stream holds."""
-        answer = _unavailable(error) if isinstance(error, EventLogError) else _crashed(error)
+        answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
             _settle(ask.answer, answer)
         if isinstance(error, Fenced | LogClosed):
@@ -397,24 +392,6 @@ def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recor
     return Recorded(
         stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes, b""
     )
-
-
-def _unavailable(error: EventLogError) -> MemoryActorsError:
-    """Return an error of the log in this package's terms: by what the caller does next."""
-    kind: type[MemoryActorsError] = UnavailableError
-    if isinstance(error, IdempotencyConflict | InvalidAppend):
-        kind = InvalidInputError
-    elif isinstance(error, DiskFull):
-        kind = StorageFullError
-    translated = kind(f"the log refused the write: {error}")
-    translated.__cause__ = error
-    return translated
-
-
-def _crashed(error: Exception) -> CommandCrashedError:
-    crashed = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
-    crashed.__cause__ = error
-    return crashed
 
 
 def _settle(future: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -134,7 +134,7 @@ class LiveUser:
 
         :raises InvalidInputError: an id of the caller's own stands for something else.
         """
-        if isinstance(command, working.SetKey):
+        if isinstance(command, working.SetKey | working.UpdateKey):
             command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
         if not getattr(command, "own_ids", False) and not getattr(command, "own_id", False):
             return command

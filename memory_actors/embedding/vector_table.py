@@ -12,7 +12,7 @@ import hashlib
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,14 +91,6 @@ class VectorTable:
                 self._write(batch)
             for digest in batch:
                 self._waiting.pop(digest, None)
-
-    def forget(self, digests: Iterable[bytes]) -> None:
-        """Delete vectors. Blocks: call it off the loop."""
-        keys = [self._model + digest for digest in digests]
-        for digest in digests:
-            self._waiting.pop(digest, None)
-        table = self._env.tables["vectors"]
-        self._env.write(lambda txn: [txn.delete(key, db=table) for key in keys])
 
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""

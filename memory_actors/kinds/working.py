@@ -123,6 +123,8 @@ class UpdateKey(Command, frozen=True, kw_only=True):
     memory_id: str
     content: str | None = None
     metadata: dict[str, Any] | None = None
+    least_recent: tuple[str, ...] | None = None
+    """As in `SetKey`."""
 
 
 class DeleteKey(Command, frozen=True, kw_only=True):
@@ -163,6 +165,7 @@ def _as_set(command: UpdateKey, state: Working) -> SetKey:
         value=value,
         size_bytes=entry_bytes(row.key, value),
         metadata=row.metadata if command.metadata is None else command.metadata,
+        least_recent=command.least_recent,
     )
 
 
