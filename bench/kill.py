@@ -33,6 +33,7 @@ from bench.hashed import HashedEmbedder
 from memory_actors import Limits, MemorySystem, NotFoundError, Settings
 
 USERS = 8
+STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
 LIMITS = Limits(long_term_memories=300, short_term_messages=20, working_keys=10)
 
@@ -75,22 +76,24 @@ class Expected:
             self.content[line["user"], evicted] = None
 
 
-def run(rounds: int, seed: int, directory: Path | None = None) -> KillReport:
-    """Kill that many times and report."""
+def run(rounds: int, seed: int) -> KillReport:
+    """Kill that many times and report; a new store every `STORE_ROUNDS`."""
     started = time.monotonic()
     rng = random.Random(seed)
-    with tempfile.TemporaryDirectory() as scratch:
-        store, expected = directory or Path(scratch), Expected()
-        lost = damaged = diverged = 0
-        for n in range(rounds):
-            _one_life(store, expected, rng, seed * 1_000_003 + n)
-            result = asyncio.run(_check(store, expected))
-            lost, damaged, diverged = lost + result[0], damaged + result[1], diverged + result[2]
-            if sys.stderr.isatty():
-                print(f"\rround {n + 1}/{rounds}, lost {lost}", end="", file=sys.stderr)
-    return KillReport(
-        rounds, expected.acknowledged, lost, damaged, diverged, seed, time.monotonic() - started
-    )
+    acknowledged = lost = damaged = diverged = 0
+    for first in range(0, rounds, STORE_ROUNDS):
+        with tempfile.TemporaryDirectory() as scratch:
+            store, expected = Path(scratch), Expected()
+            for n in range(first, min(rounds, first + STORE_ROUNDS)):
+                _one_life(store, expected, rng, seed * 1_000_003 + n)
+                result = asyncio.run(_check(store, expected))
+                lost, damaged = lost + result[0], damaged + result[1]
+                diverged += result[2]
+                if sys.stderr.isatty():
+                    print(f"\rround {n + 1}/{rounds}, lost {lost}", end="", file=sys.stderr)
+            acknowledged += expected.acknowledged
+    seconds = time.monotonic() - started
+    return KillReport(rounds, acknowledged, lost, damaged, diverged, seed, seconds)
 
 
 def _one_life(store: Path, expected: Expected, rng: random.Random, seed: int) -> None:
