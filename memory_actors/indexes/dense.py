@@ -174,11 +174,15 @@ class DenseIndex:
         """Return an index of these vectors, with the saved graph if it fits them. Slow."""
         order, graph = _load_graph(path, model, dimension)
         index = cls(dimension, len(order) + len(vectors) + CAPACITY_MIN)
+        absent = np.zeros(dimension, np.float32)  # keeps a removed row's place in the order
+        known = set(order)
+        labels = [*order, *(label for label in vectors if label not in known)]
+        if labels:
+            rows = np.stack([vectors.get(label, absent) for label in labels])
+            index._rows.extend(labels, rows)
         for label in order:
-            index._rows.append(label, vectors.get(label))
-        rest = [label for label in vectors if label not in index._rows]
-        if rest:
-            index._rows.extend(rest, np.stack([vectors[label] for label in rest]))
+            if label not in vectors:
+                index._rows.remove(label)
         index._graph = graph
         return index
 

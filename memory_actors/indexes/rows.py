@@ -62,17 +62,16 @@ class VectorRows:
         """Memory of the arrays and of the map beside them."""
         return self._vectors.nbytes + self._labels.nbytes + 100 * len(self._row_of)
 
-    def append(self, label: int, vector: Vectors | None) -> None:
-        """Add a row; None adds one that is removed already, to keep a place in the order."""
+    def append(self, label: int, vector: Vectors) -> None:
+        """Add a row."""
         if self.count == len(self._labels):
             self._grow(int(self.count * GROWTH) + CAPACITY_MIN)
         row = self.count
         self._labels[row] = label
-        if vector is not None:
-            self._vectors[row] = vector
-            self._sum += vector
-            self._alive[row] = True
-            self._row_of[label] = row
+        self._vectors[row] = vector
+        self._sum += vector
+        self._alive[row] = True
+        self._row_of[label] = row
         self.count += 1
 
     def extend(self, labels: Sequence[int], vectors: Vectors) -> None:
