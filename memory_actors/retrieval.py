@@ -94,7 +94,7 @@ async def _score_small(
     contents = await texts(services.log, live.stream, rows)
     phrased = [_phrase(found, content) for found, content in zip(rows, contents, strict=True)]
     vectors = np.stack(await services.embeddings.embed(phrased, keep=False))
-    scores = live.index.score(vectors, vector, background)
+    scores = live.index.dense.score(vectors, vector, background)
     return [_Scored(found, float(score)) for found, score in zip(rows, scores, strict=True)]
 
 
@@ -110,11 +110,11 @@ def _phrase(found: Found, content: str) -> str:
 async def _search_index(
     live: LiveUser, query: Query, vector: Vectors, background: Vectors
 ) -> list[_Scored]:
-    await live.indexed()
-    search = partial(_found, live.state, live.index, query, vector, background)
-    small = len(live.state.long_term.rows) <= INLINE_ROWS_MAX and live.index.cheap
+    await live.index.indexed()
+    search = partial(_found, live.state, live.index.dense, query, vector, background)
+    small = len(live.state.long_term.rows) <= INLINE_ROWS_MAX and live.index.dense.cheap
     found = search() if small else await anyio.to_thread.run_sync(search)
-    living = ((live.row_of(match.label), match.score) for match in found)
+    living = ((live.index.row_of(match.label), match.score) for match in found)
     return [_Scored(Found(MemoryType.LONG_TERM, row), s) for row, s in living if row is not None]
 
 

@@ -20,7 +20,7 @@ from memory_actors.embedding.vector_table import text_digest
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.handles.scope import Scope
 from memory_actors.kinds import long_term
-from memory_actors.live_user import INDEX_RETRY_S, LiveUser
+from memory_actors.live_user import LiveUser
 from memory_actors.records import Item, MemoryType, Metadata, Receipt
 from memory_actors.validation import (
     check_optional_name,
@@ -123,7 +123,7 @@ class LongTermMemory:
                 )
             except BaseException:
                 embedding.cancel()
-                live.index_wanting(INDEX_RETRY_S)  # after a deadline it may yet be added
+                live.index.index_later(live.actor.drain)  # after a deadline it may yet be added
                 raise
             return reply, await self._index(live, texts, embedding)
 
@@ -135,9 +135,9 @@ class LongTermMemory:
             vectors = await embedding
         except EmbedderError as error:
             _logger.warning("memory kept, not indexed", count=len(texts), error=str(error))
-            live.index_wanting(INDEX_RETRY_S)
+            live.index.index_later(live.actor.drain)
             return False
-        live.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
+        live.index.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
         return True
 
     def _checked(self, item: Item, now_us: int) -> long_term.NewMemory:

@@ -116,7 +116,7 @@ async def test_a_large_user_gets_a_graph_that_survives_reopening(open_memory, mo
 
 async def _cheap(memory: Any) -> bool:
     async with memory._services.runtime.use("user:ada") as live:
-        return live.index.cheap
+        return live.index.dense.cheap
 
 
 async def test_pruned_memories_leave_the_index(open_memory, clock) -> None:
