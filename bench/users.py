@@ -174,7 +174,7 @@ async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
 def _index_bytes(memory: MemorySystem, numbers: Sequence[int]) -> int:
     runtime = memory._services.runtime  # noqa: SLF001 - the estimate in parts, to correct it
     live = (runtime.peek(stream_of(f"user {number}")) for number in numbers)
-    return sum(user.index.size_bytes for user in live if user is not None)
+    return sum(user.index.dense.size_bytes for user in live if user is not None)
 
 
 def _anonymous_bytes(*, collect: bool = True) -> int:
