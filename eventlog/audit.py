@@ -67,6 +67,7 @@ class Verification:
         self._progress = progress or (lambda _done, _total: None)
         self._findings: list[Finding] = []
         self._ends: dict[bytes, _End] = {}
+        self._prefix = b""
         self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
 
     def run(self) -> VerifyReport:
@@ -147,11 +148,11 @@ class Verification:
         checks: dict[str, Callable[[bytes, bytes], None]] = {
             "streams": self._check_stream,
             "versions": lambda key, _value: self._check_version(key[:SID], key[SID:]),
-            "keys": self._check_key,
+            "keys": lambda key, value: self._check_key(txn, key, value),
             "requests": self._check_request,
             "snapshots": lambda _key, value: _unsealed(value, SnapshotRecord, "a snapshot"),
             "checkpoints": self._check_checkpoint,
-            "projections": lambda _key, value: _unsealed(value, None, "an entry"),
+            "projections": self._check_entry,
             "meta": lambda _key, value: _unsealed(value, FormatRecord, "the store's format"),
         }
         should = {"streams": None, "versions": events, "keys": self._keys}
@@ -206,9 +207,15 @@ class Verification:
         if end is None or len(version) != U64.size or not 0 < U64.unpack(version)[0] <= end.version:
             self._found(0, sid, f"an index has version {version.hex()}, which the stream has not")
 
-    def _check_key(self, key: bytes, value: bytes) -> None:
+    def _check_key(self, txn: Transaction, key: bytes, value: bytes) -> None:
         if value != key_check(key):
             self._found(0, key[:SID], "a row in the index of keys is damaged")
+        prefix = key[: SID + KEY_ID]
+        if prefix != self._prefix:  # the first row of a key: a search for the key must lead here
+            self._prefix = prefix
+            with txn.cursor(self._env.tables["keys"]) as cursor:
+                if not cursor.set_range(prefix) or cursor.key() != key:
+                    self._found(0, key[:SID], "a search in the index of keys leads elsewhere")
         self._check_version(key[:SID], key[SID + KEY_ID :])
 
     def _check_request(self, key: bytes, value: bytes) -> None:
@@ -219,16 +226,16 @@ class Verification:
         if end is None or not 0 < record.first_version <= record.last_version <= end.version:
             self._found(0, key[:SID], "an idempotency key got events that are not there")
 
-    def _check_checkpoint(self, _key: bytes, value: bytes) -> None:
-        if len(unseal(value, "a checkpoint")) != U64.size:
+    def _check_checkpoint(self, key: bytes, value: bytes) -> None:
+        if len(unseal(value, "a checkpoint", key)) != U64.size:
             self._found(0, b"", "a checkpoint is no position")
+
+    def _check_entry(self, key: bytes, value: bytes) -> None:
+        unseal(value, "an entry", key)
 
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))
 
 
-def _unsealed(value: bytes, cls: type[msgspec.Struct] | None, what: str) -> None:
-    if cls is None:
-        unseal(value, what)
-    else:
-        unseal_record(value, cls, what)
+def _unsealed(value: bytes, cls: type[msgspec.Struct], what: str) -> None:
+    unseal_record(value, cls, what)

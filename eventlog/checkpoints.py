@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from eventlog.environment import Environment, Transaction
-from eventlog.tables import U64, key_id, seal, unseal
+from eventlog.tables import U64, key_id, neighbours, seal, unseal
 
 ENTRY_KEY_BYTES_MAX = 400  # LMDB's keys end at 511, and the name takes 16
 
@@ -22,21 +22,37 @@ class Checkpoint(msgspec.Struct, frozen=True):
 def put_checkpoint(env: Environment, txn: Transaction, checkpoint: Checkpoint) -> None:
     """Store a checkpoint and the entries it guards."""
     name, table = key_id(checkpoint.name), env.tables["projections"]
-    txn.put(name, seal(U64.pack(checkpoint.position)), db=env.tables["checkpoints"])
+    position = seal(U64.pack(checkpoint.position), name)
+    txn.put(name, position, db=env.tables["checkpoints"])
     for key, value in checkpoint.writes.items():
         if value is None:
             txn.delete(name + key, db=table)
         else:
-            txn.put(name + key, seal(value), db=table)
+            txn.put(name + key, seal(value, name + key), db=table)
 
 
 def load_checkpoint(env: Environment, txn: Transaction, name: str) -> int:
-    """Return the position a subscriber has stored, 0 if none."""
-    value = txn.get(key_id(name), db=env.tables["checkpoints"])
-    return 0 if value is None else U64.unpack(unseal(value, f"checkpoint {name!r}"))[0]
+    """Return the position a subscriber has stored, 0 if none.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    value = _found(env, txn, "checkpoints", key_id(name))
+    return 0 if value is None else U64.unpack(value)[0]
 
 
 def load_entry(env: Environment, txn: Transaction, name: str, key: bytes) -> bytes | None:
-    """Return one entry of a projection."""
-    value = txn.get(key_id(name) + key, db=env.tables["projections"])
-    return None if value is None else unseal(value, f"an entry of {name!r}")
+    """Return one entry of a projection.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    return _found(env, txn, "projections", key_id(name) + key)
+
+
+def _found(env: Environment, txn: Transaction, table: str, key: bytes) -> bytes | None:
+    """Return a row's content; what looks like a miss may be a row whose key was damaged."""
+    found = None
+    for row, value in neighbours(env, txn, table, key):
+        content = unseal(value, f"a row of {table}", row)
+        if row == key:
+            found = content
+    return found

@@ -306,7 +306,9 @@ class Ledger:
         last = found[-1][0] + b"\0" if found else prefix
         beside = [*neighbours(self._env, txn, "keys", prefix)]
         beside += neighbours(self._env, txn, "keys", last)
-        if any(check != key_check(row) for row, check in (*found, *beside)):
+        damaged = any(check != key_check(row) for row, check in (*found, *beside))
+        missed = any(row.startswith(prefix) for row, _ in set(beside) - set(found))
+        if damaged or missed:
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         return [U64.unpack(row[len(prefix) :])[0] for row, _ in found]
 

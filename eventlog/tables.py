@@ -9,8 +9,8 @@ All integers in keys are big-endian, so that keys sort by number:
                                                       about a key
     requests     stream id | key id                -> sealed record: request digest, first result
     snapshots    stream id | version u64           -> sealed record: schema fingerprint, data
-    checkpoints  name id                           -> sealed position
-    projections  name id | key                     -> sealed value
+    checkpoints  name id                           -> position, sealed with its key
+    projections  name id | key                     -> value, sealed with its key
     meta         "format"                          -> sealed record: format, when it was created
 
 A sealed value opens with its CRC. Frames carry their own.
@@ -38,18 +38,19 @@ _encode = msgspec.msgpack.Encoder().encode
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def seal(data: bytes) -> bytes:
-    """Return `data` behind its CRC."""
-    return _CRC.pack(zlib.crc32(data)) + data
+def seal(data: bytes, row_key: bytes = b"") -> bytes:
+    """Return `data` behind a CRC over it and, if given, the key of its row."""
+    return _CRC.pack(zlib.crc32(data, zlib.crc32(row_key))) + data
 
 
-def unseal(data: bytes, what: str) -> bytes:
+def unseal(data: bytes, what: str, row_key: bytes = b"") -> bytes:
     """Return what `seal` was given.
 
-    :raises CorruptLog: these are other bytes.
+    :raises CorruptLog: these are other bytes, or they lie under another key.
     """
     content = data[_CRC.size :]
-    if len(data) < _CRC.size or zlib.crc32(content) != _CRC.unpack_from(data)[0]:
+    crc = zlib.crc32(content, zlib.crc32(row_key))
+    if len(data) < _CRC.size or crc != _CRC.unpack_from(data)[0]:
         raise CorruptLog(f"{what} fails its CRC: restore a backup, or run a verification")
     return content
 
