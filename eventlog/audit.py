@@ -172,6 +172,8 @@ class Verification:
         count = 0
         for key, value in self._rows(txn, table):
             count += 1
+            if txn.get(key, db=self._env.tables[table]) != value:
+                self._found(0, key[:SID], f"a search in table {table} misses a row that is there")
             try:
                 check(key, value)
             except EventLogError as error:
