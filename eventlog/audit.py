@@ -25,6 +25,7 @@ SID = frame.STREAM_ID_BYTES
 KEY_ID = 16
 
 Progress = Callable[[int, int], None]
+Check = Callable[[bytes, bytes], object]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -145,15 +146,15 @@ class Verification:
     # --- the other tables
 
     def _check_tables(self, txn: Transaction, events: int) -> None:
-        checks: dict[str, Callable[[bytes, bytes], None]] = {
+        checks: dict[str, Check] = {
             "streams": self._check_stream,
             "versions": lambda key, _value: self._check_version(key[:SID], key[SID:]),
             "keys": lambda key, value: self._check_key(txn, key, value),
             "requests": self._check_request,
-            "snapshots": lambda _key, value: _unsealed(value, SnapshotRecord, "a snapshot"),
+            "snapshots": lambda _key, value: unseal_record(value, SnapshotRecord, "a snapshot"),
             "checkpoints": self._check_checkpoint,
             "projections": self._check_entry,
-            "meta": lambda _key, value: _unsealed(value, FormatRecord, "the store's format"),
+            "meta": lambda _key, value: unseal_record(value, FormatRecord, "the store's format"),
         }
         should = {"streams": None, "versions": events, "keys": self._keys}
         for table, check in checks.items():
@@ -166,7 +167,7 @@ class Verification:
         self,
         txn: Transaction,
         table: str,
-        check: Callable[[bytes, bytes], None],
+        check: Check,
         should: int | None,
     ) -> None:
         count = 0
@@ -237,7 +238,3 @@ class Verification:
 
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))
-
-
-def _unsealed(value: bytes, cls: type[msgspec.Struct], what: str) -> None:
-    unseal_record(value, cls, what)

@@ -9,11 +9,11 @@ costs one batch of acknowledged writes, and not all that follow.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
 from eventlog.ledger import Ledger
 from eventlog.records import Appended, StreamHead
 from eventlog.requests import AppendRequest
+from eventlog.waiting import Turns, settle
 from eventlog.writer import Job, Outcome, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
@@ -57,7 +58,7 @@ class Intake:
         self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._turns = Turns()
         self._tail_waiters: set[asyncio.Future[None]] = set()
         self._writer: Writer | None = Writer(
             env, tail=ledger.tail, committed=self._committed, deliver=self._deliver
@@ -76,7 +77,7 @@ class Intake:
         """Queue an append and return its result once it is durable."""
         await self._wait_for_room()
         result: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._put_append(request, None, partial(_settle, result))
+        self._put_append(request, None, partial(settle, result))
         return await result
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
@@ -98,7 +99,7 @@ class Intake:
     async def submit(self, run: Callable[[Transaction], T], *, payload_bytes: int = 0) -> T:
         """Queue other work for the writer and return what it returns, once it is durable."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(Job(run, 0, payload_bytes, partial(_settle, result)))
+        self._put(Job(run, 0, payload_bytes, partial(settle, result)))
         return await result
 
     async def flush(self) -> None:
@@ -122,30 +123,20 @@ class Intake:
 
     async def _wait_for_room(self) -> None:
         while self._writer is not None and self._full():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._room_waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._wake_room_waiters()  # a turn that came with the cancellation is passed on
-                raise
+            await self._turns.wait()
 
     def _full(self) -> bool:
         return self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
 
     def _wake_room_waiters(self) -> None:
         """Wake no more callers than there is room for events; each looks again for itself."""
-        free = self._events_max - self.queued_events
-        while self._room_waiters and (free > 0 or self._writer is None):
-            waiter = self._room_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                free -= 1
+        closed = self._writer is None
+        self._turns.wake(len(self._turns) if closed else self._events_max - self.queued_events)
 
     def _wake_tail_waiters(self) -> None:
         waiters, self._tail_waiters = self._tail_waiters, set()
         for waiter in waiters:
-            _settle(waiter, None)
+            settle(waiter, None)
 
     # --- streams in flight
 
@@ -218,13 +209,3 @@ class Intake:
 
 def _run_append(ledger: Ledger, request: AppendRequest, txn: Transaction) -> Appended:
     return ledger.append(txn, request)
-
-
-def _settle(future: "asyncio.Future[Any]", outcome: Outcome) -> None:
-    """Hand an outcome to a caller, unless it was cancelled meanwhile."""
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)

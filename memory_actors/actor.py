@@ -38,6 +38,7 @@ from eventlog import (
     Prepared,
     Recorded,
 )
+from eventlog.waiting import Turns, settle
 from memory_actors.errors import (
     DeadlineExceededError,
     MemoryActorsError,
@@ -147,7 +148,7 @@ class Actor(Generic[S]):
         self._rebuild = rebuild
         self._epoch = epoch
         self._mailbox: deque[_Ask] = deque()
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._room = Turns()
         self._task: asyncio.Task[None] | None = None
         self._restarts: deque[float] = deque()
         self._retired = False
@@ -183,21 +184,7 @@ class Actor(Generic[S]):
 
     async def _wait_for_room(self) -> None:
         while len(self._mailbox) >= MAILBOX_MAX:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._room.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._wake_one()  # a turn that came with the cancellation is passed on
-                raise
-
-    def _wake_one(self) -> None:
-        """Let the next caller in who still waits."""
-        while self._room:
-            waiter = self._room.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+            await self._room.wait()
 
     def _check_running(self) -> None:
         if self._retired:
@@ -241,7 +228,7 @@ class Actor(Generic[S]):
             return
         crash = self._publish(batch) or crash
         for ask, outcome in batch.outcomes:
-            _settle(ask.answer, outcome)
+            settle(ask.answer, outcome)
         if crash is not None:
             await self._restart(crash)
 
@@ -272,7 +259,7 @@ class Actor(Generic[S]):
 
     def _take(self) -> None:
         self._mailbox.popleft()
-        self._wake_one()
+        self._room.wake(1)
 
     async def _decide(self, request: Request, batch: _Batch[S]) -> Reply:
         if request.idempotency_key is not None:
@@ -348,7 +335,7 @@ class Actor(Generic[S]):
         """Answer a batch whose append failed, and read again what the stream holds."""
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
-            _settle(ask.answer, answer)
+            settle(ask.answer, answer)
         if isinstance(error, Fenced | LogClosed):
             self.quarantine(str(error))
         elif not isinstance(error, DiskFull):  # which kept nothing, so the state still holds
@@ -382,9 +369,8 @@ class Actor(Generic[S]):
         _logger.critical("actor quarantined", why=why)
         refusal = QuarantinedError(f"this user's memory takes no writes: {why}")
         while self._mailbox:
-            _settle(self._mailbox.popleft().answer, refusal)
-        while self._room:
-            _settle(self._room.popleft(), None)
+            settle(self._mailbox.popleft().answer, refusal)
+        self._room.wake(len(self._room))
 
 
 def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:
@@ -392,12 +378,3 @@ def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recor
     return Recorded(
         stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes, b""
     )
-
-
-def _settle(future: "asyncio.Future[Any]", outcome: Any) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
