@@ -16,9 +16,9 @@ import msgspec
 
 from memory_actors.demo.scoring import TOP_K, mean, recall
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.embedding.spoken import spoken
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Line
+from memory_actors.phrasing import spoken
 from memory_actors.records import HistoryEntry, Hit, Item
 from memory_actors.system import MemorySystem
 

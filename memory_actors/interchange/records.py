@@ -25,11 +25,11 @@ import msgspec
 from memory_actors.errors import InvalidInputError
 from memory_actors.records import Item, Memory, MemoryType
 from memory_actors.validation import (
+    check_memory_type,
     check_name,
     check_optional_name,
     content_bytes,
     json_copy,
-    memory_type,
     metadata_copy,
     time_us,
 )
@@ -132,7 +132,7 @@ class LineReader:
             ) from error
 
     def _entry(self, line: Line, place: str) -> Entry:
-        kind = memory_type(line.memory_type or MemoryType.LONG_TERM)
+        kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content = _content(line, kind)
         occurred_at_us = _time_us(line.timestamp)

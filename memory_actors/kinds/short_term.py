@@ -4,7 +4,8 @@ A session expires a fixed time after its last message. What is expired is no lon
 the state still holds; the next command of the kind names it in an event, and then it goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nlargest, nsmallest
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,19 +13,38 @@ from immutables import Map
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds.kind import Command, Kind, same_json
+from memory_actors.kinds import kind, sessions
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Delete,
+    Events,
+    Passage,
+    Tally,
+    Updated,
+    added_before,
+    folding,
+    its_content,
+    no_data,
+    own_version,
+    same_json,
+    updated_row,
+)
+from memory_actors.kinds.sessions import Row, Session, ShortTerm, expiry
+from memory_actors.phrasing import spoken
 from memory_actors.quota import Limits, refuse_bytes
-from memory_actors.records import KindUsage
+from memory_actors.records import QuotaUse
 
 NAME = "short_term"
 SECOND_US = 1_000_000
+SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
 
 registry = EventRegistry()
 
 # --- events
 
 
-@registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted))
+@registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted_ids))
 class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message was added to a session, and the oldest left it."""
 
@@ -35,20 +55,16 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     expires_at_us: int
     """When the whole session expires."""
     occurred_at_us: int
-    evicted: tuple[str, ...] = ()
+    evicted_ids: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     role: str | None = None
 
 
 @registry.event("short_term.updated", keys=lambda event: (event.memory_id,))
-class MessageUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class MessageUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message got a new content, new metadata, or both; None keeps what was."""
 
-    memory_id: str
     session_id: str
-    content: str | None = None
-    size_bytes: int = 0
-    metadata: dict[str, Any] | None = None
 
 
 @registry.event("short_term.deleted", keys=lambda event: (event.memory_id,))
@@ -61,50 +77,19 @@ class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 @registry.event("short_term.expired", keys=lambda event: event.memory_ids)
 class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions went because their time was up."""
+    """Whole sessions went."""
 
     session_ids: tuple[str, ...]
     memory_ids: tuple[str, ...]
+    cause: str
+    """ttl: their time was up; quota: too many sessions were living."""
 
 
 Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
 
-# --- state
+# --- state (see sessions.py)
 
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A message without its text."""
-
-    memory_id: str
-    version: int
-    """Of the event that has the text."""
-    size_bytes: int
-    stored_bytes: int
-    created_at_us: int
-    occurred_at_us: int
-    metadata: dict[str, Any]
-    session_id: str
-    role: str | None
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The messages of one session, oldest first."""
-
-    session_id: str
-    rows: tuple[Row, ...] = ()
-    size_bytes: int = 0
-    expires_at_us: int = 0
-
-
-class ShortTerm(msgspec.Struct, frozen=True):
-    """All sessions that have not been named as expired."""
-
-    sessions: Map[str, Session] = Map()
-    session_of: Map[str, str] = Map()
-    """Memory id -> session id."""
-    next_expiry_us: int = 0
-    """No session expires before this; 0 when there is none."""
-
+initial = ShortTerm()
 
 # --- evolve
 
@@ -117,18 +102,15 @@ def evolve(state: ShortTerm, recorded: Recorded[Event]) -> ShortTerm:
     if isinstance(event, MessageUpdated):
         return _updated(state, event, recorded)
     if isinstance(event, MessageDeleted):
-        session = _without(state.sessions[event.session_id], (event.memory_id,))
-        return ShortTerm(
-            state.sessions.set(event.session_id, session),
-            state.session_of.delete(event.memory_id),
-            state.next_expiry_us,
-        )
-    return _expired(state, event)
+        session = state.session(event.session_id)
+        return state.put(session.holding(_without(session, (event.memory_id,))))
+    for session_id in event.session_ids:
+        session = state.session(session_id)
+        state = state.put(session.holding(()), evicted=len(session.rows))
+    return state
 
 
 def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> ShortTerm:
-    old = state.sessions.get(event.session_id) or Session(session_id=event.session_id)
-    kept = _without(old, event.evicted)
     row = Row(
         memory_id=event.memory_id,
         version=recorded.version,
@@ -140,70 +122,31 @@ def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> 
         session_id=event.session_id,
         role=event.role,
     )
-    session = Session(
-        session_id=event.session_id,
-        rows=(*kept.rows, row),
-        size_bytes=kept.size_bytes + row.size_bytes,
-        expires_at_us=event.expires_at_us,
-    )
-    session_of = state.session_of
-    for memory_id in event.evicted:
-        session_of = session_of.delete(memory_id)
-    return ShortTerm(
-        state.sessions.set(event.session_id, session),
-        session_of.set(event.memory_id, event.session_id),
-        min(state.next_expiry_us or event.expires_at_us, event.expires_at_us),
-    )
+    session = state.session(event.session_id)
+    rows = (*_without(session, event.evicted_ids), row)
+    changed = session.holding(rows, event.expires_at_us)
+    return state.put(changed, evicted=len(event.evicted_ids))
 
 
 def _updated(state: ShortTerm, event: MessageUpdated, recorded: Recorded[Event]) -> ShortTerm:
-    session = state.sessions[event.session_id]
-    rows = tuple(
-        _updated_row(row, event, recorded) if row.memory_id == event.memory_id else row
+    session = state.session(event.session_id)
+    rows = (
+        updated_row(row, event, recorded) if row.memory_id == event.memory_id else row
         for row in session.rows
     )
-    changed = msgspec.structs.replace(
-        session, rows=rows, size_bytes=sum(row.size_bytes for row in rows)
-    )
-    return msgspec.structs.replace(state, sessions=state.sessions.set(event.session_id, changed))
+    return state.put(session.holding(rows))
 
 
-def _updated_row(row: Row, event: MessageUpdated, recorded: Recorded[Event]) -> Row:
-    if event.metadata is not None:
-        row = msgspec.structs.replace(row, metadata=event.metadata)
-    if event.content is None:
-        return row
-    return msgspec.structs.replace(
-        row,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-    )
+def _without(session: Session, memory_ids: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(row for row in session.rows if row.memory_id not in memory_ids)
 
 
-def _expired(state: ShortTerm, event: SessionsExpired) -> ShortTerm:
-    sessions, session_of = state.sessions, state.session_of
-    for session_id in event.session_ids:
-        sessions = sessions.delete(session_id)
-    for memory_id in event.memory_ids:
-        session_of = session_of.delete(memory_id)
-    next_expiry = min((session.expires_at_us for session in sessions.values()), default=0)
-    return ShortTerm(sessions, session_of, next_expiry)
-
-
-def _without(session: Session, memory_ids: Sequence[str]) -> Session:
-    if not memory_ids:
-        return session
-    kept = tuple(row for row in session.rows if row.memory_id not in memory_ids)
-    return msgspec.structs.replace(
-        session, rows=kept, size_bytes=sum(row.size_bytes for row in kept)
-    )
-
+fold = folding(evolve)
 
 # --- commands
 
 
-class AddMessage(Command, frozen=True, kw_only=True):
+class AddMessage(Add, frozen=True, kw_only=True):
     """Add a message to a session."""
 
     memory_id: str
@@ -213,10 +156,6 @@ class AddMessage(Command, frozen=True, kw_only=True):
     occurred_at_us: int
     metadata: dict[str, Any] = {}
     role: str | None = None
-    own_id: bool = False
-    """Whether the caller chose the id."""
-    used: bool = False
-    """Whether this very message was added before, alive or not."""
 
 
 class UpdateMessage(Command, frozen=True, kw_only=True):
@@ -228,11 +167,11 @@ class UpdateMessage(Command, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class DeleteMessage(Command, frozen=True, kw_only=True):
+class DeleteMessage(Delete, frozen=True, kw_only=True):
     """Delete a message."""
 
-    memory_id: str
 
+COMMANDS = (AddMessage, UpdateMessage, DeleteMessage)
 
 # --- decide
 
@@ -241,68 +180,78 @@ def decide(command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event
     """Turn a command into events.
 
     :raises QuotaExceededError: a message larger than a session may be.
+    :raises InvalidInputError: an id that stands for another memory.
     :raises NotFoundError: no such message, or it has expired.
     """
-    expired = _expire(state, command.now_us)
+    living = sessions.at(state, command.now_us)
+    due = state.due(command.now_us)
+    expired = [_sessions_expired(due, "ttl")] if due else []
     if isinstance(command, AddMessage):
-        if command.used or command.memory_id in state.session_of:
-            return []
-        return [*expired, _add(command, state, limits)]
+        return [*expired, *added] if (added := _add(command, living, limits)) else []
     if isinstance(command, UpdateMessage):
-        changed = _update(command, state, limits)
-        return [*expired, *changed] if changed else []
+        return [*expired, *changed] if (changed := _update(command, living, limits)) else []
     assert isinstance(command, DeleteMessage)
-    row = _living(state, command.memory_id, command.now_us)
+    row = _living(living, command.memory_id)
     return [*expired, MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
 
 
-def _expire(state: ShortTerm, now_us: int) -> list[Event]:
-    if not state.next_expiry_us or now_us < state.next_expiry_us:
-        return []
-    due = [session for session in state.sessions.values() if session.expires_at_us <= now_us]
-    if not due:
-        return []
-    due.sort(key=lambda session: (session.expires_at_us, session.session_id))
-    return [
-        SessionsExpired(
-            session_ids=tuple(session.session_id for session in due),
-            memory_ids=tuple(row.memory_id for session in due for row in session.rows),
-        )
-    ]
+def _sessions_expired(sessions: Sequence[Session], cause: str) -> SessionsExpired:
+    return SessionsExpired(
+        session_ids=tuple(session.session_id for session in sessions),
+        memory_ids=tuple(row.memory_id for session in sessions for row in session.rows),
+        cause=cause,
+    )
 
 
-def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> MessageAdded:
+def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    known = added_before(command, command.memory_id, MessageAdded, "content", command.content)
+    if known or command.memory_id in state.session_of:
+        return []
     if command.size_bytes > limits.short_term_bytes:
-        refuse_bytes(NAME, command.size_bytes, limits.short_term_bytes)
-    rows = messages(state, command.session_id, command.now_us)
-    count, size = len(rows) + 1, sum(row.size_bytes for row in rows) + command.size_bytes
-    evicted: list[str] = []
-    while count > limits.short_term_messages or size > limits.short_term_bytes:
-        oldest = rows[len(evicted)]
-        evicted.append(oldest.memory_id)
-        count, size = count - 1, size - oldest.size_bytes
-    return MessageAdded(
+        refuse_bytes(NAME, command.size_bytes, limits.short_term_bytes, limits.tier)
+    added = MessageAdded(
         memory_id=command.memory_id,
         session_id=command.session_id,
         content=command.content,
         size_bytes=command.size_bytes,
         expires_at_us=command.now_us + limits.short_term_ttl_s * SECOND_US,
         occurred_at_us=command.occurred_at_us,
-        evicted=tuple(evicted),
+        evicted_ids=_first_out(command, state, limits),
         metadata=command.metadata,
         role=command.role,
     )
+    return [*_room_for_a_session(command, state, limits), added]
+
+
+def _first_out(command: AddMessage, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
+    """Return the oldest messages, as many as have to leave the session."""
+    held = sessions.messages(state, command.session_id)
+    count, size = len(held) + 1, sum(row.size_bytes for row in held) + command.size_bytes
+    evicted: list[str] = []
+    while count > limits.short_term_messages or size > limits.short_term_bytes:
+        oldest = held[len(evicted)]
+        evicted.append(oldest.memory_id)
+        count, size = count - 1, size - oldest.size_bytes
+    return tuple(evicted)
+
+
+def _room_for_a_session(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    """Let the sessions that would expire first go, if there are too many for one more."""
+    over = len(state.sessions) + 1 - limits.short_term_sessions
+    if command.session_id in state.sessions or over <= 0:
+        return []
+    return [_sessions_expired(nsmallest(over, state.sessions.values(), key=expiry), "quota")]
 
 
 def _update(command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
-    row = _living(state, command.memory_id, command.now_us)
+    row = _living(state, command.memory_id)
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
     if command.content is None and metadata is None:
         return []
     session = state.sessions[row.session_id]
     size = session.size_bytes - row.size_bytes + command.size_bytes
     if command.content is not None and size > max(limits.short_term_bytes, session.size_bytes):
-        refuse_bytes(NAME, session.size_bytes, limits.short_term_bytes)
+        refuse_bytes(NAME, session.size_bytes, limits.short_term_bytes, limits.tier)
     return [
         MessageUpdated(
             memory_id=row.memory_id,
@@ -314,87 +263,96 @@ def _update(command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Ev
     ]
 
 
-def _living(state: ShortTerm, memory_id: str, now_us: int) -> Row:
-    row = find(state, memory_id, now_us)
+def _living(state: ShortTerm, memory_id: str) -> Row:
+    row = find(state, memory_id)
     if row is None:
         raise NotFoundError(f"no message {memory_id!r}: it was never there, deleted or expired")
     return row
 
 
-# --- reads
-
-
-def messages(state: ShortTerm, session_id: str, now_us: int) -> tuple[Row, ...]:
-    """Return a session's messages, oldest first; none once it has expired."""
-    session = state.sessions.get(session_id)
-    return session.rows if session is not None and now_us < session.expires_at_us else ()
-
-
-def living_sessions(state: ShortTerm, now_us: int) -> list[Session]:
-    """Return the sessions that have not expired, by id."""
-    living = (session for session in state.sessions.values() if now_us < session.expires_at_us)
-    return sorted(living, key=lambda session: session.session_id)
-
-
-def recent_sessions(state: ShortTerm, now_us: int, count: int) -> list[Session]:
-    """Return the living sessions that were used last, newest first."""
-    living = living_sessions(state, now_us)
-    return sorted(living, key=lambda session: -session.expires_at_us)[:count]
-
-
-def find(state: ShortTerm, memory_id: str, now_us: int) -> Row | None:
-    """Return a message's row, unless its session has expired."""
-    rows = messages(state, state.session_of.get(memory_id, ""), now_us)
-    return next((row for row in rows if row.memory_id == memory_id), None)
-
-
-# --- the kind
+# --- snapshot
 
 
 class Dump(msgspec.Struct, frozen=True):
     """The state as sessions, by id."""
 
-    sessions: list[Session] = []
+    living: list[Session] = []
     next_expiry_us: int = 0
+    evicted: int = 0
 
 
 def dump(state: ShortTerm) -> Dump:
     """Return the state as plain sessions."""
     ordered = sorted(state.sessions.values(), key=lambda session: session.session_id)
-    return Dump(ordered, state.next_expiry_us)
+    return Dump(ordered, state.next_expiry_us, state.evicted)
 
 
 def load(dumped: Dump) -> ShortTerm:
     """Return the state back."""
     return ShortTerm(
-        Map((session.session_id, session) for session in dumped.sessions),
-        Map((row.memory_id, s.session_id) for s in dumped.sessions for row in s.rows),
+        Map((session.session_id, session) for session in dumped.living),
+        Map((row.memory_id, s.session_id) for s in dumped.living for row in s.rows),
         dumped.next_expiry_us,
+        sum(session.size_bytes for session in dumped.living),
+        sum(session.stored_bytes for session in dumped.living),
+        dumped.evicted,
     )
 
 
-def usage(state: ShortTerm, limits: Limits, now_us: int) -> KindUsage:
-    """Return counts and bytes over all living sessions; the limits are a session's."""
-    rows = [row for session in living_sessions(state, now_us) for row in session.rows]
-    return KindUsage(
-        count=len(rows),
-        count_limit=limits.short_term_messages,
-        size_bytes=sum(row.size_bytes for row in rows),
-        size_limit_bytes=limits.short_term_bytes,
-        stored_bytes=sum(row.stored_bytes for row in rows),
+# --- reads
+
+at = sessions.at
+messages = sessions.messages
+
+
+def tally(state: ShortTerm) -> Tally:
+    """Return counts and bytes over all sessions."""
+    return Tally(len(state.session_of), state.size_bytes, state.stored_bytes, state.evicted)
+
+
+def quotas(state: ShortTerm, limits: Limits, session_id: str | None) -> Sequence[QuotaUse]:
+    """Return how full a session is, or the fullest one."""
+    found = state.sessions.get(session_id) if session_id is not None else None
+    chosen = [found] if found else [] if session_id is not None else state.sessions.values()
+    count = max((len(session.rows) for session in chosen), default=0)
+    size_bytes = max((session.size_bytes for session in chosen), default=0)
+    return (
+        QuotaUse("messages", "count", count, limits.short_term_messages),
+        QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes),
+        QuotaUse("sessions", "count", len(state.sessions), limits.short_term_sessions),
     )
 
 
-KIND = Kind(
-    name=NAME,
-    registry=registry,
-    initial=ShortTerm(),
-    evolve=evolve,
-    commands=(AddMessage, UpdateMessage, DeleteMessage),
-    decide=decide,
-    dump=dump,
-    load=load,
-    dumped=Dump,
-    usage=usage,
-    find=find,
-)
+def rows(state: ShortTerm) -> Iterable[Row]:
+    """Return the messages of all sessions, by session."""
+    ordered = sorted(state.sessions.values(), key=lambda session: session.session_id)
+    return (row for session in ordered for row in session.rows)
+
+
+def find(state: ShortTerm, memory_id: str) -> Row | None:
+    """Return a message's row."""
+    held = sessions.messages(state, state.session_of.get(memory_id, ""))
+    return next((row for row in held if row.memory_id == memory_id), None)
+
+
+def at_hand(state: ShortTerm, session_id: str | None) -> Sequence[Row]:
+    """Return a session's messages, or those of the sessions that were used last."""
+    if session_id is not None:
+        return sessions.messages(state, session_id)
+    recent = nlargest(SESSIONS_SEARCHED, state.sessions.values(), key=expiry)
+    return [row for session in recent for row in session.rows]
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage: the message."""
+    return (Passage(kind.label(row.version), b""),)
+
+
+def passage_text(row: Row, _label: int, events: Events) -> str:
+    """Return the message with its speaker."""
+    return spoken(its_content(row, events), row.role)
+
+
+sources = own_version
+content = its_content
+data = no_data
