@@ -16,10 +16,10 @@ from memory_actors import account
 from memory_actors.account import Account
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
 from memory_actors.kinds.entity import Entities
-from memory_actors.kinds.episode_state import Episodic
+from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Tally
 from memory_actors.kinds.long_term import LongTerm
-from memory_actors.kinds.sessions import ShortTerm
+from memory_actors.kinds.short_term.sessions import ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.working import Working
 from memory_actors.quota import Limits

@@ -1,5 +1,7 @@
 """usage, cost, tier."""
 
+from collections.abc import Collection
+
 import click
 from rich.text import Text
 
@@ -7,7 +9,7 @@ from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import QuotaUse, Tier, Usage
+from memory_actors.records import MemoryType, QuotaUse, Tier, Usage
 from memory_actors.system import MemorySystem
 from memory_actors.usage import CostEstimate, SystemUsage
 
@@ -32,10 +34,7 @@ def usage(app: App, /, everybody: bool) -> None:
         print_json(used)
         return
     _print_kinds(used)
-    _print_quotas(
-        f"Limits of tier {used.tier}",
-        [(f"{name}.{use.quota}", use) for name, kind in used.kinds.items() for use in kind.quotas],
-    )
+    print_quotas(used)
 
 
 def _print_kinds(used: Usage) -> None:
@@ -47,6 +46,17 @@ def _print_kinds(used: Usage) -> None:
             f"{kind.evicted:,}", f"{kind.pruned:,}",
         )  # fmt: skip
     print_table(kinds)
+
+
+def print_quotas(used: Usage, kinds: Collection[str] = tuple(MemoryType)) -> None:
+    """Print how full each limit of these kinds is."""
+    uses = [
+        (f"{name}.{use.quota}", use)
+        for name, kind in used.kinds.items()
+        if name in kinds
+        for use in kind.quotas
+    ]
+    _print_quotas(f"Limits of tier {used.tier}", uses)
 
 
 def _print_quotas(title: str, quotas: list[tuple[str, QuotaUse]]) -> None:
@@ -95,7 +105,12 @@ def cost(app: App, /) -> None:
     estimate = with_user(app, work)
     if app.json:
         print_json(estimate)
-        return
+    else:
+        print_cost(estimate)
+
+
+def print_cost(estimate: CostEstimate) -> None:
+    """Print an estimate, item by item."""
     right = ("used", "price", "a month")
     items = table("item", *right, title=f"User {estimate.user_id}", right=right)
     for item in estimate.items:

@@ -12,7 +12,7 @@ from eventlog.records import to_datetime
 from memory_actors.errors import NotFoundError
 from memory_actors.filters import Predicate, SortKey, ordering, predicate
 from memory_actors.kinds import structured
-from memory_actors.kinds.document import Row
+from memory_actors.kinds.structured.document import Row
 from memory_actors.records import Document, Metadata, Receipt
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds import entity, graph
-from memory_actors.kinds.graph import Direction
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.graph import Direction
 from memory_actors.reading import Found, memories
 from memory_actors.records import (
     Entity,
@@ -171,9 +174,15 @@ class EntityGraph:
         async with self._scope.live() as live:
             state = live.state.entity
             row = resolve(state, entity_ref)
-            rows = graph.relationships(
-                state.graph, row.memory_id, as_of_us=at_us, relation=relation, direction=way
-            )
+        walk = partial(
+            graph.relationships,
+            state.graph,
+            row.memory_id,
+            as_of_us=at_us,
+            relation=relation,
+            direction=way,
+        )
+        rows = await anyio.to_thread.run_sync(walk)
         return [_relationship(memory) for memory in await self._read(rows)]
 
     async def neighbours(
@@ -195,7 +204,8 @@ class EntityGraph:
         at_us = None if ended else self._time(as_of)
         async with self._scope.live() as live:
             state = live.state.entity
-            found = graph.neighbours(
+            walk = partial(
+                graph.neighbours,
                 state.graph,
                 resolve(state, entity_ref).memory_id,
                 depth,
@@ -204,6 +214,7 @@ class EntityGraph:
                 as_of_us=at_us,
                 limit=count,
             )
+        found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
         rows = [row for memory_id in ids if (row := entity.find(state, memory_id)) is not None]
         read = {memory.memory_id: memory for memory in await self._read(rows)}

@@ -6,7 +6,7 @@ import msgspec
 
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episode import Row
+from memory_actors.kinds.episodic.episode import Row
 from memory_actors.reading import Found, memories
 from memory_actors.records import Episode, EvictedStep, Memory, Metadata, Receipt, Step
 from memory_actors.validation import check_count, check_name

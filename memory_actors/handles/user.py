@@ -14,6 +14,7 @@ from memory_actors.filters import Predicate, predicate
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
+from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
 from memory_actors.kinds.kind import Kind
@@ -312,10 +313,13 @@ class UserMemory:
         return estimate(await self.usage(), vector_bytes, settings.prices, plan)
 
     async def export(self) -> AsyncIterator[Memory]:
-        """Yield every living memory, oldest first, as it was when the export began."""
+        """Yield every living memory as it was when the export began, kind by kind.
+
+        The order is that of handles/exporting.py: what a memory needs comes before it.
+        """
         async with self._scope.live() as live:
-            rows = await anyio.to_thread.run_sync(self._rows, live.state, KINDS, None)
-        rows.reverse()
+            state = live.state.at(self._scope.now_us())
+        rows = await anyio.to_thread.run_sync(in_export_order, state)
         for start in range(0, len(rows), LIST_PAGE):
             page = rows[start : start + LIST_PAGE]
             for memory in await memories(self._scope.services.log, self._scope.stream, page):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import Entities, Entity, Observation, Relationship
-from memory_actors.kinds.graph import relation_key
+from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Kind
 from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.records import Item, Metadata, Receipt
@@ -55,7 +55,8 @@ class EntityWriter(Writer):
         own_id = check_optional_name(memory_id, "memory_id")
         async with self.scope.live() as live:
             known = entity.named(live.state.entity, name, type)
-        name = name if known is None else known.name
+        if known is not None:  # it is found by the spelling that it was given first
+            name, type = known.name, known.type  # noqa: A001 - the field's own word
         checked = tuple(_observation(name, text) for text in observations)
         command = entity.AddEntity(
             now_us=now_us,
@@ -130,7 +131,7 @@ class EntityWriter(Writer):
             auto_prune=auto_prune,
         )
         written = await self.write(command, [text])
-        return self._related(command.memory_id, written)
+        return self._related(command, written)
 
     async def end(self, row: Relationship, at: datetime | str | None) -> Receipt:
         """Say when a relationship ended."""
@@ -144,15 +145,15 @@ class EntityWriter(Writer):
         return self.receipt(row.memory_id, "update", written, quota=RELATIONSHIPS)
 
     def _exclusive(self, relation: str) -> bool:
-        return relation_key(relation) in self.scope.services.settings.exclusive_relations
+        known = self.scope.services.settings.exclusive_relations
+        return relation_key(relation) in map(relation_key, known)
 
-    def _related(self, memory_id: str, written: Written) -> Receipt:
+    def _related(self, command: entity.Relate, written: Written) -> Receipt:
         """Return the receipt of what now says it: this relationship, or the one that did before."""
-        events = [recorded.data for recorded in written.reply.events]
-        ids = [e.memory_id for e in events if getattr(e, "memory_id", None) is not None]
-        operation = "add" if memory_id in ids else "update"
-        said = memory_id if memory_id in ids or not ids else ids[-1]
-        return self.receipt(said, operation, written, quota=RELATIONSHIPS)
+        row = entity.said(written.reply.state.entity, command)
+        memory_id = command.memory_id if row is None else row.memory_id
+        operation = "add" if memory_id == command.memory_id else "update"
+        return self.receipt(memory_id, operation, written, quota=RELATIONSHIPS)
 
     # --- what all kinds have
 

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import ClassVar
 
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds import episode, episodic
-from memory_actors.kinds.episode_text import step_bytes, step_sha256, step_text
+from memory_actors.kinds import episodic
+from memory_actors.kinds.episodic import episode
+from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.kind import Kind
 from memory_actors.phrasing import text_digest
 from memory_actors.records import Item, Metadata, Receipt

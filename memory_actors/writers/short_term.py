@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from memory_actors.kinds import sessions, short_term
+from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.short_term import sessions
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.validation import (
     check_name,

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from memory_actors.errors import InvalidInputError
-from memory_actors.kinds import document, structured
-from memory_actors.kinds.document import document_text, value_json
+from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.structured import document
+from memory_actors.kinds.structured.document import document_text, value_json
 from memory_actors.phrasing import text_digest
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.validation import (
@@ -69,9 +70,12 @@ class StructuredWriter(Writer):
             pinned=pinned,
             auto_prune=auto_prune,
         )
+        async with self.scope.live() as live:
+            known = structured.find_key(live.state.structured, collection, key)
         written = await self.write(command, [text])
         row = structured.find_key(written.reply.state.structured, collection, key)
-        return self.receipt(new_id if row is None else row.memory_id, "add", written)
+        memory_id = new_id if row is None else row.memory_id
+        return self.receipt(memory_id, "add" if known is None else "update", written)
 
     async def add(
         self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None

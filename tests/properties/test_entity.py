@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.given import recorded
 
 from memory_actors.errors import MemoryActorsError
-from memory_actors.kinds import entity, graph
-from memory_actors.kinds.entity_events import EntitiesPruned, EntityDeleted
-from memory_actors.kinds.graph import Relationship
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.events import EntitiesPruned, EntityDeleted
+from memory_actors.kinds.entity.graph import Relationship
 from memory_actors.kinds.kind import version_of
 from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.quota import Limits

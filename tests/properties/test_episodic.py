@@ -11,7 +11,6 @@ from support.given import recorded
 
 from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episode import EpisodesPruned, EpisodeStarted, Row, StepAdded
 from memory_actors.kinds.episodic import (
     AddStep,
     DeleteEpisode,
@@ -20,6 +19,7 @@ from memory_actors.kinds.episodic import (
     StartEpisode,
     UpdateEpisode,
 )
+from memory_actors.kinds.episodic.episode import EpisodesPruned, EpisodeStarted, Row, StepAdded
 from memory_actors.kinds.kind import Tally
 from memory_actors.quota import Limits
 

@@ -10,7 +10,6 @@ from support.given import recorded
 
 from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import structured
-from memory_actors.kinds.document import DocumentsPruned, document_text, value_json
 from memory_actors.kinds.kind import Tally
 from memory_actors.kinds.structured import (
     DeleteDocument,
@@ -18,6 +17,7 @@ from memory_actors.kinds.structured import (
     RestoreDocuments,
     UpdateDocument,
 )
+from memory_actors.kinds.structured.document import DocumentsPruned, document_text, value_json
 from memory_actors.quota import Limits
 
 LIMITS = Limits(documents=6, structured_bytes=120)

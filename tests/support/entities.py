@@ -6,7 +6,7 @@ from typing import Any
 
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import AddEntity, Observation, Relate, RestoreEntities
-from memory_actors.kinds.entity_events import EntityAdded, RelationshipAdded
+from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.quota import Limits
 from support.given import Given, recorded

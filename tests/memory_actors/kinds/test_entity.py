@@ -14,8 +14,8 @@ from memory_actors.kinds.entity import (
     UpdateEntity,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity_decide import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds.entity.decide_entity import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
+from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
     EntityDeleted,
@@ -193,6 +193,13 @@ def test_a_prune_does_not_end_what_it_prunes() -> None:
     assert (prune.memory_ids, event.closed_ids) == (("old",), ())
 
 
+def test_a_relationship_is_counted_with_the_first_of_its_ends_to_go() -> None:
+    fact = related("r", "cid", "knows", "bob", fact="x" * 60)
+    given = people(fact, limits=Limits(entity_bytes=100))
+    prune, _ = given.when(add("Dee", "y" * 60, auto_prune=True))
+    assert prune.memory_ids == ("ann", "bob", "r"), "Cid, the younger end, may stay"
+
+
 # --- change and delete
 
 
@@ -294,6 +301,13 @@ def test_an_entity_comes_back_as_it_was_when_it_went() -> None:
     for field in ("size_bytes", "metadata", "created_at_us", "occurred_at_us", "pinned", "name"):
         assert getattr(now, field) == getattr(before, field)
     assert [o.digest for o in now.observations] == [o.digest for o in before.observations]
+
+
+def test_what_was_pinned_later_comes_back_pinned() -> None:
+    pin = EntityObserved(memory_id="ann", occurred_at_us=1, pinned=True)
+    events = [added("Ann"), pin, EntityDeleted(memory_id="ann")]
+    (event,) = Given(entity, *events).when(restore("ann", after=events))
+    assert event.pinned
 
 
 def test_what_was_restored_and_deleted_can_be_restored_again() -> None:

@@ -8,7 +8,15 @@ from support.given import Given, fold, recorded
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episode import (
+from memory_actors.kinds.episodic import (
+    AddStep,
+    DeleteEpisode,
+    FinishEpisode,
+    RestoreEpisodes,
+    StartEpisode,
+    UpdateEpisode,
+)
+from memory_actors.kinds.episodic.episode import (
     MARKERS_MAX,
     EpisodeDeleted,
     EpisodeFinished,
@@ -19,15 +27,7 @@ from memory_actors.kinds.episode import (
     Evicted,
     StepAdded,
 )
-from memory_actors.kinds.episode_text import step_bytes, step_sha256, step_text
-from memory_actors.kinds.episodic import (
-    AddStep,
-    DeleteEpisode,
-    FinishEpisode,
-    RestoreEpisodes,
-    StartEpisode,
-    UpdateEpisode,
-)
+from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.kind import Tally, index_of, version_of
 from memory_actors.quota import MIB, Limits
 

@@ -7,8 +7,9 @@ from support.entities import PEOPLE, added, people, related, seen
 from support.given import Given, recorded
 
 from memory_actors.errors import InvalidInputError
-from memory_actors.kinds import entity, graph
-from memory_actors.kinds.entity_events import EntityObserved, EntityUpdated, RelationshipUpdated
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
 from memory_actors.kinds.kind import Events, Passage, label
 from memory_actors.phrasing import observation_text, text_digest
 

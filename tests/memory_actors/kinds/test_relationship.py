@@ -5,9 +5,9 @@ from support.entities import PEOPLE, after, people, relate, related, restore, va
 from support.given import Given, fold, recorded
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
-from memory_actors.kinds import entity, graph
-from memory_actors.kinds.entity import EndRelationship, UpdateRelationship
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import EndRelationship, UpdateRelationship, graph
+from memory_actors.kinds.entity.events import (
     EntityDeleted,
     RelationshipDeleted,
     RelationshipEnded,
@@ -34,6 +34,18 @@ def test_the_same_while_it_is_true_is_satisfied_however_spelled() -> None:
     given = people(related("r", "ann", "works_at", "bob", 5))
     for relation in ("works_at", "WORKS AT"):
         assert given.when(relate("other", "ann", relation, "bob", 7)) == []
+
+
+def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
+    given = people(related("r", "ann", "works_at", "bob", 5))
+    again, new = (
+        relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
+    )
+    for command, memory_id in ((again, "r"), (new, "s")):
+        row = entity.said(after(given, command), command)
+        assert row is not None
+        assert row.memory_id == memory_id
+    assert entity.said(given.state, new) is None
 
 
 def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
@@ -111,6 +123,35 @@ def test_of_two_that_begin_at_one_time_the_last_said_is_true() -> None:
     assert (validity(state, "r"), validity(state, "s")) == ((5, 5), (5, None))
     again = relate("r", "ann", "lives_in", "bob", 5, exclusive=True)
     assert entity.decide(again, state, given.limits) == [], "its id was used for this before"
+
+
+def test_what_is_true_at_no_time_neither_ends_another_nor_bounds_it() -> None:
+    given = people(
+        related("r", "ann", "lives_in", "bob", 0),
+        related("never", "ann", "lives_in", "ann", 7, valid_to_us=7),
+    )
+    never = relate("s", "ann", "lives_in", "cid", 5, valid_to_us=5, exclusive=True)
+    (event,) = given.when(never)
+    assert event.closed_ids == ()
+    same = relate("t", "ann", "lives_in", "cid", 5, valid_to_us=5)
+    for before in (given, people()):
+        assert entity.decide(same, after(before, never), before.limits) == []
+    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert event.valid_to_us is None
+
+
+def test_the_event_that_ends_another_is_stored_for_the_new_one_alone() -> None:
+    given = people(related("r", "ann", "lives_in", "bob"))
+    state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert [state.graph.held.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
+
+
+def test_room_for_a_new_fact_is_not_made_of_the_relationship_itself() -> None:
+    events = (related("r", "ann", "knows", "bob"), related("s", "ann", "is", "bob", 1))
+    given = people(*events, limits=Limits(entity_bytes=60))
+    command = relate("t", "ann", "knows", "bob", 2, fact="x" * 24, auto_prune=True)
+    prune, event = given.when(command)
+    assert (prune.memory_ids, event.memory_id) == (("s",), "r")
 
 
 def test_a_known_fact_that_is_said_to_be_exclusive_ends_the_others() -> None:

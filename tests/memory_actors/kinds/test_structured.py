@@ -8,7 +8,14 @@ from support.given import Given, fold, recorded
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import structured
-from memory_actors.kinds.document import (
+from memory_actors.kinds.kind import Passage, Tally, label
+from memory_actors.kinds.structured import (
+    DeleteDocument,
+    PutDocument,
+    RestoreDocuments,
+    UpdateDocument,
+)
+from memory_actors.kinds.structured.document import (
     TEXT_CHARS_MAX,
     DocumentDeleted,
     DocumentPut,
@@ -17,13 +24,6 @@ from memory_actors.kinds.document import (
     DocumentUpdated,
     document_text,
     value_json,
-)
-from memory_actors.kinds.kind import Passage, Tally, label
-from memory_actors.kinds.structured import (
-    DeleteDocument,
-    PutDocument,
-    RestoreDocuments,
-    UpdateDocument,
 )
 from memory_actors.quota import MIB, Limits
 

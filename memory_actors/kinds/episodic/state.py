@@ -6,7 +6,7 @@ import msgspec
 from immutables import Map
 
 from eventlog import Recorded
-from memory_actors.kinds.episode import (
+from memory_actors.kinds.episodic.episode import (
     EpisodeDeleted,
     EpisodesPruned,
     EpisodeStarted,

@@ -7,7 +7,7 @@ import msgspec
 
 from eventlog import Recorded
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds.episode import (
+from memory_actors.kinds.episodic.episode import (
     EpisodeFinished,
     EpisodeRestored,
     Row,
@@ -17,7 +17,7 @@ from memory_actors.kinds.episode import (
     markers,
     without_steps,
 )
-from memory_actors.kinds.episode_text import goal_of
+from memory_actors.kinds.episodic.text import goal_of
 from memory_actors.kinds.kind import version_of
 
 

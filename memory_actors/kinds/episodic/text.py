@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from memory_actors.kinds.episode import (
+from memory_actors.kinds.episodic.episode import (
     EpisodeFinished,
     EpisodeUpdated,
     Row,

@@ -7,10 +7,10 @@ observations; a relationship by its fact.
 
 The kind has more rooms than one, in the order of the others:
 
-- `entity_events`: what the log keeps
-- `entity_state`, `graph`: the rows, their fold, the snapshot; neighbours and relationships of one
-- `entity_commands`: what can be asked
-- `entity_room`, `entity_decide`, `relationship_decide`, `entity_restore`: what is decided
+- `events`: what the log keeps
+- `state`, `graph`: the rows, their fold, the snapshot; neighbours and relationships of one
+- `commands`: what can be asked
+- `room`, `decide_entity`, `decide_relationship`, `restore`: what is decided
 
 Here is what all kinds have: one `decide`, and the reads.
 """
@@ -20,8 +20,9 @@ from itertools import chain
 from typing import Any
 
 from eventlog.records import to_datetime
-from memory_actors.kinds import entity_decide, kind, relationship_decide
-from memory_actors.kinds.entity_commands import (
+from memory_actors.kinds import kind
+from memory_actors.kinds.entity import decide_entity, decide_relationship
+from memory_actors.kinds.entity.commands import (
     COMMANDS,
     AddEntity,
     DeleteEntity,
@@ -33,11 +34,12 @@ from memory_actors.kinds.entity_commands import (
     UpdateEntity,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity_decide import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
-from memory_actors.kinds.entity_events import Event, Observation, registry
-from memory_actors.kinds.entity_restore import restore
-from memory_actors.kinds.entity_room import NAME
-from memory_actors.kinds.entity_state import (
+from memory_actors.kinds.entity.decide_entity import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
+from memory_actors.kinds.entity.events import Event, Observation, registry
+from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.entity.restore import restore
+from memory_actors.kinds.entity.room import NAME
+from memory_actors.kinds.entity.state import (
     Dump,
     Entities,
     Entity,
@@ -49,7 +51,6 @@ from memory_actors.kinds.entity_state import (
     load,
     named,
 )
-from memory_actors.kinds.graph import Relationship
 from memory_actors.kinds.kind import (
     Command,
     Events,
@@ -103,6 +104,7 @@ __all__ = [
     "quotas",
     "registry",
     "rows",
+    "said",
     "sources",
     "tally",
 ]
@@ -124,21 +126,21 @@ def decide(command: Command, state: Entities, limits: Limits) -> Sequence[Event]
     """
     match command:
         case AddEntity():
-            return entity_decide.add(command, state, limits)
+            return decide_entity.add(command, state, limits)
         case UpdateEntity():
-            return entity_decide.update(command, state, limits)
+            return decide_entity.update(command, state, limits)
         case RemoveObservation():
-            return entity_decide.remove_observation(command, state)
+            return decide_entity.remove_observation(command, state)
         case DeleteEntity():
-            return entity_decide.delete(command, state)
+            return decide_entity.delete(command, state)
         case Relate():
-            return relationship_decide.relate(command, state, limits)
+            return decide_relationship.relate(command, state, limits)
         case EndRelationship():
-            return relationship_decide.end(command, state)
+            return decide_relationship.end(command, state)
         case UpdateRelationship():
-            return relationship_decide.update(command, state, limits)
+            return decide_relationship.update(command, state, limits)
         case DeleteRelationship():
-            return relationship_decide.delete(command, state)
+            return decide_relationship.delete(command, state)
     assert isinstance(command, RestoreEntities)
     return restore(command, state, limits)
 
@@ -172,6 +174,11 @@ def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[Quot
 def rows(state: Entities) -> Iterable[Row]:
     """Return the living entities, then the living relationships."""
     return chain(state.held.rows.values(), state.graph.held.rows.values())
+
+
+def said(state: Entities, command: Relate) -> Relationship | None:
+    """Return the relationship that says what the command does: in the end its receipt's one."""
+    return decide_relationship.known_as(command, state.graph)
 
 
 def passages(row: Row) -> Sequence[Passage]:

@@ -6,7 +6,7 @@ the digest of the same text.
 
 from typing import Any
 
-from memory_actors.kinds.entity_events import Observation
+from memory_actors.kinds.entity.events import Observation
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 
 # --- entities
@@ -16,7 +16,7 @@ class AddEntity(Add, frozen=True, kw_only=True):
     """Add an entity, or what is new of it to the one that has its name and type."""
 
     memory_id: str
-    """For a new entity; one that is there keeps its id (see `entity_state.named`)."""
+    """For a new entity; one that is there keeps its id (see `state.named`)."""
     name: str
     type: str
     digest: bytes

@@ -15,21 +15,7 @@ from immutables import Map
 
 from eventlog import Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds import document, kind
-from memory_actors.kinds.document import (
-    DocumentDeleted,
-    DocumentPut,
-    DocumentRestored,
-    DocumentsPruned,
-    DocumentUpdated,
-    Event,
-    Row,
-    as_it_was,
-    document_text,
-    evolved,
-    value_json,
-    value_of,
-)
+from memory_actors.kinds import kind
 from memory_actors.kinds.held import Groups, Held, oldest, put_in, take_from
 from memory_actors.kinds.kind import (
     Add,
@@ -44,6 +30,21 @@ from memory_actors.kinds.kind import (
     refuse_id,
     same_json,
     timeless,
+)
+from memory_actors.kinds.structured import document
+from memory_actors.kinds.structured.document import (
+    DocumentDeleted,
+    DocumentPut,
+    DocumentRestored,
+    DocumentsPruned,
+    DocumentUpdated,
+    Event,
+    Row,
+    as_it_was,
+    document_text,
+    evolved,
+    value_json,
+    value_of,
 )
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.records import QuotaUse

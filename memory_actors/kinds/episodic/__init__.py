@@ -5,8 +5,8 @@ the first, the last and those with an error stay longest. Each agent has a limit
 episodes: the next one takes the place of its oldest finished one, those that failed last, for they
 teach the most. What is running goes only with leave, and what is pinned never.
 
-Around it: `episode.py`, the events and the row of one episode; `episode_state.py`, all of a user's;
-`episode_text.py`, what one says; `episode_restore.py`, how one comes back.
+Around it: `episode.py`, the events and the row of one episode; `state.py`, all of a user's;
+`text.py`, what one says; `restore.py`, how one comes back.
 """
 
 from collections import Counter
@@ -18,8 +18,9 @@ import msgspec
 from immutables import Map
 
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds import episode, episode_state, episode_text
-from memory_actors.kinds.episode import (
+from memory_actors.kinds.episodic import episode, text
+from memory_actors.kinds.episodic import state as episode_state
+from memory_actors.kinds.episodic.episode import (
     EpisodeDeleted,
     EpisodeFinished,
     EpisodesPruned,
@@ -31,8 +32,8 @@ from memory_actors.kinds.episode import (
     leaving,
     markers,
 )
-from memory_actors.kinds.episode_restore import returning
-from memory_actors.kinds.episode_state import Episodic
+from memory_actors.kinds.episodic.restore import returning
+from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.held import oldest
 from memory_actors.kinds.kind import (
     Add,
@@ -85,7 +86,7 @@ class AddStep(Command, frozen=True, kw_only=True):
     size_bytes: int
     digest: bytes
     sha256: bytes
-    """See `episode_text.step_sha256`."""
+    """See `text.step_sha256`."""
     observation: str | None = None
     outcome: str | None = None
     error: str | None = None
@@ -379,8 +380,8 @@ def find(state: Episodic, memory_id: str) -> Row | None:
 
 
 at_hand = none_at_hand
-passages = episode_text.passages
-passage_text = episode_text.passage_text
-sources = episode_text.sources
-content = episode_text.content
-data = episode_text.data
+passages = text.passages
+passage_text = text.passage_text
+sources = text.sources
+content = text.content
+data = text.data

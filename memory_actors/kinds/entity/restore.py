@@ -11,8 +11,9 @@ import msgspec
 
 from eventlog import Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.entity_commands import RestoreEntities
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds.entity.commands import RestoreEntities
+from memory_actors.kinds.entity.decide_relationship import placed
+from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityObserved,
     EntityRestored,
@@ -25,9 +26,8 @@ from memory_actors.kinds.entity_events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity_room import Room, make_room
-from memory_actors.kinds.entity_state import Entities, find, named, tentatively
-from memory_actors.kinds.relationship_decide import placed
+from memory_actors.kinds.entity.room import Room, make_room
+from memory_actors.kinds.entity.state import Entities, find, named, tentatively
 from memory_actors.quota import Limits
 
 Gone = EntityRestored | RelationshipRestored

@@ -13,7 +13,7 @@ import msgspec
 from immutables import Map, MapMutation
 
 from eventlog import Recorded
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
     EntityDeleted,
@@ -29,7 +29,7 @@ from memory_actors.kinds.entity_events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.graph import Graph, Relationship, name_key
+from memory_actors.kinds.entity.graph import Graph, Relationship, name_key
 from memory_actors.kinds.held import Groups, Held, put_in, take_from
 from memory_actors.kinds.kind import Row, label
 

@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
-from memory_actors.kinds.entity_commands import (
+from memory_actors.kinds.entity.commands import (
     AddEntity,
     DeleteEntity,
     RemoveObservation,
     UpdateEntity,
 )
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityDeleted,
     EntityObserved,
@@ -26,9 +26,9 @@ from memory_actors.kinds.entity_events import (
     ObservationRemoved,
     RelationshipDeleted,
 )
-from memory_actors.kinds.entity_room import NAME, Room, make_room, oldest_entities
-from memory_actors.kinds.entity_state import Entities, Entity, find, named
-from memory_actors.kinds.graph import name_key, touching
+from memory_actors.kinds.entity.graph import name_key, touching
+from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
+from memory_actors.kinds.entity.state import Entities, Entity, find, named
 from memory_actors.kinds.kind import PASSAGES_MAX, refuse_id, same_json
 from memory_actors.phrasing import observation_text, text_digest
 from memory_actors.quota import MIB, Limits, size

@@ -9,9 +9,9 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.entity_events import EntitiesPruned
-from memory_actors.kinds.entity_state import Entities, Entity
-from memory_actors.kinds.graph import touching
+from memory_actors.kinds.entity.events import EntitiesPruned
+from memory_actors.kinds.entity.graph import touching
+from memory_actors.kinds.entity.state import Entities, Entity
 from memory_actors.kinds.held import oldest
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
 

@@ -13,7 +13,7 @@ from immutables import Map
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds import kind, sessions
+from memory_actors.kinds import kind
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -30,7 +30,8 @@ from memory_actors.kinds.kind import (
     same_json,
     updated_row,
 )
-from memory_actors.kinds.sessions import Row, Session, ShortTerm, expiry
+from memory_actors.kinds.short_term import sessions
+from memory_actors.kinds.short_term.sessions import Row, Session, ShortTerm, expiry
 from memory_actors.phrasing import spoken
 from memory_actors.quota import Limits, refuse_bytes
 from memory_actors.records import QuotaUse

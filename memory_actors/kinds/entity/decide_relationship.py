@@ -15,23 +15,23 @@ import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.entity_commands import (
+from memory_actors.kinds.entity.commands import (
     DeleteRelationship,
     EndRelationship,
     Relate,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity_decide import merged
-from memory_actors.kinds.entity_events import (
+from memory_actors.kinds.entity.decide_entity import merged
+from memory_actors.kinds.entity.events import (
     Event,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity_room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity_state import Entities, Entity, find, tentatively
-from memory_actors.kinds.graph import Graph, Relationship, alike, relation_key, valid_at
+from memory_actors.kinds.entity.graph import Graph, Relationship, alike, relation_key, valid_at
+from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
+from memory_actors.kinds.entity.state import Entities, Entity, find, tentatively
 from memory_actors.kinds.kind import refuse_id, same_json
 from memory_actors.quota import Limits
 
@@ -45,7 +45,7 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     source, target = (_end(state, end) for end in (command.source_id, command.target_id))
     _check_validity(command.valid_from_us, command.valid_to_us)
     _check_id(command, state)
-    known = _known(command, state.graph)
+    known = known_as(command, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
     if _said_before(command, state.graph):
@@ -90,10 +90,12 @@ def _key(it: RelationshipAdded | Relationship | Relate) -> tuple[str, str, str]:
     return it.source_id, relation_key(it.relation), it.target_id
 
 
-def _known(command: Relate, graph: Graph) -> Relationship | None:
-    """Return the relationship that says the same and is true when this one begins.
+def known_as(command: Relate, graph: Graph) -> Relationship | None:
+    """Return the relationship that says the same and is true when the new one begins.
 
-    If this one is true at no time, as a copy of a contradicted one is: the same that is not either.
+    After the command was carried out: the one that says it now, whatever its id.
+
+    If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
     """
     begins = command.valid_from_us
     never = command.valid_to_us == begins

@@ -1,0 +1,208 @@
+"""Properties of a user's whole memory under any sequence of commands of all six kinds.
+
+Small limits in three tiers, tiers that go up and down, clocks that jump in both directions.
+"""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from support import recount
+from support.deciding import Decided, Deciding, Rows, living
+from support.user_rules import (
+    EntityRules,
+    EpisodicRules,
+    LongTermRules,
+    ShortTermRules,
+    StructuredRules,
+    WorkingRules,
+)
+
+from memory_actors import user_state
+from memory_actors.account import AlertChanged
+from memory_actors.errors import QuotaExceededError
+from memory_actors.kinds import short_term
+from memory_actors.kinds.kind import Add, Command, Pruned, Restore
+from memory_actors.kinds.structured.document import DocumentPut
+from memory_actors.kinds.working import KeySet
+from memory_actors.quota import Limits
+from memory_actors.records import Tier
+from memory_actors.user_state import KINDS, UserState
+
+
+def tiny(tier: Tier, count: int, size: int) -> Limits:
+    """Return limits of about so many of everything, in so many bytes."""
+    return Limits(
+        tier=tier,
+        working_keys=count,
+        working_bytes=size,
+        short_term_messages=count,
+        short_term_bytes=size,
+        short_term_sessions=1 + count // 4,
+        short_term_ttl_s=20,
+        long_term_memories=2 * count,
+        long_term_bytes=2 * size,
+        entities=count,
+        relationships=count + 1,
+        entity_bytes=2 * size,
+        episodes=1 + count // 2,
+        episode_steps=count,
+        episodic_bytes=2 * size,
+        documents=count,
+        structured_bytes=2 * size,
+    )
+
+
+SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
+
+
+class UserMachine(
+    WorkingRules, ShortTermRules, LongTermRules, EntityRules, EpisodicRules, StructuredRules
+):
+    """A user's decider, run as an actor runs it, beside a replay, a snapshot and a recount."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begins(((2, 40), (4, 80), (10, 200)))
+        self.levels: dict[str, str] = {}
+        self.ever: set[str] = set()
+        self.now_us = 1_000_000_000
+        self.made = 0
+
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES))
+    def begins(self, sizes: tuple[tuple[int, int], ...]) -> None:
+        tiers = {tier: tiny(tier, *size) for tier, size in zip(Tier, sizes, strict=True)}
+        self.limits_by_tier = {**tiers, None: tiers[Tier.PRO]}
+        self.deciding = Deciding(self.limits_by_tier)
+        self.snapshot = (user_state.dump(self.state), 0)
+
+    @property
+    def state(self) -> UserState:
+        return self.deciding.state
+
+    @property
+    def limits(self) -> Limits:
+        return self.limits_by_tier[self.state.account.tier]
+
+    def ask(self, command: Command) -> Decided:
+        was = user_state.fingerprint(self.state)
+        decided = self.deciding.ask(command)
+        if not decided.events:
+            assert user_state.fingerprint(decided.after) == was, "events alone change a state"
+        assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
+        if decided.refusal is not None:
+            self.check_refusal(decided.refusal)
+            return decided
+        self.check_limits(decided)
+        self.check_lives(decided, living(decided.before), living(decided.after))
+        self.check_alerts(decided)
+        self.check_satisfied(decided)
+        return decided
+
+    # --- what holds of each command
+
+    def check_refusal(self, refusal: Exception) -> None:
+        """A refusal for lack of room says whose limit it is, and which."""
+        if isinstance(refusal, QuotaExceededError):
+            own = [limit for _, limit in recount.uses(self.state, self.limits).values()]
+            assert refusal.limit in [*own, self.limits.episode_steps]
+            assert refusal.tier == self.limits.tier
+
+    def check_limits(self, decided: Decided) -> None:
+        """Nothing passes its limit; what is above one since that was lowered never grows."""
+        before = recount.uses(decided.before, self.limits)
+        for name, (used, limit) in recount.uses(decided.after, self.limits).items():
+            was, _ = before.get(name, (0, 0))
+            assert used <= max(limit, was), name
+
+    def check_lives(self, decided: Decided, before: Rows, after: Rows) -> None:
+        """Who comes, changes or goes is named; nobody comes back but by a restore or under a key;
+        what is pinned is not made to go."""
+        changed = {one for one in before.keys() | after.keys() if before.get(one) != after.get(one)}
+        assert changed <= decided.named
+        born = after.keys() - before.keys()
+        events = [entry.data for entry in decided.events]
+        kept_by_key = {e.memory_id for e in events if isinstance(e, KeySet | DocumentPut)}
+        assert isinstance(decided.command, Restore) or not born & self.ever - kept_by_key
+        self.ever |= born
+        for gone in [gone for event in events for gone in made_to_go(event)]:
+            assert not getattr(before[gone][1], "pinned", False)
+
+    def check_alerts(self, decided: Decided) -> None:
+        """An alert is recorded exactly when a level changes, with the use that changed it."""
+        uses = recount.fullest(recount.uses(decided.after, self.limits))
+        expected = {}
+        for quota, (used, limit) in uses.items():
+            was = self.levels.get(quota)
+            level = recount.level(used, limit, was)
+            if level != was:
+                expected[quota] = (level, was, used, limit)
+        alerts = [entry.data for entry in decided.events if isinstance(entry.data, AlertChanged)]
+        assert len(alerts) == len(expected)
+        assert {a.quota: (a.level, a.was, a.used, a.limit) for a in alerts} == expected
+        changed = {quota: level for quota, (level, *_) in expected.items()}
+        self.levels = {quota: level for quota, level in (self.levels | changed).items() if level}
+        assert decided.after.account.levels == self.levels
+
+    def check_satisfied(self, decided: Decided) -> None:
+        """To add or to restore again changes nothing."""
+        if isinstance(decided.command, Add | Restore):
+            again = self.deciding.enriched(decided.command)
+            assert not self.deciding.decider.decide(again, decided.after)
+
+    # --- what always holds
+
+    @rule()
+    def takes_a_snapshot(self) -> None:
+        self.snapshot = user_state.dump(self.state), len(self.deciding.log)
+
+    @invariant()
+    def counts_and_bytes_equal_a_recount(self) -> None:
+        for kind in KINDS:
+            state = self.state.of(kind)
+            assert kind.tally(state) == recount.tally(kind, state, self.deciding.log)
+
+    @invariant()
+    def what_is_used_of_each_quota_equals_a_recount(self) -> None:
+        counted = recount.fullest(recount.uses(self.state, self.limits))
+        for kind in KINDS:
+            for use in kind.quotas(self.state.of(kind), self.limits, None):
+                assert (use.used, use.limit) == counted[f"{kind.NAME}.{use.quota}"]
+
+    @invariant()
+    def the_changes_of_the_totals_add_up(self) -> None:
+        totals = user_state.totals(self.state)
+        assert all(totals[name] == self.deciding.totals[name] for name in totals)
+
+    @invariant()
+    def what_has_expired_is_not_read(self) -> None:
+        now = self.state.at(self.now_us).short_term
+        assert all(s.expires_at_us > self.now_us for s in now.sessions.values())
+        assert all(short_term.find(now, row.memory_id) is row for row in short_term.rows(now))
+
+    @precondition(lambda self: len(self.deciding.log) % 4 == 0)
+    @invariant()
+    def live_is_replay_is_snapshot_and_tail(self) -> None:
+        self.check_replay()
+
+    def teardown(self) -> None:
+        self.check_replay()
+
+    def check_replay(self) -> None:
+        decider, log = self.deciding.decider, self.deciding.log
+        live = user_state.fingerprint(self.state)
+        assert user_state.fingerprint(decider.fold(log)) == live
+        data, version = self.snapshot
+        loaded = user_state.load(data)
+        assert user_state.dump(loaded) == data
+        assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
+
+
+def made_to_go(event: Any) -> tuple[str, ...]:
+    """Return the ids that an event takes away to make room."""
+    return event.memory_ids if isinstance(event, Pruned) else getattr(event, "evicted_ids", ())
+
+
+TestUserDecider = UserMachine.TestCase
+TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
