@@ -120,11 +120,48 @@ def memory(sizes: tuple[int, ...], calls: int, without_model: bool, options: Opt
     "--memories", multiple=True, default=(0, 10, 100), show_default=True, type=click.IntRange(0),
     help="Long-term memories of each user; give it once for each number.",
 )  # fmt: skip
-def users(user_count: int, memories: tuple[int, ...], options: Options) -> Any:
-    """Weigh live users in memory, and see whether passivation bounds it."""
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+def users(user_count: int, memories: tuple[int, ...], calls: int, options: Options) -> Any:
+    """Weigh live users in memory, see whether passivation bounds it, and use some of them."""
     from bench.users import run
 
-    return run(user_count, memories, options)
+    return run(user_count, memories, calls, options)
+
+
+@measurement(runs=5)
+@click.option("--scale", default=1.0, show_default=True, help="Of the default limits by count.")
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option("--prunes", default=10, show_default=True, type=click.IntRange(1))
+@click.option("--without-model", is_flag=True, help="Only what is not the model.")
+def quota(scale: float, calls: int, prunes: int, without_model: bool, options: Options) -> Any:
+    """Time the check, the adds and the queries of each kind at its full quota."""
+    from bench.quota import run
+
+    return run(scale, calls, prunes, without_model, options)
+
+
+@measurement(runs=5)
+@click.option(
+    "--marks", multiple=True, default=(100, 1_000, 10_000), show_default=True,
+    type=click.IntRange(10), help="Which add to measure; give it once for each.",
+)  # fmt: skip
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option("--users", "user_count", default=50, show_default=True, type=click.IntRange(1))
+def fill(marks: tuple[int, ...], calls: int, user_count: int, options: Options) -> Any:
+    """See whether adding slows down as the quota fills, and whether an alert shows."""
+    from bench.fill import run
+
+    return run(marks, calls, user_count, options)
+
+
+@measurement(runs=3)
+@click.option("--memories", default=100_000, show_default=True, type=click.IntRange(40))
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+def enterprise(memories: int, calls: int, options: Options) -> Any:
+    """Use one user at the enterprise limit; say what that does to everybody else."""
+    from bench.enterprise import run
+
+    return run(memories, calls, options)
 
 
 @measurement(runs=5)
@@ -145,6 +182,38 @@ def locomo(path: Path, name: str, options: Options) -> Any:
     from bench.locomo import run
 
     return run(path, name, options)
+
+
+@measurement(runs=1)
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--only", multiple=True, metavar="NAME", help="A peer; give it once for each.")
+@click.option("--conversations", type=click.IntRange(1), help="Only that many; by default all.")
+@click.option(
+    "--memories", default=10_000, show_default=True, type=click.IntRange(1),
+    help="In the store that is timed and weighed.",
+)  # fmt: skip
+@click.option("--calls", default=300, show_default=True, type=click.IntRange(1), help="Searches.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(0), help="Kills.")
+@click.option("--embedder", type=click.Choice(["default", "hashed"]), default="default")
+@click.option("--plot", type=click.Path(file_okay=False, path_type=Path), help="Draw into this.")
+def peers(path: Path, plot: Path | None, options: Options, **asked: Any) -> Any:
+    """Compare other systems and ours: recall on a LoCoMo file, speed, size, kill -9."""
+    from bench.peers_run import Asked, run
+
+    return run(path, Asked(**asked), options, plot)
+
+
+@measurement(runs=1)
+@click.option(
+    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
+    type=click.IntRange(100), help="Rows; give it once for each.",
+)  # fmt: skip
+@click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
+def vectors(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
+    """Compare our vector index with hnswlib, numpy, usearch and faiss."""
+    from bench.vectors import run
+
+    return run(sizes, queries, options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """An embedder that costs nothing, for measuring everything but the model."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +33,22 @@ class HashedEmbedder:
 
 
 class Switched(HashedEmbedder):
-    """Hashed vectors, until `model` is set: so a store fills quickly and is then used for real."""
+    """Hashed vectors, but a model's while one is used: a store fills in no time."""
 
-    def __init__(self, model: Embedder | None = None):
+    def __init__(self) -> None:
         super().__init__()
         self.fingerprint = f"switched/{self.dimension}"
-        self.model = model
+        self._model: Embedder | None = None
+
+    @contextmanager
+    def using(self, model: Embedder | None) -> Iterator[None]:
+        """Embed with a model for a while; None means hashed vectors."""
+        self._model = model
+        try:
+            yield
+        finally:
+            self._model = None
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return float32 `[len(texts), 384]`, rows of length 1."""
-        return super().embed(texts) if self.model is None else self.model.embed(texts)
+        return super().embed(texts) if self._model is None else self._model.embed(texts)

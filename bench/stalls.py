@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 INTERVAL_S = 0.001
 
@@ -32,15 +34,15 @@ class Ticker:
             self._worst_s = max(self._worst_s, perf_counter() - slept_s - INTERVAL_S)
             self._turns += 1
 
-    async def watch(self, work: Awaitable[object]) -> Stalled:
-        """Wait for some work, and say how long it took and the loop stood still."""
+    async def watch(self, work: Awaitable[T]) -> tuple[T, Stalled]:
+        """Wait for some work; return its result, and how long the loop stood still."""
         await self._next_turn()
         self._worst_s = 0.0
         started_s = perf_counter()
-        await work
+        result = await work
         took_ms = (perf_counter() - started_s) * 1e3
         await self._next_turn()
-        return Stalled(took_ms, self._worst_s * 1e3)
+        return result, Stalled(took_ms, self._worst_s * 1e3)
 
     async def _next_turn(self) -> None:
         """Wait until the ticker slept once more: a stall shows only when it wakes."""

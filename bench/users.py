@@ -11,15 +11,16 @@ import gc
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import msgspec
 import psutil
 
 from bench.hashed import HashedEmbedder
-from bench.report import Options, Report, Table, facts, median, scratch
+from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
 from bench.workload import metadata, sentence
 from memory_actors import Item, MemorySystem, Settings
 from memory_actors.streams import stream_of
@@ -46,9 +47,21 @@ class Weighed(msgspec.Struct, frozen=True):
     passivations: int
 
 
-def run(users: int, memories: Sequence[int], options: Options) -> Report:
-    """Weigh users with each number of memories; then squeeze them into a small budget."""
-    weights, bounds = [], []
+class Worked(msgspec.Struct, frozen=True):
+    """What a process says of itself after it worked for random users, with default settings."""
+
+    activation_ms: list[float]
+    add_ms: list[float]
+    retrieve_ms: list[float]
+    """Of a user who may have to be activated first."""
+    anonymous_bytes: int
+    live: int
+    passivations: int
+
+
+def run(users: int, memories: Sequence[int], calls: int, options: Options) -> Report:
+    """Weigh users with each number of memories; squeeze them into a small budget; use them."""
+    weights, bounds, works, disks = [], [], [], []
     with scratch(options) as directory:
         for count in memories:
             store = directory / f"{count}"
@@ -57,7 +70,9 @@ def run(users: int, memories: Sequence[int], options: Options) -> Report:
             weights.append(_weight_row(count, runs))
             budget = max(1, runs[0].live_bytes // BUDGET_SHARE)
             bounds.append(_bound_row(count, budget, _weigh(store, users, budget)))
-        about = facts(directory, options, PACKAGES, users=users)
+            disks.append(_disk_row(store, users, count))
+            works.append(_work_row(count, _work(store, users, calls, options.seed)))
+        about = facts(directory, options, PACKAGES, users=users, calls=calls)
     return Report(
         "Users",
         about,
@@ -65,6 +80,8 @@ def run(users: int, memories: Sequence[int], options: Options) -> Report:
             Table("All users live", WEIGHT_COLUMNS, weights),
             Table("A tenth of that as the budget, all users in turn", BOUND_COLUMNS, bounds),
             Table("What the estimate should be", FIT_COLUMNS, _fit(memories, weights)),
+            Table("Random users at work, default budget", WORK_COLUMNS, works),
+            Table("Disk", DISK_COLUMNS, disks),
         ],
         NOTES,
     )
@@ -75,12 +92,20 @@ WEIGHT_COLUMNS = [
     "total MB",
 ]  # fmt: skip
 BOUND_COLUMNS = ["memories", "budget MB", "peak MB", "believed MB", "live at the end", "left"]
+WORK_COLUMNS = [
+    "memories", "activation ms", "p99", "add ms", "p99", "retrieve ms", "p99", "process MB",
+    "live at the end", "left",
+]  # fmt: skip
+DISK_COLUMNS = ["memories", "log MB", "derived MB", "indexes MB", "bytes a user", "bytes a memory"]
+DISK_FILES = ("log.mdb", "derived.mdb", "indexes")
 FIT_COLUMNS = ["memories", "bytes a user, without index", "bytes a memory, without index"]
 NOTES = (
     "each user has one key of working memory and that many long-term memories; hashed embedder",
     "grown anonymous memory of a fresh process that activated all users once, from the log",
     "bytes a user: BASE_BYTES of live_user.py, from the row with fewest memories",
     "bytes a memory: ROW_BYTES, from the growth against that row",
+    "activation: of a user who is not live; add, retrieve: of any user, activated first if need be",
+    "process MB: anonymous memory of all of the process when it is done",
 )
 
 
@@ -118,6 +143,32 @@ def _fit(memories: Sequence[int], weights: Sequence[Sequence[Any]]) -> list[list
         [count, left, (left - bare[0]) / (count - memories[0]) if count > memories[0] else None]
         for count, left in zip(memories, bare, strict=True)
     ]
+
+
+def _work_row(memories: int, worked: Worked) -> list[Any]:
+    times = (worked.activation_ms, worked.add_ms, worked.retrieve_ms)
+    return [
+        memories,
+        *(percentile(found, percent) for found in times for percent in (50, 99)),
+        worked.anonymous_bytes / 2**20,
+        worked.live,
+        worked.passivations,
+    ]
+
+
+def _disk_row(store: Path, users: int, memories: int) -> list[Any]:
+    sizes = [disk_bytes(store / name) for name in DISK_FILES]
+    each = sum(sizes) / (users + WARM_UP_USERS)
+    return [
+        memories,
+        *(size / 2**20 for size in sizes),
+        each,
+        each / memories if memories else None,
+    ]
+
+
+def _work(store: Path, users: int, calls: int, seed: int) -> Worked:
+    return msgspec.json.decode(_child("work", store, users, calls, seed), type=Worked)
 
 
 def _weigh(store: Path, users: int, budget_bytes: int) -> Weighed:
@@ -188,8 +239,39 @@ def _anonymous_bytes(*, collect: bool = True) -> int:
     return int(info.rss - getattr(info, "shared", 0))
 
 
-def _open(store: Path, budget_bytes: int) -> Any:
-    settings = Settings(live_bytes_max=budget_bytes)
+async def _worked(store: Path, users: int, calls: int, seed: int) -> Worked:
+    rng = random.Random(seed + 1)
+    async with _open(store) as memory:
+        runtime = memory._services.runtime  # noqa: SLF001 - who is live is not public
+        for number in range(users, users + WARM_UP_USERS):
+            await memory.user(f"user {number}").usage()
+        order = rng.sample(range(users), users)  # all of them: the budget fills up
+        first = [await _timed_ms(memory.user(f"user {number}").usage()) for number in order]
+        asleep = [n for n in order if runtime.peek(stream_of(f"user {n}")) is None]
+        again = [await _timed_ms(memory.user(f"user {n}").usage()) for n in asleep[:calls]]
+        anyone = [memory.user(f"user {rng.randrange(users)}") for _ in range(calls)]
+        adds = [await _timed_ms(user.add(sentence(rng) + sentence(rng))) for user in anyone]
+        rng.shuffle(anyone)
+        found = [await _timed_ms(user.retrieve(sentence(rng))) for user in anyone]
+        after = runtime.statistics()
+        return Worked(
+            activation_ms=again or first,
+            add_ms=adds,
+            retrieve_ms=found,
+            anonymous_bytes=_anonymous_bytes(),
+            live=after.live,
+            passivations=after.passivations,
+        )
+
+
+async def _timed_ms(call: Awaitable[Any]) -> float:
+    started_s = perf_counter()
+    await call
+    return (perf_counter() - started_s) * 1e3
+
+
+def _open(store: Path, budget_bytes: int | None = None) -> Any:
+    settings = Settings() if budget_bytes is None else Settings(live_bytes_max=budget_bytes)
     return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings)
 
 
@@ -197,6 +279,9 @@ def _main(what: str, store: str, *numbers: str) -> None:
     first, *rest = map(int, numbers)
     if what == "fill":
         asyncio.run(_fill(Path(store), first, *rest))
+    elif what == "work":
+        worked = asyncio.run(_worked(Path(store), first, *rest))
+        sys.stdout.buffer.write(msgspec.json.encode(worked))
     else:
         weighed = asyncio.run(_weighed(Path(store), first, *rest))
         sys.stdout.buffer.write(msgspec.json.encode(weighed))

@@ -39,6 +39,7 @@ from memory_actors.values import Values
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
+PAST_PAGE = 256  # events read at a time for a restore
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
 
@@ -148,13 +149,17 @@ class LiveUser:
         return used
 
     async def _past(self, memory_ids: Sequence[str]) -> dict[str, list[Recorded[Any]]]:
-        """Return every event about each memory."""
-        past = {}
+        """Return every event about each memory; each event is read once, also one about many."""
+        about = {}
         for memory_id in memory_ids:
-            versions = await self._log.versions_about(self.stream, memory_id)
-            past[memory_id] = await self._log.read_versions(self.stream, versions)
+            about[memory_id] = await self._log.versions_about(self.stream, memory_id)
             await asyncio.sleep(0)
-        return past
+        versions = sorted({version for each in about.values() for version in each})
+        events: dict[int, Recorded[Any]] = {}
+        for start in range(0, len(versions), PAST_PAGE):
+            page = await self._log.read_versions(self.stream, versions[start : start + PAST_PAGE])
+            events |= {recorded.version: recorded for recorded in page}
+        return {memory_id: [events[v] for v in each] for memory_id, each in about.items()}
 
     def admit(self, before: UserState, after: UserState) -> Mapping[str, int]:
         """Claim what a decision adds to the totals over all users. See `Totals.claim`."""

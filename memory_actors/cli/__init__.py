@@ -15,10 +15,14 @@ from typing import Any
 import click
 
 from eventlog import EventLogError
+from memory_actors.cli.adding import add
 from memory_actors.cli.audit import history, verify
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
-from memory_actors.cli.memories import add, delete, get, list_, restore, search
+from memory_actors.cli.documents import document
+from memory_actors.cli.entities import entity
+from memory_actors.cli.episodes import episode
+from memory_actors.cli.memories import delete, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
@@ -104,7 +108,7 @@ def main() -> None:
 
 
 for command in (
-    add, search, list_, get, delete, restore, import_, export, usage, cost, tier, history, verify,
-    model, doctor, demo,
+    add, search, list_, get, delete, restore, entity, episode, document, import_, export, usage,
+    cost, tier, history, verify, model, doctor, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from eventlog import VerifyReport
+from eventlog.records import to_datetime
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
     local,
@@ -24,7 +25,23 @@ from memory_actors.records import HistoryEntry
 
 FINDINGS_SHOWN_MAX = 20
 DETAIL_CHARACTERS_MAX = 120
-SHOWN_FIELDS = ("content", "value", "metadata", "cause", "evicted", "evicted_ids", "memory_ids")
+TEXT_FIELDS = (
+    "content",
+    "name",
+    "source",
+    "relation",
+    "target",
+    "fact",
+    "goal",
+    "action",
+    "result",
+)
+SHOWN_FIELDS = (
+    *TEXT_FIELDS, "observations", "observation", "outcome", "error", "collection", "key", "value",
+    "failed", "valid_from_us", "valid_to_us", "metadata", "cause", "evicted", "evicted_ids",
+    "closed_ids", "relationship_ids", "memory_ids",
+)  # fmt: skip
+"""Of the fields of all events those that people want to see, in this order."""
 
 
 @click.command(cls=Command)
@@ -44,26 +61,31 @@ def history(app: App, /, memory_id: str) -> None:
 
 
 def print_history(entries: list[HistoryEntry]) -> None:
-    """Print events as a table."""
-    events = table("position", "time", "event", "cause", "what", right=("position",))
+    """Print events as a table, each with the command that led to it."""
+    events = table(
+        "position", "time", "event", "what", right=("position",), whole=("time", "event")
+    )
     for entry in entries:
         cause = " ".join(entry.cause.values())
         what = shortened(_what(entry.data), DETAIL_CHARACTERS_MAX)
-        events.add_row(
-            str(entry.position), local(entry.recorded_at), entry.event, text(cause), text(what)
-        )
+        event = text(entry.event) + text(f"\n{cause}", "dim")
+        events.add_row(str(entry.position), local(entry.recorded_at), event, text(what))
     print_table(events)
 
 
 def _what(data: Mapping[str, Any]) -> str:
     """Return what an event changed, in short."""
-    parts = []
-    for name in SHOWN_FIELDS:
-        value = data.get(name)
-        if value:
-            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            parts.append(shown if name == "content" else f"{name}: {shown}")
-    return "  ".join(parts)
+    return "  ".join(_told(name, data[name]) for name in SHOWN_FIELDS if data.get(name))
+
+
+def _told(name: str, value: Any) -> str:
+    """Return a field: the texts that an event is about without its name."""
+    if name.endswith("_us"):
+        return f"{name.removesuffix('_us')}: {local(to_datetime(value))}"
+    if name == "observations":
+        return "; ".join(observation["text"] for observation in value)
+    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return shown if name in TEXT_FIELDS else f"{name}: {shown}"
 
 
 @click.command(cls=Command)

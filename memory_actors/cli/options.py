@@ -1,7 +1,8 @@
 """Options that every command takes, before its name or behind it, and values that need parsing."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -110,7 +111,7 @@ def key_value(argument: str) -> tuple[str, Any]:
     """Read `key=value`: the value is JSON if it reads as JSON, otherwise a text."""
     key, equals, text = argument.partition("=")
     if not key or not equals:
-        raise click.BadParameter(f"{argument!r} is not key=value")
+        raise click.BadParameter(f"{argument!r:.80} is not key=value, and no JSON filter")
     try:
         return key, msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -130,6 +131,18 @@ def json_object(argument: str) -> dict[str, Any]:
     return found
 
 
+def a_filter(argument: str) -> dict[str, Any]:
+    """Read a filter: `key=value`, or JSON in the language of filters.py."""
+    if argument.lstrip().startswith("{"):
+        return json_object(argument)
+    return dict([key_value(argument)])
+
+
+def all_of(filters: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return one filter that asks for what each of several asks for; None for none."""
+    return {"and": list(filters)} if len(filters) > 1 else next(iter(filters), None)
+
+
 def local_time(argument: str) -> datetime:
     """Read ISO 8601; without a zone it is local, as the times that are shown."""
     try:
@@ -140,4 +153,41 @@ def local_time(argument: str) -> datetime:
         ) from error
 
 
+def given_text(argument: str) -> str:
+    """Return a text; for `-` what stands on stdin, without its last line feed."""
+    if argument != "-":
+        return argument
+    return sys.stdin.buffer.read().decode(errors="surrogateescape").removesuffix("\n")
+
+
+# --- options that several commands take
+
 MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])
+
+
+def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's own word
+    """Return an option that takes a time."""
+    return click.option(*names, type=local_time, metavar="TIME", help=help)
+
+
+agent = click.option("--agent", metavar="ID", help="The agent it comes from.")
+at = a_time("--at", help="When it was true.  [default: now]")
+metadata = click.option(
+    "--metadata", type=json_object, metavar="JSON", help="A JSON object to filter by."
+)
+pin = click.option("--pin", is_flag=True, help="Never let it be pruned.")
+prune = click.option("--prune", is_flag=True, help="Make room if there is none: the oldest go.")
+types = click.option(
+    "--type", "kinds", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
+)
+limit = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+offset = click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+
+
+def filters(of_what: str) -> Callable[[Any], Any]:
+    """Return an option that chooses by fields."""
+    return click.option(
+        "--filter", "filters", type=a_filter, metavar="FILTER", multiple=True,
+        help=f"Only where {of_what} match: KEY=VALUE, or JSON such as "
+        """'{"price": {"lt": 20}, "tags": {"contains": "new"}}'. May be repeated.""",
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from memory_actors.interchange import Progress as OnProgress
 
@@ -56,19 +57,21 @@ def say(message: str, style: str = "") -> None:
     stdout().print(Text(printable(message), style=style), soft_wrap=True)
 
 
-def note(message: str) -> None:
+def note(message: str, style: str = "dim") -> None:
     """Print a line beside the results, on stderr."""
-    stderr().print(Text(printable(message), style="dim"), soft_wrap=True)
+    stderr().print(Text(printable(message), style=style), soft_wrap=True)
 
 
-def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) -> Table:
-    """Return an empty table; the columns in `right` hold numbers."""
+def table(
+    *columns: str, title: str | None = None, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> Table:
+    """Return an empty table; the columns in `right` hold numbers, those in `whole` never wrap."""
     made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         if column in right:
             made.add_column(column, justify="right", no_wrap=True)
         else:
-            made.add_column(column, overflow="fold")
+            made.add_column(column, overflow="fold", no_wrap=column in whole)
     return made
 
 
@@ -79,6 +82,11 @@ def text(value: object, style: str = "") -> Text:
 
 def print_table(made: Table) -> None:
     """Print a table."""
+    stdout().print(made)
+
+
+def print_tree(made: Tree) -> None:
+    """Print a tree."""
     stdout().print(made)
 
 
@@ -99,6 +107,24 @@ def shortened(value: str, characters_max: int) -> str:
     return line if len(line) <= characters_max else line[: characters_max - 1] + "…"
 
 
+def excerpt(value: str, lines_max: int, characters_max: int) -> str:
+    """Return the first lines of a text, each cut where it is too long."""
+    lines = [line for line in value.splitlines() if line.strip()]
+    more = len(lines) - lines_max
+    shown = [shortened(line, characters_max) for line in lines[:lines_max]]
+    return "\n".join([*shown, f"… {counted(more, 'more line')}"] if more > 0 else shown)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 user`, `2 users`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def pretty_json(value: Any) -> str:
+    """Return JSON as people read it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
 def local(time: datetime) -> str:
     """Return a time in the zone of whoever reads it."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M")
@@ -114,6 +140,11 @@ def size(size_bytes: int) -> str:
             break
         number, unit = number / KIB, larger
     return f"{number:.1f} {unit}"
+
+
+def of_unit(number: int, unit: str) -> str:
+    """Return how much there is of something that is counted, or measured in bytes."""
+    return size(number) if unit == "bytes" else f"{number:,}"
 
 
 # --- long work

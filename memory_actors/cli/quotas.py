@@ -1,20 +1,40 @@
 """usage, cost, tier."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import click
 from rich.text import Text
 
 from memory_actors.cli.options import App, Command, pass_app
-from memory_actors.cli.output import print_json, print_table, say, size, table
+from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import MemoryType, QuotaUse, Tier, Usage
+from memory_actors.quota import GIB
+from memory_actors.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
 from memory_actors.system import MemorySystem
-from memory_actors.usage import CostEstimate, SystemUsage
+from memory_actors.usage import CostEstimate, CostItem, SystemUsage
 
-BAR_CELLS = 20
+BAR_CELLS = 12
+EIGHTHS = " ▏▎▍▌▋▊▉"
 CRITICAL, WARNING = 95.0, 80.0  # percent, as for alerts
+CENT = 0.01
+RELATIONSHIPS = "  relationships"  # below the entities, with which their sizes are counted
+
+EACH = {
+    "short_term.messages": "a session",
+    "short_term.bytes": "a session",
+    "episodic.episodes": "an agent",
+}
+"""Limits that are not of the user as a whole: what is used is then of the fullest one."""
+_NOUNS = {"bytes": "size", "size_bytes": "size"}
+_PLAIN = {
+    "count": "entities", "entities": "entities", "relationships": "relationships",
+    "episodes": "episodes", "documents": "documents",
+}  # fmt: skip
+"""What says by itself of which kind it is; only entities are limited by `count`."""
+
+
+# --- usage
 
 
 @click.command(cls=Command)
@@ -34,46 +54,93 @@ def usage(app: App, /, everybody: bool) -> None:
         print_json(used)
         return
     _print_kinds(used)
+    say("")
     print_quotas(used)
-
-
-def _print_kinds(used: Usage) -> None:
-    right = ("memories", "size", "in the log", "evicted", "pruned")
-    kinds = table("type", *right, title=f"User {used.user_id}", right=right)
-    for name, kind in used.kinds.items():
-        kinds.add_row(
-            name, f"{kind.count:,}", size(kind.size_bytes), size(kind.stored_bytes),
-            f"{kind.evicted:,}", f"{kind.pruned:,}",
-        )  # fmt: skip
-    print_table(kinds)
+    say("A session, an agent: what is used is of the fullest one.", "dim")
+    _say_over(used)
 
 
 def print_quotas(used: Usage, kinds: Collection[str] = tuple(MemoryType)) -> None:
     """Print how full each limit of these kinds is."""
-    uses = [
-        (f"{name}.{use.quota}", use)
-        for name, kind in used.kinds.items()
-        if name in kinds
-        for use in kind.quotas
+    _print_limits([(name, use) for name, use in _quotas(used) if name.split(".")[0] in kinds])
+
+
+def _quotas(used: Usage) -> list[tuple[str, QuotaUse]]:
+    return [
+        (f"{name}.{use.quota}", use) for name, kind in used.kinds.items() for use in kind.quotas
     ]
-    _print_quotas(f"Limits of tier {used.tier}", uses)
 
 
-def _print_quotas(title: str, quotas: list[tuple[str, QuotaUse]]) -> None:
+def _print_kinds(used: Usage) -> None:
+    right = ("memories", "size", "in the log", "evicted", "pruned")
+    kinds = table("type", *right, title=f"User {used.user_id}, tier {used.tier}", right=right)
+    for name, kind in used.kinds.items():
+        kinds.add_row(name, *_row(kind))
+        if name == MemoryType.ENTITY:
+            kinds.add_row(RELATIONSHIPS, f"{_relationships(kind):,}")
+    kinds.add_row("all", *_row(_sum(list(used.kinds.values()))), style="bold")
+    print_table(kinds)
+
+
+def _relationships(kind: KindUsage) -> int:
+    return sum(use.used for use in kind.quotas if use.quota == "relationships")
+
+
+def _row(kind: KindUsage) -> tuple[str, ...]:
+    return (
+        f"{kind.count:,}", size(kind.size_bytes), size(kind.stored_bytes),
+        f"{kind.evicted:,}", f"{kind.pruned:,}",
+    )  # fmt: skip
+
+
+def _sum(kinds: Sequence[KindUsage]) -> KindUsage:
+    return KindUsage(
+        count=sum(kind.count + _relationships(kind) for kind in kinds),
+        size_bytes=sum(kind.size_bytes for kind in kinds),
+        stored_bytes=sum(kind.stored_bytes for kind in kinds),
+        evicted=sum(kind.evicted for kind in kinds),
+        pruned=sum(kind.pruned for kind in kinds),
+        quotas=(),
+    )
+
+
+def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
     right = ("used", "limit", "%")
-    limits = table("quota", *right, "", title=title, right=right)
+    limits = table("limit of", *right[:2], "", right[2], "", right=right)
     for name, use in quotas:
-        shown = size if use.unit == "bytes" else "{:,}".format
         limits.add_row(
-            name, shown(use.used), shown(use.limit), f"{use.percent:.1f}", _bar(use.percent)
-        )
+            _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
+            EACH.get(name, ""), _percent(use), _bar(use.percent),
+        )  # fmt: skip
     print_table(limits)
 
 
+def _named(quota: str) -> str:
+    """Return a quota's name as people say it: `entity.bytes` is the entity size."""
+    kind, _, what = quota.partition(".")
+    return _PLAIN.get(what) or f"{kind} {_NOUNS.get(what, what)}"
+
+
+def _percent(use: QuotaUse) -> str:
+    """Return a use in percent; what is not nothing never reads as nothing."""
+    return "<0.1" if use.used and use.percent < 0.1 else f"{use.percent:.1f}"
+
+
 def _bar(percent: float) -> Text:
-    filled = min(BAR_CELLS, round(percent / 100 * BAR_CELLS))
     colour = "red" if percent >= CRITICAL else "yellow" if percent >= WARNING else "green"
-    return Text("█" * filled, colour) + Text("·" * (BAR_CELLS - filled), "dim")
+    eighths = min(BAR_CELLS * 8, round(percent / 100 * BAR_CELLS * 8))
+    filled = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+    return Text(filled, colour) + Text("·" * (BAR_CELLS - len(filled)), "dim")
+
+
+def _say_over(used: Usage) -> None:
+    over = [_named(name) for name, use in _quotas(used) if use.used > use.limit]
+    if over:
+        say(
+            f"Above its limit: {', '.join(over)}. Reads work; adds are refused until there is room:"
+            " delete some, or `memory-actors tier` sets another tier.",
+            "red",
+        )
 
 
 def _system_usage(app: App) -> None:
@@ -85,13 +152,19 @@ def _system_usage(app: App) -> None:
         print_json(used)
         return
     right = ("memories", "size", "in the log")
-    kinds = table("type", *right, title=f"{used.users:,} users", right=right)
+    kinds = table("type", *right, title=counted(used.users, "user"), right=right)
     for name, count in used.counts.items():
         kinds.add_row(
             name, f"{count:,}", size(used.size_bytes[name]), size(used.stored_bytes[name])
         )
+        if name == MemoryType.ENTITY:
+            kinds.add_row(RELATIONSHIPS, f"{used.relationships:,}")
     print_table(kinds)
-    _print_quotas("Limits over all users", [(use.quota, use) for use in used.quotas])
+    say("")
+    _print_limits([(use.quota, use) for use in used.quotas])
+
+
+# --- cost
 
 
 @click.command(cls=Command)
@@ -115,19 +188,36 @@ def print_cost(estimate: CostEstimate) -> None:
     items = table("item", *right, title=f"User {estimate.user_id}", right=right)
     for item in estimate.items:
         items.add_row(
-            item.name, f"{item.used:,.6g} {item.unit}", f"${item.price_usd:,.2f}",
-            f"${item.cost_usd:,.6f}",
+            item.name.replace("_", " "), _amount(item), f"${item.price_usd:,.2f} per {item.unit}",
+            _usd(item.cost_usd),
         )  # fmt: skip
-    items.add_row(f"tier {estimate.tier}", "", "", f"${estimate.tier_price_usd:,.2f}")
-    items.add_row("total", "", "", f"${estimate.total_usd:,.6f}")
+    items.add_row(f"tier {estimate.tier}", "", "", _usd(estimate.tier_price_usd))
+    items.add_row("total", "", "", _usd(estimate.total_usd), style="bold")
     print_table(items)
+
+
+def _amount(item: CostItem) -> str:
+    """Return what is used in a unit that shows it: a price is often per thousands."""
+    if item.unit == "GB":
+        return size(round(item.used * GIB))
+    return counted(round(item.used * 1000), "node")
+
+
+def _usd(amount: float) -> str:
+    return f"<${CENT}" if 0 < amount < CENT else f"${amount:,.2f}"
+
+
+# --- tier
 
 
 @click.command(cls=Command)
 @click.argument("tier", required=False, type=click.Choice([tier.value for tier in Tier]))
 @pass_app
 def tier(app: App, /, tier: str | None) -> None:
-    """Show the user's tier, or set it to TIER."""
+    """Show the user's tier, or set it: it sets the limits.
+
+    A tier below the present use deletes nothing.
+    """
 
     async def work(user: UserMemory) -> Usage:
         if tier is not None:
@@ -137,5 +227,6 @@ def tier(app: App, /, tier: str | None) -> None:
     used = with_user(app, work, create=tier is not None)
     if app.json:
         print_json({"user_id": used.user_id, "tier": used.tier})
-    else:
-        say(f"Tier: {used.tier}")
+        return
+    say(f"Tier of {used.user_id}: {used.tier}")
+    _say_over(used)

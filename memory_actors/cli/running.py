@@ -9,8 +9,9 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from memory_actors.alerts import Alert, CallbackSink
 from memory_actors.cli.options import App
-from memory_actors.cli.output import note, progress_bar
+from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
@@ -33,16 +34,29 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     """
     if not create:
         check_store(app)
-    async with MemorySystem.open(app.directory, embedder=app.embedder) as memory:
+    alerts = [CallbackSink(_tell)]
+    async with MemorySystem.open(app.directory, embedder=app.embedder, alerts=alerts) as memory:
         yield memory
 
 
-def with_user(app: App, work: Callable[[UserMemory], Awaitable[T]], *, create: bool = False) -> T:
-    """Run `work` on the user's memory."""
+async def _tell(alert: Alert) -> None:
+    """Say on stderr that a quota runs short."""
+    used, limit = (of_unit(number, alert.unit) for number in (alert.used, alert.limit))
+    note(f"{alert.quota}: {used} of {limit} in use. See `memory-actors usage`.", "yellow")
+
+
+def with_user(
+    app: App,
+    work: Callable[[UserMemory], Awaitable[T]],
+    *,
+    create: bool = False,
+    agent: str | None = None,
+) -> T:
+    """Run `work` on the user's memory, on behalf of an agent."""
 
     async def whole() -> T:
         async with opened(app, create=create) as memory:
-            return await work(memory.user(app.user_id))
+            return await work(memory.user(app.user_id, agent_id=agent))
 
     return run(whole)
 

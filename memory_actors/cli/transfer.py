@@ -30,7 +30,8 @@ def import_(app: App, /, file: Path, form: str) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
 
     jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
-    `metadata`, `memory_type`, `id`. Nothing is added twice.
+    `metadata`, `memory_type`, `key`, `pinned`, `id`; `data` in place of the content for entities,
+    relationships, episodes and documents, as an export writes it. Nothing is added twice.
 
     locomo: each conversation becomes a user of its own, each turn a memory; --user has no say.
     """

@@ -5,12 +5,10 @@ first; then messages, the session that was used last at the end; then working me
 An import in this order gives the same order again.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 from typing import Any
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
-from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.short_term.sessions import Session
 from memory_actors.reading import Found
 from memory_actors.user_state import UserState
@@ -19,15 +17,15 @@ from memory_actors.user_state import UserState
 def in_export_order(state: UserState) -> list[Found]:
     """Return every living row. Slow for many: in a thread."""
     entities = state.entity
-    parts: tuple[tuple[Kind, Iterable[Any]], ...] = (
+    parts = [
         (long_term, _oldest_first(long_term.rows(state.long_term))),
         (entity, _oldest_first(entities.held.rows.values())),
         (entity, _oldest_first(entities.graph.held.rows.values())),
         (episodic, _oldest_first(episodic.rows(state.episodic))),
         (structured, _oldest_first(structured.rows(state.structured))),
         (short_term, _by_session(state.short_term.sessions.values())),
-        (working, working.rows(state.working)),
-    )
+        (working, list(working.rows(state.working))),
+    ]
     return [Found(kind, row) for kind, rows in parts for row in rows]
 
 
@@ -35,6 +33,6 @@ def _oldest_first(rows: Iterable[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
 
 
-def _by_session(sessions: Iterable[Session]) -> Iterator[Any]:
+def _by_session(sessions: Iterable[Session]) -> list[Any]:
     ordered = sorted(sessions, key=lambda session: max(row.version for row in session.rows))
-    return chain.from_iterable(session.rows for session in ordered)
+    return [row for session in ordered for row in session.rows]

@@ -4,10 +4,10 @@ What an import has added before it adds no more, also when it was deleted since,
 exported again. What there is already and has no id from this file is joined: an entity by its name
 and type (it gets what is new of it, and what the file relates to it), a document and an entry of
 working memory by their key (the file's takes their place). An import ends no relationship that is
-there: what it says of two entities it says beside what was known.
+there, unless the file has this very one with its end: what it says stands beside what was known.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
@@ -22,7 +22,7 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import Entry, ImportReport, datetime_of
-from memory_actors.records import Episode, Memory, MemoryType, Receipt, Step
+from memory_actors.records import Episode, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.writers.structured import DEFAULT_COLLECTION
 
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
@@ -49,7 +49,7 @@ class Adder:
                 await self._add_together(list(run))
             else:
                 for entry in run:
-                    await self._add_one(entry, _HOW[type(entry.parts)])
+                    await self._add_one(entry)
 
     def report(self) -> ImportReport:
         """Return what came of all that was added so far."""
@@ -68,22 +68,32 @@ class Adder:
             receipts = await self._user.add_many([entry.item for entry in entries])
         except (InvalidInputError, QuotaExceededError):
             for entry in entries:
-                await self._add_one(entry, Adder._add_fact)
+                await self._add_one(entry)
         else:
             for receipt in receipts:
                 self._count(receipt)
 
-    async def _add_one(
-        self, entry: Entry, how: "Callable[[Adder, Entry], Awaitable[Receipt | None]]"
-    ) -> None:
+    async def _add_one(self, entry: Entry) -> None:
         try:
-            self._count(await how(self, entry))
+            self._count(await self._carried_out(entry))
         except _REFUSALS as error:
-            if isinstance(error, InvalidInputError) and await self._was_added(entry):
+            if await self._was_added(entry, error):
                 self._count(None)
                 return
             error.args = (f"{entry.place}: {error}",)
             raise
+
+    async def _carried_out(self, entry: Entry) -> Receipt | None:
+        match entry.parts:
+            case EntityParts() as parts:
+                return await self._add_entity(entry.item, parts)
+            case RelationshipParts() as parts:
+                return await self._relate(entry.item, parts)
+            case EpisodeParts() as parts:
+                return await self._add_episode(entry.item, parts)
+            case DocumentParts() as parts:
+                return await self._put_document(entry.item, parts)
+        return await self._add_text(entry)
 
     def _count(self, receipt: Receipt | None) -> None:
         """Count what came of an entry; None if there was nothing to do."""
@@ -94,15 +104,14 @@ class Adder:
 
     # --- what was there before
 
-    async def _was_added(self, entry: Entry) -> bool:
-        """Say whether this very memory is there, or was: its content may have changed since."""
+    async def _was_added(self, entry: Entry, error: Exception) -> bool:
+        """Say whether what is refused is there all the same, or was: it may have changed since."""
+        if not isinstance(error, InvalidInputError) or isinstance(entry.parts, EpisodeParts):
+            return False
         memory = await self._living(entry.memory_id)
         if memory is None:
             return await self._has_gone(entry.memory_id)
-        parts = entry.parts
-        content = parts.goal if isinstance(parts, EpisodeParts) else entry.item.content
-        held = memory.data["goal"] if memory.memory_type == "episodic" else memory.content
-        return bool(memory.memory_type == entry.kind and held == content)
+        return (memory.memory_type, memory.content) == (entry.kind, entry.item.content)
 
     async def _living(self, memory_id: str) -> Memory | None:
         try:
@@ -121,10 +130,6 @@ class Adder:
 
     # --- one entry
 
-    async def _add_fact(self, entry: Entry) -> Receipt:
-        (receipt,) = await self._user.add_many([entry.item])
-        return receipt
-
     async def _add_text(self, entry: Entry) -> Receipt | None:
         """Add what is given as a text. A working key that is there already keeps its id."""
         item = entry.item
@@ -137,16 +142,12 @@ class Adder:
             )
         if entry.kind is MemoryType.STRUCTURED and await self._has_gone(entry.memory_id):
             return None
-        receipt = await self._user.add(
-            memory_type=entry.kind, **msgspec.structs.asdict(item)
-        )
+        receipt = await self._user.add(memory_type=entry.kind, **msgspec.structs.asdict(item))
         if entry.kind is MemoryType.ENTITY:
             self._entity_ids[entry.memory_id] = receipt.memory_id
         return receipt
 
-    async def _add_entity(self, entry: Entry) -> Receipt:
-        item, parts = entry.item, entry.parts
-        assert isinstance(parts, EntityParts)
+    async def _add_entity(self, item: Item, parts: EntityParts) -> Receipt:
         receipt = await self._user.entities.add_entity(
             parts.name,
             parts.type,
@@ -156,53 +157,41 @@ class Adder:
             memory_id=item.memory_id,
             pinned=item.pinned,
         )
-        self._entity_ids[entry.memory_id] = receipt.memory_id
+        self._entity_ids[str(item.memory_id)] = receipt.memory_id
         return receipt
 
-    async def _relate(self, entry: Entry) -> Receipt | None:
-        item, parts = entry.item, entry.parts
-        assert isinstance(parts, RelationshipParts)
-        ends = (parts.source_id, parts.source), (parts.target_id, parts.target)
-        source, target = [await self._end(*end) for end in ends]
-        if source is None or target is None:
-            return None
-        return await self._user.entities.relate(
-            source,
-            parts.relation,
-            target,
-            fact=parts.fact,
-            valid_from=datetime_of(parts.valid_from, "valid_from") or item.occurred_at,
-            valid_to=datetime_of(parts.valid_to, "valid_to"),
-            exclusive=False,  # the ends that a line has are those it had where it comes from
-            metadata=item.metadata,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
-        )
+    async def _relate(self, item: Item, parts: RelationshipParts) -> Receipt | None:
+        source = await self._end(parts.source_id, parts.source)
+        target = await self._end(parts.target_id, parts.target)
+        try:
+            return await self._user.entities.relate(
+                source,
+                parts.relation,
+                target,
+                fact=parts.fact,
+                valid_from=datetime_of(parts.valid_from, "valid_from") or item.occurred_at,
+                valid_to=datetime_of(parts.valid_to, "valid_to"),
+                exclusive=False,  # a line has the end that it had where it comes from
+                metadata=item.metadata,
+                memory_id=item.memory_id,
+                pinned=item.pinned,
+            )
+        except NotFoundError:
+            if await self._has_gone(source) or await self._has_gone(target):
+                return None
+            raise
 
-    async def _end(self, entity_id: str | None, name: str | None) -> str | None:
-        """Return the id of an entity that a line names; None if it was there and has gone.
+    async def _end(self, entity_id: str | None, name: str | None) -> str:
+        """Return what an end of a relationship is called here: an id, or else a name."""
+        if entity_id in self._entity_ids:
+            return self._entity_ids[entity_id]
+        if name is None or (entity_id is not None and await self._living(entity_id) is not None):
+            assert entity_id is not None, "a line names both ends"
+            return entity_id
+        return name
 
-        :raises NotFoundError: it was never there.
-        """
-        known = self._entity_ids.get(entity_id or "")
-        for entity_ref in (known, entity_id, name):
-            if entity_ref is None:
-                continue
-            try:
-                return (await self._user.entities.get(entity_ref)).memory_id
-            except NotFoundError:
-                continue
-        if entity_id is not None and await self._has_gone(entity_id):
-            return None
-        raise NotFoundError(
-            f"it relates an entity {name or entity_id!r} that is not there: a line with the entity "
-            "must come before it"
-        )
-
-    async def _put_document(self, entry: Entry) -> Receipt | None:
-        item, parts = entry.item, entry.parts
-        assert isinstance(parts, DocumentParts)
-        if await self._has_gone(entry.memory_id):
+    async def _put_document(self, item: Item, parts: DocumentParts) -> Receipt | None:
+        if await self._has_gone(str(item.memory_id)):
             return None
         return await self._user.documents.put(
             parts.collection or DEFAULT_COLLECTION,
@@ -216,25 +205,37 @@ class Adder:
 
     # --- an episode: several writes, so an import may have been cut off between them
 
-    async def _add_episode(self, entry: Entry) -> Receipt | None:
-        item, parts = entry.item, entry.parts
-        assert isinstance(parts, EpisodeParts)
-        receipt = await self._user.episodes.start(
-            parts.goal,
-            agent_id=parts.agent_id,
-            session_id=item.session_id,
-            metadata=item.metadata,
-            occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
-        )
+    async def _add_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
+        receipt = await self._start_episode(item, parts)
         try:
-            episode = await self._user.episodes.get(receipt.memory_id)
+            episode = await self._user.episodes.get(str(item.memory_id))
         except NotFoundError:
             return None
         return await self._go_on(episode, parts, receipt)
 
-    async def _go_on(self, episode: Episode, parts: EpisodeParts, receipt: Receipt) -> Receipt:
+    async def _start_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
+        """Start an episode; None if this very one is there, or was, with another goal at first."""
+        try:
+            return await self._user.episodes.start(
+                parts.goal,
+                agent_id=parts.agent_id,
+                session_id=item.session_id,
+                metadata=item.metadata,
+                occurred_at=item.occurred_at,
+                memory_id=item.memory_id,
+                pinned=item.pinned,
+            )
+        except InvalidInputError:
+            memory = await self._living(str(item.memory_id))
+            if memory is None and await self._has_gone(str(item.memory_id)):
+                return None
+            if memory is None or _goal(memory) != parts.goal:
+                raise
+            return None
+
+    async def _go_on(
+        self, episode: Episode, parts: EpisodeParts, receipt: Receipt | None
+    ) -> Receipt | None:
         """Add the steps and the end that an episode does not have yet."""
         if episode.status != "running":
             return receipt
@@ -255,6 +256,10 @@ class Adder:
         return last
 
 
+def _goal(memory: Memory) -> str | None:
+    return memory.data["goal"] if memory.memory_type == MemoryType.EPISODIC else None
+
+
 def _check_steps(episode: Episode, parts: EpisodeParts) -> None:
     """See that the steps an episode has are the first of the file's."""
     for step in episode.steps:
@@ -268,12 +273,3 @@ def _check_steps(episode: Episode, parts: EpisodeParts) -> None:
 def _same(held: Step, given: StepParts) -> bool:
     fields = ("action", "observation", "outcome", "error")
     return all((getattr(held, name) or None) == (getattr(given, name) or None) for name in fields)
-
-
-_HOW: dict[type, Callable[[Adder, Entry], Awaitable[Receipt | None]]] = {
-    type(None): Adder._add_text,
-    EntityParts: Adder._add_entity,
-    RelationshipParts: Adder._relate,
-    EpisodeParts: Adder._add_episode,
-    DocumentParts: Adder._put_document,
-}

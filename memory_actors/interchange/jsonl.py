@@ -3,43 +3,48 @@
 Importing. Lines are read and added in batches, so memory does not grow with the file. At the first
 bad line what came before it is added, and the import ends with an error that names file and line.
 An id that the user has used before adds nothing, so an import that was cut off, by an error or a
-crash, is simply run again.
+crash, is simply run again. What joins what is there already is told in `adding`.
 
-Exporting. One line for each living memory: first long-term memory, oldest first, then short-term
-messages in the order they came, then working memory in the order it was last set. Imported into an
-empty store, an export gives the same memories, and their export the same lines. Not carried over
-are when the log got a memory, and the time a session has left: an hour from its import.
+Exporting. One line for each living memory, kind by kind: long-term memory, entities, the
+relationships between them, episodes, documents, each oldest first; then the messages of each
+session in the order they came, then working memory in the order it was last set. Imported into an
+empty store, an export gives the same memories, and their export the same lines.
+
+Not carried over: when the log got a memory; what is gone, the history included; the time a session
+has left, which is an hour from its import; the tier. Of an episode that was too long to keep all of
+its steps, the numbers of those it kept (they are counted anew) and what the others left behind. Of
+relationships that say the same and were contradicted at the moment they began, all but one.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from itertools import groupby
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
-import msgspec
 
-from memory_actors.errors import InvalidInputError, QuotaExceededError
+from memory_actors.errors import InvalidInputError
 from memory_actors.handles.user import UserMemory
+from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
-from memory_actors.interchange.records import (
-    Entry,
-    ImportReport,
-    LineReader,
-    Progress,
-    line_of,
-)
-from memory_actors.records import Memory, MemoryType, Receipt
+from memory_actors.interchange.records import Entry, ImportReport, LineReader, Progress, line_of
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model
-LINE_BYTES_MAX: Final = 4 << 20  # a content of 256 KiB with every character escaped, and metadata
+BATCH_BYTES_MAX: Final = 8 << 20  # read and not yet added, beside the line that passes it
+LINE_BYTES_MAX: Final = 128 << 20  # an episode of 50 steps of 256 KiB, every character escaped
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class _Batch(NamedTuple):
     entries: list[Entry]
+    start_bytes: int
     end_bytes: int
     """How far into the file its last line reaches."""
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to add it."""
+        size_bytes = self.end_bytes - self.start_bytes
+        return len(self.entries) >= BATCH_LINES or size_bytes >= BATCH_BYTES_MAX
 
 
 # --- import
@@ -50,21 +55,23 @@ async def import_jsonl(
 ) -> ImportReport:
     """Add the memories of a file to a user's; `progress` hears bytes.
 
-    :raises InvalidInputError: a bad file or line, by name and number; what came before is kept.
-    :raises QuotaExceededError: no room for the line it names; what came before is kept.
+    Errors name file and line; what came before it is kept.
+
+    :raises InvalidInputError: a bad file or line.
+    :raises NotFoundError: a line that relates an entity which is not there.
+    :raises QuotaExceededError: no room for what a line says.
     """
-    receipts = _Tally()
+    adder = Adder(user)
     with open_file(Path(path)) as file:
         total_bytes = file.seek(0, 2) if file.seekable() else 0
         if total_bytes:
             file.seek(0)
         batches = _batches(_entries(file, str(path)))
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            for kind, entries in groupby(batch.entries, key=lambda entry: entry.kind):
-                receipts.count(await _add(user, kind, list(entries)))
+            await adder.add(batch.entries)
             if progress is not None:
                 progress(batch.end_bytes, total_bytes)
-    return receipts.report([user.user_id])
+    return adder.report()
 
 
 def _entries(file: IO[bytes], name: str) -> Iterator[tuple[Entry, int]]:
@@ -85,91 +92,20 @@ def _entries(file: IO[bytes], name: str) -> Iterator[tuple[Entry, int]]:
 
 def _batches(entries: Iterator[tuple[Entry, int]]) -> Iterator[_Batch]:
     """Yield entries in batches; before a bad line is raised, what came before it."""
-    batch = _Batch([], 0)
+    batch = _Batch([], 0, 0)
     try:
         for entry, end_bytes in entries:
             batch.entries.append(entry)
-            batch = _Batch(batch.entries, end_bytes)
-            if len(batch.entries) == BATCH_LINES:
+            batch = batch._replace(end_bytes=end_bytes)
+            if batch.full:
                 yield batch
-                batch = _Batch([], end_bytes)
+                batch = _Batch([], end_bytes, end_bytes)
     except InvalidInputError:
         if batch.entries:
             yield batch
         raise
     if batch.entries:
         yield batch
-
-
-async def _add(user: UserMemory, kind: MemoryType, entries: Sequence[Entry]) -> list[Receipt]:
-    if kind is MemoryType.LONG_TERM:
-        return await _add_long_term(user, entries)
-    add = _set_working if kind is MemoryType.WORKING else _add_message
-    receipts = []
-    for entry in entries:
-        try:
-            receipts.append(await add(user, entry))
-        except (InvalidInputError, QuotaExceededError) as error:
-            error.args = (f"{entry.place}: {error}",)
-            raise
-    return receipts
-
-
-async def _add_long_term(user: UserMemory, entries: Sequence[Entry]) -> list[Receipt]:
-    """Add a batch; if it is refused, line by line, up to the one that is at fault."""
-    try:
-        return await user.add_many([entry.item for entry in entries])
-    except (InvalidInputError, QuotaExceededError) as error:
-        if len(entries) == 1:
-            error.args = (f"{entries[0].place}: {error}",)
-            raise
-    receipts = []
-    for entry in entries:
-        receipts += await _add_long_term(user, [entry])
-    return receipts
-
-
-async def _add_message(user: UserMemory, entry: Entry) -> Receipt:
-    item = entry.item
-    return await user.short_term.add_message(
-        item.content,
-        role=item.role,
-        session_id=item.session_id,
-        metadata=item.metadata,
-        occurred_at=item.occurred_at,
-        memory_id=item.memory_id,
-    )
-
-
-async def _set_working(user: UserMemory, entry: Entry) -> Receipt:
-    """Set a key; one that is there already keeps the id it has."""
-    item, value = entry.item, entry.value
-    key = entry.key or str(item.memory_id)
-    return await user.working.set(
-        key,
-        item.content if value is msgspec.UNSET else value,
-        metadata=item.metadata,
-        memory_id=item.memory_id,
-    )
-
-
-class _Tally:
-    """Counts receipts."""
-
-    def __init__(self) -> None:
-        self.added = self.unchanged = self.unindexed = 0
-
-    def count(self, receipts: Sequence[Receipt]) -> None:
-        for receipt in receipts:
-            same = receipt.operation == "unchanged"
-            self.unchanged += same
-            self.added += not same
-            self.unindexed += not same and not receipt.indexed
-
-    def report(self, users: list[str]) -> ImportReport:
-        return ImportReport(
-            users=users, added=self.added, unchanged=self.unchanged, unindexed=self.unindexed
-        )
 
 
 # --- export
@@ -182,8 +118,7 @@ async def export_jsonl(
 
     :raises InvalidInputError: the file cannot be written.
     """
-    usage = await user.usage()
-    total, done = sum(kind.count for kind in usage.kinds.values()), 0
+    total, done = await _count(user), 0
     with replacing(Path(path)) as file:
         async for line in export_lines(user):
             file.write(line)
@@ -197,19 +132,12 @@ async def export_jsonl(
 
 async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
     """Yield each of a user's memories as a line, with its line feed."""
-    rest: list[Memory] = []  # bounded by the quotas of working memory and of living sessions
     async for memory in user.export():
-        if memory.memory_type == MemoryType.LONG_TERM:
-            yield line_of(memory)
-        else:
-            rest.append(memory)
-    for memory in _in_order_of_arrival(rest, MemoryType.SHORT_TERM):
         yield line_of(memory)
-    values = await user.working.items()
-    for memory in _in_order_of_arrival(rest, MemoryType.WORKING):
-        yield line_of(memory, values.get(memory.key or "", memory.content))
 
 
-def _in_order_of_arrival(memories: Sequence[Memory], kind: MemoryType) -> list[Memory]:
-    chosen = (memory for memory in memories if memory.memory_type == kind)
-    return sorted(chosen, key=lambda memory: memory.created_at)
+async def _count(user: UserMemory) -> int:
+    """Return how many memories a user has, about: it may change until the last is read."""
+    kinds = (await user.usage()).kinds
+    relationships = [use.used for use in kinds["entity"].quotas if use.quota == "relationships"]
+    return sum(kind.count for kind in kinds.values()) + sum(relationships)

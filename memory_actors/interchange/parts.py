@@ -6,6 +6,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.records import MemoryType
+from memory_actors.validation import CONTENT_BYTES_MAX, text_bytes
 
 Time: TypeAlias = str | float
 """ISO 8601 (naive means UTC), or seconds since 1970."""
@@ -88,10 +89,16 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
     if not isinstance(data, dict):
         raise InvalidInputError(f"'data' must be a JSON object, not {type(data).__name__}")
     try:
-        return msgspec.convert(data, _type_of(kind, data), strict=True)
+        parts = msgspec.convert(data, _type_of(kind, data))
     except msgspec.ValidationError as error:
         reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `data.")
         raise InvalidInputError(f"'data' is not as it must be: {reason}") from error
+    if isinstance(parts, RelationshipParts):
+        _check_ends(parts)
+    if isinstance(parts, EpisodeParts):
+        for step in parts.steps:
+            text_bytes(step.action, "action", CONTENT_BYTES_MAX)
+    return parts
 
 
 def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
@@ -100,3 +107,10 @@ def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
     if kind is MemoryType.STRUCTURED:
         return DocumentParts
     return RelationshipParts if "relation" in data else EntityParts
+
+
+def _check_ends(parts: RelationshipParts) -> None:
+    if parts.source_id is None and parts.source is None:
+        raise InvalidInputError("'data' has no 'source': name the entity, or give its 'source_id'")
+    if parts.target_id is None and parts.target is None:
+        raise InvalidInputError("'data' has no 'target': name the entity, or give its 'target_id'")

@@ -222,13 +222,15 @@ def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     if command.size_bytes > limits.working_bytes:
         refuse_bytes(NAME, command.size_bytes, limits.working_bytes, limits.tier)
     others = {key: row for key, row in state.held.items() if key != command.key}
-    if len(others) >= limits.working_keys and not command.auto_prune:
+    # A key that is there stays, also above a limit that was lowered.
+    keys_max = limits.working_keys if command.key not in state.held else len(state.held)
+    if len(others) >= keys_max and not (command.auto_prune and keys_max):
         refuse_count(NAME, "keys", len(state.held), limits.working_keys, limits.tier)
     size = command.size_bytes + sum(row.size_bytes for row in others.values())
     listed = [key for key in command.least_recent or () if key in others]
-    order = [*listed, *(key for key in others if key not in listed)]
+    order = list(dict.fromkeys([*listed, *others]))
     evicted: list[str] = []
-    while len(others) - len(evicted) >= limits.working_keys or size > limits.working_bytes:
+    while len(others) - len(evicted) >= keys_max or size > limits.working_bytes:
         key = order[len(evicted)]
         evicted.append(key)
         size -= others[key].size_bytes

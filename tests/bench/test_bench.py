@@ -1,7 +1,9 @@
 """Each command of `python -m bench` runs on something tiny and says what it should."""
 
+import asyncio
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,15 @@ from click.testing import CliRunner
 
 from bench import report
 from bench.__main__ import main
+from bench.hashed import HashedEmbedder
 from bench.locomo import MEASURES, score
+from bench.opened import command_of, live_user, opened
 from bench.report import Options, Report, Table, filesystem, scratch
+from bench.stalls import Stalled, ticking
 from bench.workload import life, unique_sentences
 from memory_actors import Settings
 from memory_actors.interchange.locomo import Question
-from memory_actors.kinds.long_term import MemoryAdded
+from memory_actors.kinds.long_term import AddMemories, MemoryAdded
 
 CONVERSATION = {
     "sample_id": "conv-1",
@@ -83,6 +88,74 @@ def test_users_weighs_processes_and_squeezes_them(tmp_path: Path) -> None:
     assert [row["memories"] for row in rows(found)] == [0, 5]
     assert all(row["estimated KB"] > 0 for row in rows(found))
     assert all(row["left"] > 0 and row["live at the end"] < 12 for row in rows(found, 1))
+
+    (_, work), (_, disk) = rows(found, 3), rows(found, 4)
+    assert work["activation ms"] > 0
+    assert work["retrieve ms"] > 0
+    assert disk["bytes a memory"] > 0
+
+
+def test_quota_measures_each_kind_below_and_at_its_limit(tmp_path: Path) -> None:
+    tiny = ("--scale", "0.004", "--calls", "2", "--prunes", "1", "--without-model")
+    found = bench(tmp_path, "quota", *tiny)
+    decisions, adds, queries, filled = (rows(found, table) for table in range(4))
+    kinds = [row["kind"] for row in decisions]
+    assert kinds == [row["kind"] for row in adds] == [row["kind"] for row in filled]
+    rooms = {row["kind"]: row["room"] for row in adds}
+    assert rooms["long_term"] == "prunes 4"
+    assert rooms["working"] == rooms["episodic, steps"] == "evicts 1"
+    assert {"working.get", "entities.neighbours (depth 2)", "documents.find, range"} <= {
+        row["query"] for row in queries
+    }
+    assert all(row["cold ms"] > 0 and row["p50 ms"] <= row["p99 ms"] for row in queries)
+
+
+def test_fill_compares_the_first_adds_with_the_last(tmp_path: Path) -> None:
+    tiny = ("--marks", "10", "--marks", "30", "--calls", "2", "--users", "2")
+    found = bench(tmp_path, "fill", *tiny)
+    assert [row["n"] for row in rows(found)] == [10, 30] * 9
+    assert all(row["n-th / first"] == 1.0 for row in rows(found) if row["n"] == 10)
+    assert all(row["decide"] > 0 for row in rows(found, 1))
+    assert [row["alert"] for row in rows(found, 2)] == ["no", "warning", "no"]
+
+
+def test_enterprise_says_for_how_long_the_loop_stands_still(tmp_path: Path) -> None:
+    found = bench(tmp_path, "enterprise", "--memories", "60", "--calls", "2")
+    stalls = {row["operation"]: row for row in rows(found, 2)}
+    assert {"nothing", "add", "add that prunes a tenth", "restore", "passivation"} <= set(stalls)
+    assert stalls["nothing"]["took ms"] >= 1_000
+    assert [row["files"] for row in rows(found, 3)] == ["warm", "cold", "warm", "warm"]
+    (memory,) = rows(found, 4)
+    assert memory["bare process MB"] > 0
+    assert rows(found, 5)[-1]["bytes a memory"] > 0
+
+
+def test_a_ticker_sees_how_long_the_loop_is_held() -> None:
+    async def held() -> Stalled:
+        async with ticking() as ticker:
+            _, stalled = await ticker.watch(hold())
+            return stalled
+
+    async def hold() -> None:
+        time.sleep(0.05)
+
+    stalled = asyncio.run(held())
+    assert stalled.took_ms >= 50
+    assert stalled.stall_ms >= 45
+
+
+def test_a_captured_command_writes_nothing(tmp_path: Path) -> None:
+    async def captured() -> None:
+        async with opened(tmp_path / "store", HashedEmbedder()) as memory:
+            user = memory.user("Ada")
+            async with live_user(memory, "Ada") as live:
+                command = await command_of(live, user.add("Never said."))
+            assert isinstance(command, AddMemories)
+            assert await user.list_memories() == []
+            await user.add("Said.")
+            assert len(await user.list_memories()) == 1
+
+    asyncio.run(captured())
 
 
 def test_crossover_asks_both_paths_and_finds_the_same(tmp_path: Path) -> None:

@@ -306,10 +306,8 @@ async def test_a_sink_that_hangs_or_fails_delays_no_other() -> None:
             await until(lambda: dispatcher.statistics().failed == 6)
             assert good.got == [0, 1, 2]
             assert dispatcher.statistics().waiting == 2
-    assert logs[0] == {
-        "event": "alert not delivered", "log_level": "warning", "sink": "Sink",
-        "error": "ConnectionError('down')",
-    }  # fmt: skip
+    assert (logs[0]["event"], logs[0]["sink"]) == ("alert not delivered", "Sink")
+    assert logs[0]["error"].startswith("ConnectionError at "), "what it said may name a user"
 
 
 async def test_a_call_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

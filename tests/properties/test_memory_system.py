@@ -1,27 +1,162 @@
-"""Properties of a whole memory system: reopened at any moment, retried, replayed in full."""
+"""Properties of a whole memory system: all kinds, clients that race, reopened at any moment."""
 
 import asyncio
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
-from support.given import pro
 
-from memory_actors import Item, Limits, MemoryActorsError, MemorySystem, Settings, live_user
+from memory_actors import (
+    GlobalLimits,
+    InvalidInputError,
+    Limits,
+    Memory,
+    MemorySystem,
+    MemoryType,
+    NotFoundError,
+    Plan,
+    QuotaExceededError,
+    Receipt,
+    Settings,
+    Tier,
+    live_user,
+    user_state,
+)
+from memory_actors.streams import stream_of
 
-LIMITS = Limits(working_keys=3, short_term_messages=3, long_term_memories=10)
-USERS = st.sampled_from(["ada", "bob"])
-WORDS = st.sampled_from(["red apple", "blue car", "green tree", "red car", "x " * 700])
-IDS = st.sampled_from([f"id{n}" for n in range(14)])
+
+def small(count: int) -> Limits:
+    """Return limits of about so many of everything; two long texts are more than their bytes."""
+    return Limits(
+        working_keys=count, working_bytes=60, short_term_messages=count, short_term_bytes=1_500,
+        short_term_sessions=2, long_term_memories=2 * count, long_term_bytes=1_500 * count,
+        entities=count, relationships=count, entity_bytes=100, episodes=count,
+        episode_steps=count, episodic_bytes=2_000, documents=count, structured_bytes=2_000,
+    )  # fmt: skip
+
+
+TIERS = {Tier.FREE: small(2), Tier.PRO: small(3), Tier.ENTERPRISE: small(5)}
+GLOBAL_LIMITS = GlobalLimits(long_term_bytes=5_000, entities=6, relationships=3)
+SETTINGS = Settings(
+    tiers={tier: Plan(limits=limits) for tier, limits in TIERS.items()},
+    global_limits=GLOBAL_LIMITS,
+    check_replay=True,
+)
+REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
+USERS = ("ada", "bob", "cid")
+
+# Two bugs that these machines found (see test_regressions_kinds.py). With each fix its
+# flag becomes True, and can go.
+OWN_IDS_ARE_SAFE_AT_ONCE = False  # LiveUser.enrich does not see what is not in the log yet
+RESTORED_IS_FOUND_AT_ONCE = False  # MemoryIndex: a pause after a refused write holds a restore up
+
+NOT_RESTORED = ("working", "short_term")  # never kept for that
+SHORT = "short_term"  # goes by the clock too, of which receipts say nothing
+PLAIN = ("working", "short_term", "long_term")  # read as they were said
+DOES = (
+    "add", "add", "prune", "prune", "prune", "update", "update", "delete", "delete", "restore",
+    "restore", "restore", "relate", "relate", "step", "step", "finish", "tier",
+)  # fmt: skip
+
+
+class Act(NamedTuple):
+    """One call of one client."""
+
+    does: str
+    kind: str
+    words: str
+    number: int
+    """Picks one of what there is, by its remainder."""
+    own_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.words.replace("long", "x " * 700)
+
+    def one(self, ids: Sequence[str]) -> str:
+        return ids[self.number % len(ids)] if ids else "none"
+
+
+TEXTS = st.sampled_from(["red apple", "blue car", "green tree", "red car", "long"])
+ANY = st.integers(0, 1 << 10)
+KINDS = st.sampled_from([kind.value for kind in MemoryType])
+OWN_IDS = st.none() | st.none() | st.sampled_from([f"id{n}" for n in range(6)])
+ACTS = st.builds(Act, st.sampled_from(DOES), KINDS, TEXTS, ANY, OWN_IDS)
+NEW_IDS = st.builds(Act, st.sampled_from(DOES), KINDS, TEXTS, ANY)
+RACES = st.lists(ACTS if OWN_IDS_ARE_SAFE_AT_ONCE else NEW_IDS, min_size=2, max_size=6)
+GROWTH = st.lists(
+    st.builds(
+        Act,
+        st.sampled_from(["add", "prune", "relate", "restore", "update"]),
+        st.sampled_from(["long_term", "entity"]),
+        TEXTS,
+        ANY,
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+class Held:
+    """What a user's memory must hold, by what the receipts said."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, str] = {}
+        """Of the living, by id."""
+        self.ever: dict[str, str] = {}
+        self.says: dict[str, set[str]] = {}
+        """What may be read; more than one text where clients raced."""
+        self.ends: dict[str, tuple[str, str]] = {}
+        """Of relationships."""
+        self.tiers: set[Tier] = {Tier.PRO}
+        """In force in the course of the last step."""
+        self.used: dict[str, int] = {}
+
+    def of(self, kind: str) -> list[str]:
+        return sorted(memory_id for memory_id, its in self.kinds.items() if its == kind)
+
+    def some_of(self, kind: str) -> list[str]:
+        """Return the living of a kind; of all, if it has none."""
+        return self.of(kind) or sorted(self.kinds)
+
+    def gone(self, kind: str) -> list[str]:
+        """Return the ids of a kind that were; of another, if it has lost none."""
+        lost: dict[str, list[str]] = {}
+        for memory_id, its in sorted(self.ever.items()):
+            if memory_id not in self.kinds and its not in NOT_RESTORED:
+                lost.setdefault(its, []).append(memory_id)
+        return lost.get(kind) or next(iter(lost.values()), [])
+
+    def note(self, said: Sequence[tuple[Act, Receipt]]) -> None:
+        """Follow the receipts of what was done at one time."""
+        gone = {one for _, receipt in said for one in (*receipt.evicted, *receipt.pruned)}
+        for act, receipt in said:
+            if receipt.operation == "delete":
+                gone.add(receipt.memory_id)
+            elif receipt.operation != "unchanged":
+                self.kinds[receipt.memory_id] = self.ever[receipt.memory_id] = receipt.memory_type
+                if act.does in ("add", "prune", "update"):
+                    self.says.setdefault(receipt.memory_id, set()).add(act.text)
+        self.drop(gone)
+
+    def drop(self, gone: set[str]) -> None:
+        """Let these go, and the relationships that lose an end by it."""
+        for memory_id in gone:
+            self.kinds.pop(memory_id, None)
+        for memory_id, ends in self.ends.items():
+            if not set(ends) <= self.kinds.keys():
+                self.kinds.pop(memory_id, None)
 
 
 class SystemMachine(RuleBasedStateMachine):
-    """Two users on one store, with a model of what each of their long-term memories holds."""
+    """Three users on one store, each with a model of what their receipts promise."""
 
     @initialize()
     def start(self) -> None:
@@ -29,8 +164,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.directory = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.clock, self.embedder, self.ids = FakeClock(), FakeEmbedder(), FakeIds()
-        self.model: dict[str, dict[str, str]] = {"ada": {}, "bob": {}}
-        self.ever: dict[str, set[str]] = {"ada": set(), "bob": set()}
+        self.held = {name: Held() for name in USERS}
         self.keyed: dict[tuple[str, str], tuple[str, str]] = {}
         self.run(self.open())
 
@@ -43,102 +177,205 @@ class SystemMachine(RuleBasedStateMachine):
     def run(self, call: Any) -> Any:
         return self.runner.run(call)
 
-    def attempt(self, call: Any) -> Any:
-        """Run a call that may be refused; None if it was."""
-        try:
-            return self.run(call)
-        except MemoryActorsError:
-            return None
-
     async def open(self) -> None:
         self.stack = AsyncExitStack()
         self.memory = await self.stack.enter_async_context(
             MemorySystem.open(
                 Path(self.directory.name), embedder=self.embedder, clock=self.clock,
-                new_id=self.ids, settings=Settings(tiers=pro(LIMITS), check_replay=True),
+                new_id=self.ids, settings=SETTINGS, alerts=[],
             )
         )  # fmt: skip
 
-    def note(self, name: str, receipt: Any, content: str) -> None:
-        """Follow a receipt; a repeated one names a memory that has had its add before."""
-        added = receipt.operation in ("add", "add_with_prune")
-        if added and receipt.memory_id in self.ever[name]:
-            return
-        for gone in receipt.evicted:
-            del self.model[name][gone]
-        if added or receipt.operation == "update":
-            self.model[name][receipt.memory_id] = content
-            self.ever[name].add(receipt.memory_id)
+    # --- what clients do
+
+    async def carry_out(self, name: str, act: Act) -> list[tuple[Act, Receipt]]:
+        """Do it with a handle of its own; return the receipts, none if it was refused."""
+        try:
+            return [(act, receipt) for receipt in await self.receipts(name, act)]
+        except REFUSALS:
+            return []
+
+    async def receipts(self, name: str, act: Act) -> list[Receipt]:
+        user, held = self.memory.user(name, session_id=f"s{act.number % 3}"), self.held[name]
+        match act.does:
+            case "add":
+                return [await user.add(act.text, act.kind, memory_id=act.own_id)]
+            case "prune":
+                return [await user.add_with_auto_prune(act.text, act.kind, memory_id=act.own_id)]
+            case "update":
+                return [await user.update(act.one(held.some_of(act.kind)), content=act.text)]
+            case "delete":
+                return [await user.delete(act.one(held.some_of(act.kind)))]
+            case "restore":
+                return await user.restore(held.gone(act.kind)[-1 - act.number % 3 :])
+            case "relate":
+                return [await self.relate(name, act)]
+            case "step":
+                return [await user.episodes.step(act.one(held.of("episodic")), act.text)]
+            case "finish":
+                return [await user.episodes.finish(act.one(held.of("episodic")), act.text)]
+        await self.set_tier(name, act.one(list(Tier)))
+        return []
+
+    async def relate(self, name: str, act: Act) -> Receipt:
+        held, prune = self.held[name], act.number % 2 == 0
+        entities = [one for one in held.of("entity") if one not in held.ends]
+        ends = act.one(entities), act.one(entities[1:])
+        user = self.memory.user(name)
+        receipt = await user.entities.relate(ends[0], "knows", ends[1], auto_prune=prune)
+        held.ends.setdefault(receipt.memory_id, ends)
+        return receipt
+
+    async def set_tier(self, name: str, tier: str) -> None:
+        self.held[name].tiers.add(Tier(tier))
+        await self.memory.user(name).set_tier(tier)
+
+    # --- rules
 
     @rule()
     def reopens(self) -> None:
+        before = self.run(self.memory.usage()).counts
         self.run(self.stack.aclose())
         self.run(self.open())
+        assert self.run(self.memory.usage()).counts == before
 
     @rule(seconds=st.integers(-5_000, 5_000))
     def clock_jumps(self, seconds: int) -> None:
         self.clock.move(seconds)
 
-    @rule(name=USERS, content=WORDS, memory_id=st.none() | IDS, prune=st.booleans())
-    def adds(self, name: str, content: str, memory_id: str | None, prune: bool) -> None:
-        item = Item(content=content, memory_id=memory_id)
-        user = self.memory.user(name)
-        receipts = self.attempt(user.add_many([item], auto_prune=prune))
-        if receipts:
-            self.note(name, receipts[0], content)
+    @rule(name=st.sampled_from(USERS), act=ACTS)
+    def one_client_acts(self, name: str, act: Act) -> None:
+        before = self.version(name)
+        try:
+            receipts = self.run(self.receipts(name, act))
+        except REFUSALS:
+            assert self.version(name) == before, "a refused command changes nothing"
+        else:
+            self.held[name].note([(act, receipt) for receipt in receipts])
 
-    @rule(name=USERS, content=WORDS, key=st.sampled_from(["k1", "k2"]))
-    def adds_with_a_key_twice(self, name: str, content: str, key: str) -> None:
-        user = self.memory.user(name)
-        receipt = self.attempt(user.add(content, idempotency_key=key))
-        if receipt is None:
+    def version(self, name: str) -> int:
+        return self.run(self.live(name)).actor.version
+
+    async def live(self, name: str) -> live_user.LiveUser:
+        async with self.memory._services.runtime.use(stream_of(name)) as live:
+            return live
+
+    @rule(name=st.sampled_from(USERS), text=TEXTS)
+    def settles_in(self, name: str, text: str) -> None:
+        for kind in ("entity", "entity", "episodic", "structured"):
+            self.one_client_acts(name, Act("prune", kind, text, 0))
+            text = f"{text[:20]} {len(self.held[name].ever)}"
+        for does in ("relate", "step"):
+            self.one_client_acts(name, Act(does, "", "red", 0))
+
+    @rule(name=st.sampled_from(USERS), acts=RACES)
+    def clients_of_one_user_race(self, name: str, acts: list[Act]) -> None:
+        self.race({name: plain(acts)})
+
+    @rule(name=st.sampled_from(USERS), kind=KINDS, text=TEXTS, count=st.integers(2, 6))
+    def clients_of_one_user_fill_a_kind(self, name: str, kind: str, text: str, count: int) -> None:
+        self.race({name: [Act("add", kind, f"{text} {n}", n) for n in range(count)]})
+
+    @rule(acts=st.tuples(GROWTH, GROWTH, GROWTH))
+    def users_race(self, acts: tuple[list[Act], ...]) -> None:
+        self.race({name: plain(mine) for name, mine in zip(USERS, acts, strict=True)})
+
+    def race(self, acts: dict[str, list[Act]]) -> None:
+        async def all_at_once() -> list[list[tuple[Act, Receipt]]]:
+            calls = [self.carry_out(name, act) for name, mine in acts.items() for act in mine]
+            return await asyncio.gather(*calls)
+
+        owners = [name for name, mine in acts.items() for _ in mine]
+        said = list(zip(owners, self.run(all_at_once()), strict=True))
+        for name in acts:
+            self.held[name].note([pair for owner, pairs in said if owner == name for pair in pairs])
+
+    @rule(name=st.sampled_from(USERS), text=TEXTS, key=st.sampled_from(["k1", "k2"]))
+    def adds_with_a_key_twice(self, name: str, text: str, key: str) -> None:
+        act, user = Act("add", "long_term", text, 0), self.memory.user(name)
+        try:
+            receipt = self.run(user.add(act.text, idempotency_key=key))
+        except REFUSALS:
             return
-        first = self.keyed.setdefault((name, key), (content, receipt.memory_id))
-        assert first == (content, receipt.memory_id), "a key stands for one request, for ever"
-        before = self.memory.statistics().log.last_position
-        again = self.run(user.add(content, idempotency_key=key))
+        first = self.keyed.setdefault((name, key), (text, receipt.memory_id))
+        assert first == (text, receipt.memory_id), "a key stands for one request, for ever"
+        before = self.version(name)
+        again = self.run(user.add(act.text, idempotency_key=key))
         assert again.memory_id == receipt.memory_id
-        assert self.memory.statistics().log.last_position == before, "a retry changes nothing"
-        self.note(name, receipt, content)
+        assert self.version(name) == before, "a retry changes nothing"
+        if receipt.memory_id not in self.held[name].ever:
+            self.held[name].note([(act, receipt)])
 
-    @rule(name=USERS, content=WORDS, data=st.data())
-    def updates_or_deletes(self, name: str, content: str, data: Any) -> None:
-        if not self.model[name]:
-            return
-        memory_id = data.draw(st.sampled_from(sorted(self.model[name])))
-        user = self.memory.user(name)
-        if data.draw(st.booleans()):
-            receipt = self.run(user.update(memory_id, content=content))
-            self.note(name, receipt, content)
-            return
-        self.run(user.delete(memory_id))
-        del self.model[name][memory_id]
-
-    @rule(name=USERS, key=st.sampled_from("abcd"), value=st.integers(0, 3), prune=st.booleans())
-    def sets_a_key(self, name: str, key: str, value: int, prune: bool) -> None:
-        self.attempt(self.memory.user(name).working.set(key, value, auto_prune=prune))
-
-    @rule(name=USERS, content=WORDS, session=st.sampled_from(["s", "t"]))
-    def adds_a_message(self, name: str, content: str, session: str) -> None:
-        self.attempt(self.memory.user(name).short_term.add_message(content, session_id=session))
+    # --- what always holds
 
     @invariant()
-    def what_is_kept_is_found_and_nothing_else(self) -> None:
-        for name, held in self.model.items():
+    def what_the_receipts_promise_is_there_and_nothing_else(self) -> None:
+        for name, held in self.held.items():
             user = self.memory.user(name)
-            hits = self.run(user.retrieve("red", memory_types=["long_term"], top_k=50))
-            assert {hit.memory_id: hit.content for hit in hits} == held
+            found = self.run(user.list_memories(limit=1_000))
+            hits = self.run(user.retrieve("red", top_k=1_000))
+            assert lasting(found) == {one for one, kind in held.kinds.items() if kind != SHORT}
+            assert lasting(hits) <= lasting(found)
+            assert lasting(hits) == lasting(found) or not RESTORED_IS_FOUND_AT_ONCE
+            assert {m.memory_id for m in found if m.memory_type == SHORT} <= set(held.of(SHORT))
+            for memory in found:
+                if memory.memory_type in PLAIN:
+                    assert memory.content in held.says[memory.memory_id]
+                    held.says[memory.memory_id] = {memory.content}
 
     @invariant()
     def no_limit_is_passed(self) -> None:
-        for name in self.model:
-            for usage in self.run(self.memory.user(name).usage()).kinds.values():
-                if usage.count_limit != LIMITS.short_term_messages:  # a session's, not a user's
-                    assert usage.count <= usage.count_limit
+        for name, held in self.held.items():
+            usage = self.run(self.memory.user(name).usage())
+            limits = [SETTINGS.limits_by_tier()[tier] for tier in held.tiers]
+            uses = {(k, q.quota): q for k, kind in usage.kinds.items() for q in kind.quotas}
+            for (kind, quota), use in uses.items():
+                most = max(limit_of(kind, quota, of_tier) for of_tier in limits)
+                assert use.used <= max(most, held.used.get(f"{kind}.{quota}", 0)), (kind, quota)
+            held.used = {f"{kind}.{quota}": use.used for (kind, quota), use in uses.items()}
+            held.tiers = {Tier(usage.tier)}
+
+    @invariant()
+    def the_totals_of_all_users_are_exact_and_within_their_limits(self) -> None:
+        usage = self.run(self.memory.usage())
+        assert all(use.used <= use.limit for use in usage.quotas)
+        expected: Counter[str] = Counter()
+        for name in USERS:
+            expected.update(user_state.totals(self.run(self.live(name)).state))
+        assert self.memory._services.totals.now() == {n: v for n, v in expected.items() if v}
+
+    @invariant()
+    def nothing_stays_claimed(self) -> None:
+        assert not any(self.memory._services.totals._claimed.values())
 
     @invariant()
     def live_is_replay(self) -> None:
         assert self.run(self.memory.check_replay()) == []
+
+
+def plain(acts: list[Act]) -> list[Act]:
+    """Return what a race does, without what leaves open which of two came last.
+
+    That is a second restore, and ids of the caller's own under keys, which come back with their
+    key: a prune may be between the two.
+    """
+    restores = [act for act in acts if act.does == "restore"]
+    others = [act for act in acts if act.does != "restore"]
+    keyed = ("working", "structured")
+    return restores[:1] + [a._replace(own_id=None) if a.kind in keyed else a for a in others]
+
+
+def lasting(memories: Sequence[Memory]) -> set[str]:
+    """Return the ids of what does not go by the clock."""
+    return {memory.memory_id for memory in memories if memory.memory_type != SHORT}
+
+
+def limit_of(kind: str, quota: str, limits: Limits) -> int:
+    """Return a limit by the names it has in a usage."""
+    state = user_state.UserState()
+    module = user_state.KIND_BY_NAME[kind]
+    (use,) = [u for u in module.quotas(state.of(module), limits, None) if u.quota == quota]
+    return use.limit
 
 
 TestMemorySystem = SystemMachine.TestCase

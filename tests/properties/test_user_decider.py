@@ -28,7 +28,7 @@ from memory_actors.kinds.structured.document import DocumentPut
 from memory_actors.kinds.working import KeySet
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
-from memory_actors.user_state import KINDS, UserState
+from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
 
 
 def tiny(tier: Tier, count: int, size: int) -> Limits:
@@ -55,6 +55,8 @@ def tiny(tier: Tier, count: int, size: int) -> Limits:
 
 
 SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
+NAMES = st.sampled_from(sorted(KIND_BY_NAME))
+MIXTURES = NAMES.map(lambda name: {name}) | st.sets(NAMES, min_size=1)
 
 
 class UserMachine(
@@ -64,14 +66,15 @@ class UserMachine(
 
     def __init__(self) -> None:
         super().__init__()
-        self.begins(((2, 40), (4, 80), (10, 200)))
+        self.begins(((2, 40), (4, 80), (10, 200)), set())
         self.levels: dict[str, str] = {}
         self.ever: set[str] = set()
         self.now_us = 1_000_000_000
         self.made = 0
 
-    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES))
-    def begins(self, sizes: tuple[tuple[int, int], ...]) -> None:
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES)
+    def begins(self, sizes: tuple[tuple[int, int], ...], mixture: set[str]) -> None:
+        self.mixture = mixture
         tiers = {tier: tiny(tier, *size) for tier, size in zip(Tier, sizes, strict=True)}
         self.limits_by_tier = {**tiers, None: tiers[Tier.PRO]}
         self.deciding = Deciding(self.limits_by_tier)
@@ -174,6 +177,12 @@ class UserMachine(
     def the_changes_of_the_totals_add_up(self) -> None:
         totals = user_state.totals(self.state)
         assert all(totals[name] == self.deciding.totals[name] for name in totals)
+
+    @invariant()
+    def a_relationship_has_both_its_ends(self) -> None:
+        entities = self.state.entity
+        for row in entities.graph.held.rows.values():
+            assert {row.source_id, row.target_id} <= set(entities.held.rows)
 
     @invariant()
     def what_has_expired_is_not_read(self) -> None:

@@ -42,18 +42,24 @@ ANY = st.integers(0, 1 << 16)  # picks one of what there is, by its remainder
 OWN = st.none() | st.none() | st.integers(0, 9)  # an id of the caller's own, by number
 TEXTS = st.sampled_from(["a", "tea", "café", "likes tea a lot", "was far away for a long time"])
 WORDS = TEXTS | st.integers(1, 70).map("x".__mul__)
+CHANGES = st.none() | WORDS | st.integers(20, 120).map("x".__mul__)
 METADATA = st.sampled_from([{}, {"a": 1}, {"a": True}, {"b": [1, None]}])
 CHANGED = st.none() | METADATA
 PINNED = st.sampled_from([False, False, False, True])
 NAMES = ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"]
 KEYS = st.sampled_from(NAMES)
-GROUPS = st.sampled_from(["s", "t", "u"])  # sessions, agents, collections
+GROUPS = st.sampled_from(["s", "s", "t", "u"])  # sessions, agents, collections
 VALUES = st.sampled_from([None, True, 1, 1.5, [], {}, {"a": 1}, {"a": True}]) | WORDS
 SPELLINGS = st.sampled_from(["Ann", "ANN", " ann ", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus"])
 TYPES = st.sampled_from(["person", "Person", "town"])
 RELATIONS = st.sampled_from(["knows", "lives_in", "Lives in"])
 TIMES = st.integers(0, 12)
 LASTS = st.none() | st.none() | st.integers(-1, 8)
+
+
+def about(kind: Kind) -> Any:
+    """Let a rule run in a mixture that has a kind."""
+    return precondition(lambda self: kind.NAME in self.mixture)
 
 
 def some(kind: Kind) -> Any:
@@ -70,6 +76,8 @@ class UserRules(RuleBasedStateMachine):
     """The user, the clock, the tier, and what is the same for all kinds."""
 
     deciding: Deciding
+    mixture: set[str]
+    """The kinds that this user has, by name."""
     now_us: int
     made: int
 
@@ -123,7 +131,7 @@ class UserRules(RuleBasedStateMachine):
         self.ask(DELETES[kind](now_us=self.now_us, memory_id=memory_id))
 
     @some_have_gone
-    @rule(which=ANY, numbers=st.lists(ANY, min_size=1, max_size=4))
+    @rule(which=ANY, numbers=st.lists(ANY, min_size=1, max_size=6))
     def restores_some(self, which: int, numbers: list[int]) -> None:
         kinds = self.kinds_of(self.gone)
         kind = kinds[which % len(kinds)]
@@ -146,6 +154,7 @@ class UserRules(RuleBasedStateMachine):
 class WorkingRules(UserRules):
     """Keys are set, updated and deleted, in any order of last use."""
 
+    @about(working)
     @rule(
         key=KEYS, value=VALUES, own=OWN, metadata=METADATA, prune=st.booleans(),
         used=st.permutations(NAMES),
@@ -163,7 +172,7 @@ class WorkingRules(UserRules):
         )  # fmt: skip
 
     @some(working)
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED, used=st.permutations(NAMES))
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED, used=st.permutations(NAMES))
     def updates_a_key(self, number: int, text: Any, metadata: Any, used: list[str]) -> None:
         self.ask(
             working.UpdateKey(
@@ -185,6 +194,7 @@ class WorkingRules(UserRules):
 class ShortTermRules(UserRules):
     """Messages are added to sessions and updated."""
 
+    @about(short_term)
     @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA)
     def adds_a_message(self, session: str, text: str, own: Any, metadata: Any) -> None:
         memory_id = self.id(own)
@@ -197,7 +207,7 @@ class ShortTermRules(UserRules):
         )  # fmt: skip
 
     @some(short_term)
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_message(self, number: int, text: Any, metadata: Any) -> None:
         self.ask(
             short_term.UpdateMessage(
@@ -210,6 +220,7 @@ class ShortTermRules(UserRules):
 class LongTermRules(UserRules):
     """Memories are added, some at once, and updated."""
 
+    @about(long_term)
     @rule(
         items=st.lists(st.tuples(OWN, WORDS, TIMES, PINNED, METADATA), min_size=1, max_size=4),
         prune=st.booleans(),
@@ -230,7 +241,7 @@ class LongTermRules(UserRules):
         )  # fmt: skip
 
     @some(long_term)
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_memory(self, number: int, text: Any, metadata: Any) -> None:
         memory_id = self.one_of(long_term, number)
         self.ask(
@@ -243,6 +254,7 @@ class LongTermRules(UserRules):
 class EntityRules(UserRules):
     """Entities are added, observed, updated and related; relationships end and are updated."""
 
+    @about(entity)
     @rule(
         name=SPELLINGS, kind=TYPES, texts=st.lists(TEXTS, max_size=3), own=OWN, at=TIMES,
         metadata=METADATA, pinned=PINNED, prune=st.booleans(),
@@ -269,13 +281,14 @@ class EntityRules(UserRules):
             )
         )  # fmt: skip
 
+    @about(entity)
     @rule(names=st.lists(SPELLINGS, min_size=2, max_size=4), at=TIMES)
     def meets_people(self, names: list[str], at: int) -> None:
         for name in names:
             self.add_entity(name, "person", [], at=at, prune=True)
 
     @some(entity)
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_an_entity(self, number: int, text: Any, metadata: Any) -> None:
         row = self.entity(number)
         name = row.name if row else ""
@@ -331,7 +344,7 @@ class EntityRules(UserRules):
         self.ask(entity.EndRelationship(now_us=self.now_us, memory_id=memory_id, valid_to_us=until))
 
     @some_relate
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_relationship(self, number: int, text: Any, metadata: Any) -> None:
         memory_id = self.relationship(number)
         self.ask(
@@ -357,6 +370,7 @@ class EntityRules(UserRules):
 class EpisodicRules(UserRules):
     """Episodes are started, take steps beyond their limit, end, and are updated."""
 
+    @about(episodic)
     @rule(
         agent=GROUPS, goal=WORDS, own=OWN, at=TIMES, metadata=METADATA, pinned=PINNED,
         prune=st.booleans(),
@@ -392,7 +406,7 @@ class EpisodicRules(UserRules):
             )  # fmt: skip
 
     @some(episodic)
-    @rule(number=ANY, failed=st.booleans(), result=st.none() | WORDS)
+    @rule(number=ANY, failed=st.booleans(), result=CHANGES)
     def ends_an_episode(self, number: int, failed: bool, result: Any) -> None:
         words = said(result)
         words["result"] = words.pop("content", None)
@@ -404,7 +418,7 @@ class EpisodicRules(UserRules):
         )  # fmt: skip
 
     @some(episodic)
-    @rule(number=ANY, text=st.none() | WORDS, metadata=CHANGED)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_an_episode(self, number: int, text: Any, metadata: Any) -> None:
         memory_id = self.one_of(episodic, number)
         self.ask(
@@ -417,6 +431,7 @@ class EpisodicRules(UserRules):
 class StructuredRules(UserRules):
     """Documents are put and updated."""
 
+    @about(structured)
     @rule(
         collection=GROUPS, key=KEYS, value=VALUES, own=OWN, at=TIMES, metadata=CHANGED,
         pinned=st.none() | PINNED, prune=st.booleans(),
@@ -435,7 +450,7 @@ class StructuredRules(UserRules):
         )  # fmt: skip
 
     @some(structured)
-    @rule(number=ANY, value=VALUES, metadata=CHANGED)
+    @rule(number=ANY, value=VALUES | CHANGES, metadata=CHANGED)
     def updates_a_document(self, number: int, value: Any, metadata: Any) -> None:
         row = structured.find(self.deciding.state.structured, self.one_of(structured, number))
         words = {} if row is None or value is None else document(row.collection, row.key, value)

@@ -33,7 +33,7 @@ from memory_actors.kinds.kind import (
 from memory_actors.kinds.short_term import sessions
 from memory_actors.kinds.short_term.sessions import Row, Session, ShortTerm, expiry
 from memory_actors.phrasing import spoken
-from memory_actors.quota import Limits, refuse_bytes
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.records import QuotaUse
 
 NAME = "short_term"
@@ -208,6 +208,8 @@ def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
     known = added_before(command, command.memory_id, MessageAdded, "content", command.content)
     if known or command.memory_id in state.session_of:
         return []
+    if not (limits.short_term_messages and limits.short_term_sessions):
+        refuse_count(NAME, "messages", len(state.session_of), 0, limits.tier)
     if command.size_bytes > limits.short_term_bytes:
         refuse_bytes(NAME, command.size_bytes, limits.short_term_bytes, limits.tier)
     added = MessageAdded(

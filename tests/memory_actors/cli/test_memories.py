@@ -1,4 +1,6 @@
-"""add, search, list, get, delete, usage."""
+"""add, search, list, get, delete, restore."""
+
+import json
 
 import pytest
 
@@ -115,12 +117,11 @@ def test_a_deleted_memory_is_gone(program) -> None:
 
 
 def test_working_memory_makes_room_only_when_asked_to(program) -> None:
-    lines = []
-    for n in range(100):
-        line = f'{{"memory_type": "working", "key": "k{n}", "content": "x"}}\n'
-        lines.append(line)
+    lines = [f'{{"memory_type": "working", "key": "k{n}", "content": "x"}}\n' for n in range(100)]
     (program.data.parent / "keys.jsonl").write_text("".join(lines))
-    program.ok("import", "keys.jsonl")
+    filled = program("import", "keys.jsonl")
+    assert filled.exit_code == 0
+    assert "working.keys: 80 of 100 in use" in filled.stderr
     error = program.refused("add", "one more", "--type", "working", "--key", "new")
     assert error["type"] == "QuotaExceededError"
     added = program.json("add", "one more", "--type", "working", "--key", "new", "--prune")
@@ -130,15 +131,107 @@ def test_working_memory_makes_room_only_when_asked_to(program) -> None:
     )
 
 
-def test_usage_counts_each_kind(program) -> None:
-    program.ok("add", "12345")
-    program.ok("add", "x", "--type", "short_term")
-    kinds = program.json("usage")["kinds"]
-    assert {name: kind["count"] for name, kind in kinds.items()} == {
-        "working": 0, "short_term": 1, "long_term": 1,
-    }  # fmt: skip
-    assert kinds["long_term"]["size_bytes"] == 5
-    said = program.ok("usage")
-    assert "10,000" in said
-    assert "100 a session" in said
-    assert "5 B" in said
+# --- kinds that are more than a text
+
+
+def test_a_text_can_be_an_entity_a_goal_or_a_document(program) -> None:
+    program.ok("add", "Porto", "--type", "entity")
+    program.ok("add", "likes tea", "--type", "entity", "--key", "Ada", "--pin")
+    assert "Updated" in program.ok("add", "has a dog", "--type", "entity", "--key", "Ada")
+    program.ok("add", "book a flight", "--type", "episodic", "--agent", "travel")
+    program.ok("add", '{"to": "Porto"}', "--type", "structured", "--key", "t1")
+    ada = program.json("entity", "get", "Ada")
+    assert (ada["observations"], ada["pinned"]) == (["likes tea", "has a dog"], True)
+    assert program.json("episode", "list", "--agent", "travel")[0]["goal"] == "book a flight"
+    assert program.json("document", "get", "t1")["value"] == {"to": "Porto"}
+    said = program.ok("list")
+    for part in (
+        "Ada (entity):", "likes tea", "pinned", "Goal: book a flight", "travel",
+        "collection default", "key t1", '{"to":"Porto"}',
+    ):  # fmt: skip
+        assert part in said
+    kinds = {hit["memory_type"] for hit in program.json("search", "Porto")}
+    assert kinds == {"entity", "episodic", "structured"}
+
+
+def test_each_kind_is_shown_with_all_it_holds(program) -> None:
+    shown = {
+        "working": ('{"a": {"b": 1}}', "key", "--type", "working", "--key", "k"),
+        "structured": ('{"a": {"b": 1}}', '"b": 1', "--type", "structured", "--key", "k"),
+        "entity": ("likes tea", "  • likes tea", "--type", "entity", "--key", "Ada"),
+        "episodic": ("book a flight", "Goal: book a flight", "--type", "episodic"),
+    }
+    for kind, (content, part, *options) in shown.items():
+        memory_id = program.json("add", content, *options)["memory_id"]
+        said = program.ok("get", memory_id)
+        assert part in said
+        assert kind in said
+        assert program.json("get", memory_id)["data"] is not None
+
+
+def test_a_long_list_of_observations_is_cut_in_a_table_and_whole_by_itself(program) -> None:
+    observed = [part for n in range(9) for part in ("--observe", f"note {n}")]
+    memory_id = program.json("entity", "add", "Ada", *observed)["memory_id"]
+    listed = program.ok("list")
+    assert "note 3" in listed
+    assert "note 4" not in listed
+    assert "… 5 more lines" in listed
+    assert "note 8" in program.ok("get", memory_id)
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (['{"n": {"gte": 2}}'], {"two", "three"}),
+        (['{"or": [{"n": 1}, {"tags": {"contains": "x"}}]}'], {"one", "three"}),
+        (['{"n": {"gt": 1}}', "n=2"], {"two"}),
+        (['n={"lt": 2}'], {"one"}),
+    ],
+)
+def test_a_filter_may_be_json_and_all_of_several_must_hold(program, filters, found) -> None:
+    for n, word in enumerate(("one", "two", "three"), start=1):
+        tags = ["x"] if word == "three" else []
+        program.ok("add", word, "--metadata", json.dumps({"n": n, "tags": tags}))
+    options = [part for one in filters for part in ("--filter", one)]
+    for command in (["search", "word"], ["list"]):
+        assert {hit["content"] for hit in program.json(*command, *options)} == found
+
+
+def test_a_bad_filter_is_refused_with_the_place_in_it(program) -> None:
+    program.ok("add", "x")
+    error = program.refused("search", "x", "--filter", '{"n": {"$near": 1}}')
+    assert error["type"] == "InvalidInputError"
+    assert "filters.n" in error["message"]
+
+
+# --- restore
+
+
+def test_what_was_deleted_comes_back_as_it_was(program) -> None:
+    memory_id = program.json("add", "likes tea", "--metadata", '{"a": 1}', "--pin")["memory_id"]
+    before = program.json("get", memory_id)
+    program.ok("delete", memory_id)
+    assert f"Restored: {memory_id}" in program.ok("restore", memory_id)
+    after = program.json("get", memory_id)
+    assert {**after, "stored_bytes": 0} == {**before, "stored_bytes": 0}
+    assert f"Already there: {memory_id}" in program.ok("restore", memory_id)
+    assert [receipt["operation"] for receipt in program.json("restore", memory_id)] == ["unchanged"]
+
+
+def test_what_was_pruned_is_told_and_comes_back(program) -> None:
+    lines = [f'{{"content": "fact {n}", "timestamp": {n}}}\n' for n in range(100)]
+    (program.data.parent / "facts.jsonl").write_text("".join(lines))
+    program.ok("tier", "free", "--user", "full")
+    program("import", "facts.jsonl", "--user", "full")
+    assert program.refused("add", "one more", "--user", "full")["type"] == "QuotaExceededError"
+    said = program("add", "one more", "--user", "full", "--prune")
+    assert "Removed to make room: 10" in said.stdout
+    assert "To bring back" not in said.stdout  # ten ids are for programs
+    assert len(program.json("list", "--user", "full", "--limit", "200")) == 91
+
+
+def test_what_never_was_or_is_not_kept_is_not_restored(program) -> None:
+    memory_id = program.json("add", "x", "--type", "working", "--key", "k")["memory_id"]
+    program.ok("delete", memory_id)
+    assert program.refused("restore", "nosuch")["type"] == "NotFoundError"
+    assert program.refused("restore", memory_id)["type"] == "InvalidInputError"

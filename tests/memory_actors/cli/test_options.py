@@ -29,8 +29,11 @@ def commands() -> list[list[str]]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
-        "add", "search", "list", "get", "delete", "import", "export", "usage", "history", "verify",
-        "model install", "model path", "doctor", "demo",
+        "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
+        "tier", "history", "verify", "model install", "model path", "doctor", "demo",
+        "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
+        "document put", "document get", "document find", "document delete",
+        "episode start", "episode step", "episode finish", "episode get", "episode list",
     }  # fmt: skip
 
 
@@ -76,7 +79,11 @@ def test_the_data_directory_comes_from_the_option_the_variable_or_is_memory_here
     "line",
     [
         ["search", "x"], ["list"], ["get", "m"], ["delete", "m"], ["export"], ["usage"],
-        ["history", "m"], ["verify"],
+        ["history", "m"], ["verify"], ["restore", "m"], ["cost"], ["tier"], ["usage", "--all"],
+        ["entity", "get", "m"], ["entity", "neighbours", "m"], ["entity", "end", "m"],
+        ["entity", "relate", "a", "b", "c"], ["document", "get", "k"], ["document", "find", "c"],
+        ["document", "delete", "k"], ["episode", "step", "e", "a"], ["episode", "finish", "e"],
+        ["episode", "get", "e"], ["episode", "list"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -98,7 +105,14 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
         (["add", "x", "--metadata", "[1]"], "no JSON object"),
         (["add", "x", "--metadata", "{"], "not JSON"),
         (["add", "x", "--at", "noon"], "ISO 8601"),
-        (["add", "x", "--key", "k"], "--key goes with --type working"),
+        (["add", "x", "--key", "k"], "--key does not go with --type long_term"),
+        (["add", "x", "--type", "entity", "--session", "s"], "--session does not go"),
+        (["add", "x", "--type", "short_term", "--pin"], "--pin does not go"),
+        (["tier", "gold"], "'gold' is not one of"),
+        (["entity", "relate", "Ada", "knows"], "Missing argument 'TARGET'"),
+        (["entity", "neighbours", "Ada", "--as-of", "then"], "ISO 8601"),
+        (["document", "put", "c", "[1]"], "no JSON object"),
+        (["document", "find", "c", "--filter", "{"], "not JSON"),
         (["add", "x", "--type", "working", "--role", "r"], "--role does not go"),
         (["search", "x", "--filter", "novalue"], "not key=value"),
         (["import", "f", "--format", "xml"], "'xml' is not one of"),
@@ -116,7 +130,9 @@ def test_a_wrong_command_line_exits_with_2(program, line: list[str], said: str) 
     assert not program.data.exists()
 
 
-@pytest.mark.parametrize(("line", "there"), [([], "search"), (["model"], "install")])
+@pytest.mark.parametrize(
+    ("line", "there"), [([], "search"), (["model"], "install"), (["entity"], "relate")]
+)
 def test_without_a_command_people_see_what_there_is(line: list[str], there: str) -> None:
     result = CliRunner().invoke(main, line)
     assert (result.exit_code, result.stderr) == (2, "")

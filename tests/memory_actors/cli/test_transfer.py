@@ -41,6 +41,20 @@ def test_an_export_imports_to_the_same_export(program, chat: Path, tmp_path: Pat
     assert "Wrote 3 memories to out.jsonl" in program.ok("export", "out.jsonl")
 
 
+def test_all_kinds_are_exported_and_imported(program) -> None:
+    for name in ("Ada", "Bob"):
+        program.ok("entity", "add", name, "--observe", f"about {name}")
+    program.ok("entity", "relate", "Ada", "knows", "Bob", "--from", "2020-01-01")
+    episode = program.json("episode", "start", "a goal", "--agent", "travel")["memory_id"]
+    program.ok("episode", "step", episode, "an action")
+    program.ok("document", "put", "trips", '{"to": "Porto"}', "--key", "t1")
+    program.ok("export", "out.jsonl")
+    report = program.json("import", "out.jsonl", "--user", "other")
+    assert (report["added"], report["unchanged"]) == (5, 0)
+    assert program.ok("export", "--user", "other") == program.ok("export")
+    assert program.json("entity", "neighbours", "Ada", "--user", "other")[0]["distance"] == 1
+
+
 def test_a_bad_line_is_named_and_what_came_before_is_kept(program, chat: Path) -> None:
     chat.write_text(f"{FIRST}\n{{oops\n{SECOND}\n")
     error = program.refused("import", str(chat))

@@ -183,13 +183,16 @@ async def test_progress_is_told_in_bytes_up_to_the_whole_file(store, file) -> No
         (".", "is a directory"),
         ("binary", r"binary, line 1: this is not UTF-8 text"),
         ("latin", r"latin, line 2: this is not UTF-8 text"),
-        ("endless", r"endless, line 1 is longer than 4,194,304 bytes"),
+        ("endless", r"endless, line 1 is longer than 4,096 bytes"),
     ],
 )
-async def test_what_is_no_such_file_is_refused(store, tmp_path: Path, name: str, said: str) -> None:
+async def test_what_is_no_such_file_is_refused(
+    store, tmp_path: Path, monkeypatch, name: str, said: str
+) -> None:
+    monkeypatch.setattr(module, "LINE_BYTES_MAX", 4096)
     (tmp_path / "binary").write_bytes(b"\x80\x02}q\x00X\x04" * 50)
     (tmp_path / "latin").write_bytes(FIRST.encode() + b'\n{"content": "caf\xe9"}\n')
-    (tmp_path / "endless").write_bytes(b"a" * (5 << 20))
+    (tmp_path / "endless").write_bytes(b"a" * 5000)
     async with store() as memory:
         with pytest.raises(InvalidInputError, match=said):
             await import_jsonl(memory.user("u"), tmp_path / name)

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, Memory
+from memory_actors.interchange.parts import DocumentParts, RelationshipParts
 from memory_actors.interchange.records import LineReader, line_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LINE = b'{"session": "s1", "timestamp": "2024-05-01T12:00:00Z", "role": "user", "content": "tea"}'
+RELATED = b'{"memory_type": "entity", "data": {"relation": "r", "source": "A", "target": "B"'
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
 json_values = st.recursive(
@@ -116,7 +118,23 @@ def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
         (b'{"value": 1}', "no 'value'"),
         (b'{"content": "x", "memory_type": "working", "role": "r"}', "no 'role'"),
         (b'{"content": "x", "memory_type": "working", "value": 1}', "keep one"),
-        (b'{"content": "x", "memory_type": "short_term", "pinned": true}', "cannot be pinned"),
+        (b'{"content": "x", "memory_type": "short_term", "pinned": true}', "no 'pinned'"),
+        (b'{"content": "x", "memory_type": "entity", "session": "s"}', "no 'session'"),
+        (b'{"memory_type": "entity"}', "no 'content' and no 'data'"),
+        (b'{"memory_type": "entity", "data": 7}', "must be a JSON object"),
+        (b'{"memory_type": "entity", "data": {"name": 7}}', "`data.name`"),
+        (b'{"memory_type": "entity", "data": {"name": "A", "observation": []}}', "`observation`"),
+        (b'{"memory_type": "entity", "content": "x", "data": {"name": "A"}}', "keep one"),
+        (b'{"memory_type": "entity", "data": {"relation": "r", "source": "A"}}', "no 'target'"),
+        (RELATED + b', "valid_to": "soon"}}', "valid_to 'soon' is not ISO 8601"),
+        (RELATED + b', "valid_from": 1e300}}', "valid_from 1e+300 is no number of seconds"),
+        (
+            b'{"memory_type": "episodic", "data": {"goal": "g", "steps": [{"action": " "}]}}',
+            "action",
+        ),
+        (b'{"memory_type": "episodic", "data": {"goal": "g", "status": "lost"}}', "`data.status`"),
+        (b'{"memory_type": "structured", "value": [1]}', "must be a JSON object"),
+        (b'{"memory_type": "structured", "data": {"value": [1]}}', "`data.value`"),
         (b'{"content": "x", "id": ""}', "id is empty"),
         (b'{"content": "' + b"x" * (256 * 1024 + 1) + b'"}', "shorten it"),
     ],
@@ -172,11 +190,56 @@ def test_a_line_says_all_there_is_to_a_memory(
     assert msgspec.json.encode(item.metadata) == msgspec.json.encode(metadata)
 
 
-@given(value=json_values.filter(lambda value: not isinstance(value, str) or not value))
+@given(value=json_values)
 def test_a_value_of_working_memory_stays_the_json_it_is(value) -> None:
-    text = msgspec.json.encode(value).decode() if value != "" else ""
-    line = line_of(memory(memory_type="working", key="k", content=text), value)
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    line = line_of(memory(memory_type="working", key="k", content=text, data=value))
     entry = read(line)
-    assert (entry.key, entry.kind) == ("k", "working")
-    assert msgspec.json.encode(entry.value) == msgspec.json.encode(value)
+    told = entry.item.content if entry.value is msgspec.UNSET else entry.value
+    assert (entry.item.key, entry.kind) == ("k", "working")
+    assert msgspec.json.encode(told) == msgspec.json.encode(value)
     assert b"timestamp" not in line
+
+
+# --- kinds that say what they hold in data
+
+
+def test_data_of_a_kind_without_any_is_of_another_program_and_becomes_metadata() -> None:
+    assert read(b'{"content": "x", "data": {"a": 1}}').item.metadata == {"data": {"a": 1}}
+
+
+def test_what_a_kind_holds_stands_in_data_and_nowhere_else() -> None:
+    data = {"collection": "trips", "key": "k", "value": {"n": 1}}
+    one = memory(memory_type="structured", content='{"n":1}', key="k", data=data, pinned=True)
+    assert msgspec.json.decode(line_of(one)) == {
+        "id": "m1",
+        "timestamp": "1970-01-01T00:00:00.000001+00:00",
+        "memory_type": "structured",
+        "data": data,
+        "pinned": True,
+    }
+
+
+def test_a_relationship_has_its_times_in_data_only() -> None:
+    data = {"relation": "knows", "source_id": "a", "target_id": "b", "valid_from": "2024-01-01"}
+    line = line_of(memory(memory_type="entity", content="a knows b", data=data))
+    assert msgspec.json.decode(line) == {"id": "m1", "memory_type": "entity", "data": data}
+    assert isinstance(read(line).parts, RelationshipParts)
+
+
+def test_a_document_may_be_written_as_working_memory_is() -> None:
+    entry = read(b'{"memory_type": "structured", "key": "k", "value": {"n": 1}}')
+    assert entry.parts == DocumentParts(value={"n": 1}, key="k")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"name": "A"}', b'{"name": "B"}'),
+        (b'{"name": "A"}', b'{"name": "A", "type": "city"}'),
+    ],
+)
+def test_the_id_of_a_line_with_data_depends_on_the_data(one: bytes, other: bytes) -> None:
+    line = b'{"memory_type": "entity", "data": %s}'
+    assert read(line % one).memory_id == read(line % one).memory_id
+    assert read(line % one).memory_id != read(line % other).memory_id

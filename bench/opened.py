@@ -1,0 +1,91 @@
+"""Open stores for a measurement, and a look behind the public API where it has to be."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from memory_actors import Limits, MemoryActorsError, MemorySystem, Plan, Settings, Tier
+from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.protocol import Embedder
+from memory_actors.live_user import LiveUser
+from memory_actors.model import model_path
+from memory_actors.services import Services
+from memory_actors.streams import stream_of
+from memory_actors.user_state import KINDS, UserState
+
+UNLIMITED_BYTES = 1 << 40
+REST_S = 0.01
+DEADLINE_S = 600.0  # what takes too long is to be measured, not to fail
+
+
+@asynccontextmanager
+async def opened(
+    store: Path,
+    embedder: Embedder,
+    limits: Limits | None = None,
+    tier: Tier = Tier.PRO,
+) -> AsyncIterator[MemorySystem]:
+    """Open a store whose users stay in memory; alerts go nowhere. `limits` are those of a tier."""
+    tiers = {} if limits is None else {tier: Plan(limits=limits)}
+    chosen = Settings(live_bytes_max=UNLIMITED_BYTES, tiers=tiers, deadline_s=DEADLINE_S)
+    async with MemorySystem.open(store, embedder=embedder, settings=chosen, alerts=[]) as memory:
+        yield memory
+
+
+def services_of(memory: MemorySystem) -> Services:
+    """Return the parts of a system."""
+    return memory._services  # noqa: SLF001 - what is measured alone is not public
+
+
+@asynccontextmanager
+async def live_user(memory: MemorySystem, user_id: str) -> AsyncIterator[LiveUser]:
+    """Hold a user's actor live."""
+    async with services_of(memory).runtime.use(stream_of(user_id)) as live:
+        yield live
+
+
+async def at_rest(memory: MemorySystem, user_id: str) -> None:
+    """Wait until nothing is done in the background: no graph is built, no vector waits for disk."""
+    table = services_of(memory).embeddings._table  # noqa: SLF001
+    async with live_user(memory, user_id) as live:
+        while table.waiting or _wants_maintenance(live) or live._chores._running:  # noqa: SLF001
+            live.indexes.maintain()  # starts the maintenance, if it is not under way
+            await asyncio.sleep(REST_S)
+
+
+def _wants_maintenance(live: LiveUser) -> bool:
+    indexes = filter(None, map(live.indexes.get, KINDS))
+    return any(index.dense.wants_maintenance for index in indexes)
+
+
+def installed_model() -> Embedder | None:
+    """Return the default model, loaded, if it is installed."""
+    if model_path("int8") is None:
+        return None
+    embedder = DefaultEmbedder()
+    embedder.embed(["The model is loaded by the first text."])
+    return embedder
+
+
+class _CapturedError(MemoryActorsError):
+    """Ends a write before it is decided."""
+
+
+async def command_of(live: LiveUser, write: Awaitable[Any]) -> Any:
+    """Return the command that a write leads to, ready to be decided. Nothing is written."""
+    captured: list[Any] = []
+
+    async def capture(command: Any, state: UserState) -> Any:
+        captured.append(await LiveUser.enrich(live, command, state))
+        raise _CapturedError
+
+    live.enrich = capture  # type: ignore[method-assign]
+    try:
+        await write
+    except _CapturedError:
+        pass
+    finally:
+        del live.enrich
+    return captured[0]

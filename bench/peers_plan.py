@@ -1,0 +1,196 @@
+"""What `bench peers` asks of every peer: the same memories, questions and vectors, from one seed.
+
+The plan is made once, with the vector of every text in it, and read by each child process. So no
+peer waits for a model while it is timed, and all have the same vectors.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from bench.hashed import HashedEmbedder
+from bench.peer_stores.base import Memory
+from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.onnx_minilm import Encoding
+from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.interchange.locomo import Conversation, Question, questions
+
+EmbedderName = Literal["default", "hashed"]
+
+ADDS = 200  # timed, one by one
+TOPICS = 100  # a filter on the topic leaves one memory in a hundred
+BLENDS_A_SESSION = 20
+BATCH_TEXTS = 64
+PLAN_FILE, VECTORS_FILE = "plan.json", "vectors.npy"
+
+
+class Talk(msgspec.Struct, frozen=True):
+    """One conversation, as memories and questions about them."""
+
+    id: str
+    memories: list[Memory]
+    questions: list[Question]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything a child process needs to know."""
+
+    talks: list[Talk]
+    fill: list[Memory]
+    """For the measurements at size: turns, and sentences blended from two turns each."""
+    late: list[Memory]
+    """Added one by one to a filled store: the first turns of the first conversation."""
+    asked: list[str]
+    """Questions for the timed searches."""
+    embedder: EmbedderName
+    texts: list[str]
+    """Of the rows of the vectors' file."""
+    seed: int
+
+
+def make_plan(
+    conversations: Sequence[Conversation], size: int, calls: int, name: EmbedderName, seed: int
+) -> Plan:
+    """Return a plan with `size` memories in the large store and `calls` timed searches."""
+    rng = random.Random(seed)
+    talks = [_talk(conversation) for conversation in conversations]
+    turns = [memory for talk in talks for memory in talk.memories]
+    late = talks[0].memories[:ADDS]
+    fill = list(islice(_filling(turns[len(late) :] or turns, rng), size))
+    known = [question.text for talk in talks for question in talk.questions]
+    asked = rng.sample(known, min(calls, len(known)))
+    texts = dict.fromkeys([*(one.text for one in [*turns, *fill]), *known])
+    return Plan(talks, fill, late, asked, name, list(texts), seed)
+
+
+def _talk(conversation: Conversation) -> Talk:
+    memories = [
+        Memory(
+            turn.memory_id,
+            turn.content,
+            {
+                "session": f"session_{turn.session}",
+                "speaker": turn.speaker,
+                "occurred_at": turn.occurred_at.isoformat() if turn.occurred_at else "2023-01-01",
+                "topic": _topic(number),
+            },
+        )
+        for number, turn in enumerate(conversation.turns)
+    ]
+    return Talk(conversation.sample_id, memories, questions(conversation))
+
+
+def _filling(turns: Sequence[Memory], rng: random.Random) -> Iterator[Memory]:
+    """Yield the turns under new ids and sessions, then blends of them, without end."""
+    for number, turn in enumerate(turns):
+        session = f"filled {turn.metadata['session']}"
+        more = {**turn.metadata, "session": session, "topic": _topic(number)}
+        yield Memory(f"f{number}", turn.text, more)
+    seen, number = {turn.text for turn in turns}, len(turns)
+    while True:
+        first, second = rng.choice(turns), rng.choice(turns)
+        text = _blend(first.text.split(), second.text.split(), number)
+        if text in seen:
+            text = f"{text} {number}"
+        seen.add(text)
+        session = f"blended {number // BLENDS_A_SESSION}"
+        more = {**first.metadata, "session": session, "topic": _topic(number)}
+        yield Memory(f"f{number}", text, more)
+        number += 1
+
+
+def _blend(first: list[str], second: list[str], number: int) -> str:
+    """Return half of one text and half of another: as long, and made of the same words."""
+    words = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
+    return " ".join(words) or str(number)
+
+
+def _topic(number: int) -> str:
+    return f"topic {number % TOPICS}"
+
+
+# --- vectors
+
+
+def model(name: EmbedderName) -> Embedder:
+    """Return the embedder of a name; the default one is loaded by its first text."""
+    return HashedEmbedder() if name == "hashed" else DefaultEmbedder()
+
+
+def write_plan(plan: Plan, folder: Path) -> None:
+    """Write a plan and the vectors of its texts."""
+    embedder = model(plan.embedder)
+    batches = [
+        embedder.embed(plan.texts[start : start + BATCH_TEXTS])
+        for start in range(0, len(plan.texts), BATCH_TEXTS)
+    ]
+    np.save(folder / VECTORS_FILE, np.concatenate(batches))
+    (folder / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
+
+
+def read_plan(folder: Path) -> Plan:
+    """Return what `write_plan` wrote."""
+    return msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
+
+
+def known_vectors(plan: Plan, folder: Path, *, remember: bool) -> "KnownVectors":
+    """Return an embedder that knows the plan's texts; `remember` what else it is asked."""
+    embedder = model(plan.embedder)
+    kind = KnownTokens if hasattr(embedder, "encode") else KnownVectors
+    vectors = np.load(folder / VECTORS_FILE)
+    return kind(embedder, dict(zip(plan.texts, vectors, strict=True)), remember)
+
+
+class KnownVectors:
+    """An embedder that looks up, and asks the model only for what is not in the plan."""
+
+    def __init__(self, embedder: Embedder, known: dict[str, Vectors], remember: bool):
+        self.fingerprint = embedder.fingerprint
+        self.dimension = embedder.dimension
+        self.computed = 0
+        """Texts that the model was asked for."""
+        self._embedder: Any = embedder
+        self._known = known
+        self._remember = remember
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), dimension]`, rows of length 1."""
+        return np.stack([self._vector(text) for text in texts])
+
+    def background_mean(self) -> Vectors:
+        """Return the model's mean vector of general text."""
+        mean: Vectors = self._embedder.background_mean()
+        return mean
+
+    def _vector(self, text: str) -> Vectors:
+        found = self._known.get(text)
+        if found is None:
+            self.computed += 1
+            found = self._embedder.embed([text])[0]
+            if self._remember:
+                self._known[text] = found
+        return found
+
+
+class KnownTokens(KnownVectors):
+    """The same for a model that also gives token states, of which it has seen none yet."""
+
+    def __init__(self, embedder: Embedder, known: dict[str, Vectors], remember: bool):
+        super().__init__(embedder, known, remember)
+        self._encoded: dict[str, Encoding] = {}
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return vectors and token states."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
+        fresh: dict[str, Encoding] = {}
+        if missing:
+            self.computed += len(missing)
+            fresh = dict(zip(missing, self._embedder.encode(missing), strict=True))
+        if self._remember:
+            self._encoded |= fresh
+        return [fresh.get(text) or self._encoded[text] for text in texts]

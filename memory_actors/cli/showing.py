@@ -1,0 +1,217 @@
+"""How memories of each kind are shown to people: in a table, and one by one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from memory_actors.cli.output import (
+    counted,
+    excerpt,
+    local,
+    pretty_json,
+    print_table,
+    say,
+    shortened,
+    size,
+    table,
+    text,
+)
+from memory_actors.records import Hit, Memory, MemoryType, Receipt, Relationship
+
+CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
+LINES_MAX, LINE_CHARACTERS_MAX = 5, 120  # of an entity or an episode in a table
+IDS_SHOWN_MAX = 5
+STATUS_STYLES = {"running": "yellow", "done": "green", "failed": "red"}
+_MULTILINE = (MemoryType.ENTITY, MemoryType.EPISODIC)
+
+# --- in a table
+
+
+def memory_table(memories: Sequence[Memory]) -> Table:
+    """Return memories as a table, with their scores where they have any."""
+    scored = any(isinstance(memory, Hit) for memory in memories)
+    made = table(*(["score"] if scored else []), "when", "who", "memory", right=("score",))
+    for memory in memories:
+        score = [f"{memory.score:.3f}"] if isinstance(memory, Hit) else []
+        made.add_row(*score, local(memory.occurred_at), text(_who(memory)), described(memory))
+    return made
+
+
+def _who(memory: Memory) -> str | None:
+    if memory.memory_type == MemoryType.EPISODIC:
+        return str(memory.data["agent_id"])
+    return memory.role
+
+
+def described(memory: Memory) -> Text:
+    """Return a memory's text, with its id and what else it is under it."""
+    facts = [memory.memory_id, *_marks(memory)]
+    return text(_content(memory)) + text("\n" + "  ".join(fact for fact in facts if fact), "dim")
+
+
+def _content(memory: Memory) -> str:
+    if memory.memory_type in _MULTILINE:
+        return excerpt(memory.content, LINES_MAX, LINE_CHARACTERS_MAX)
+    return shortened(memory.content, CONTENT_CHARACTERS_MAX)
+
+
+def _marks(memory: Memory) -> list[str]:
+    kind = "" if memory.memory_type == MemoryType.LONG_TERM else type_of(memory)
+    marks = [kind]
+    if memory.memory_type == MemoryType.STRUCTURED:
+        marks.append(f"collection {memory.data['collection']}")
+    if memory.key not in (None, memory.memory_id):
+        marks.append(f"key {memory.key}")
+    if is_relationship(memory):
+        marks.append(validity(_relationship(memory)))
+    if memory.session_id:
+        marks.append(f"session {memory.session_id}")
+    return [*marks, "pinned"] if memory.pinned else marks
+
+
+def type_of(memory: Memory) -> str:
+    """Return the type of a memory; what relates two entities is of type entity, too."""
+    return "relationship" if is_relationship(memory) else memory.memory_type
+
+
+def is_relationship(memory: Memory) -> bool:
+    """Say whether a memory relates two entities."""
+    return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
+
+
+def _relationship(memory: Memory) -> Relationship:
+    own = {
+        name: getattr(memory, name) for name in ("memory_id", "metadata", "created_at", "pinned")
+    }
+    return msgspec.convert({**memory.data, **own}, Relationship)
+
+
+def validity(it: Relationship) -> str:
+    """Return from when to when a relationship is true."""
+    begins = f"since {_day(it.valid_from)}"
+    return begins if it.valid_to is None else f"{_day(it.valid_from)} to {_day(it.valid_to)}"
+
+
+def _day(time: datetime) -> str:
+    """Return a time, or the day only if it is its first moment."""
+    return local(time).removesuffix(" 00:00")
+
+
+# --- one by one
+
+
+def print_memory(memory: Memory) -> None:
+    """Print one memory with all there is to it."""
+    show = _SHOWN.get(memory.memory_type)
+    if show is None or memory.data is None:
+        say(memory.content)
+    elif is_relationship(memory):
+        _print_relationship(memory)
+    else:
+        show(memory.data)
+    facts = table("", "")
+    for name, value in _facts(memory).items():
+        if value:
+            facts.add_row(text(name, "dim"), text(value))
+    print_table(facts)
+
+
+def _facts(memory: Memory) -> dict[str, Any]:
+    metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
+    data = memory.data if isinstance(memory.data, dict) else {}
+    working = memory.memory_type == MemoryType.WORKING
+    return {
+        "id": memory.memory_id,
+        "type": type_of(memory),
+        "key": memory.key if working else "",
+        "agent": data.get("agent_id", "") if not working else "",
+        "when": "" if is_relationship(memory) else local(memory.occurred_at),
+        "added": local(memory.created_at),
+        "session": memory.session_id,
+        "role": memory.role,
+        "pinned": "yes" if memory.pinned else "",
+        "metadata": metadata,
+        "size": f"{size(memory.size_bytes)} ({size(memory.stored_bytes)} in the log)",
+    }
+
+
+def _print_value(value: Any) -> None:
+    say(value if isinstance(value, str) else pretty_json(value))
+
+
+def _print_entity(data: Mapping[str, Any]) -> None:
+    say(f"{data['name']} ({data['type']})", "bold")
+    for observation in data["observations"]:
+        say(f"  • {observation}")
+
+
+def _print_relationship(memory: Memory) -> None:
+    it = _relationship(memory)
+    say(f"{it.source} ─ {it.relation} → {it.target}", "bold")
+    say(f"  {validity(it)}")
+    if it.fact is not None:
+        say(f"  {it.fact}")
+
+
+def _print_document(data: Mapping[str, Any]) -> None:
+    say(f"{data['collection']} / {data['key']}", "bold")
+    say(pretty_json(data["value"]))
+
+
+def _print_episode(data: Mapping[str, Any]) -> None:
+    say(f"Goal: {data['goal']}", "bold")
+    if data["steps"]:
+        print_table(_steps(data["steps"]))
+    if data["steps_evicted"]:
+        gone = counted(data["steps_evicted"], "older step")
+        say(f"{gone} made room for newer ones.", "dim")
+    result = f": {data['result']}" if data["result"] else ""
+    say(f"{data['status'].capitalize()}{result}", STATUS_STYLES[data["status"]])
+
+
+def _steps(steps: Sequence[Mapping[str, Any]]) -> Table:
+    said = [n for n in ("observation", "outcome", "error") if any(step[n] for step in steps)]
+    made = table("#", "action", *said, right=("#",))
+    for step in steps:
+        cells = [text(step[name], "red" if name == "error" else "") for name in said]
+        made.add_row(str(step["number"]), text(step["action"]), *cells)
+    return made
+
+
+_SHOWN: Mapping[str, Callable[[Any], None]] = MappingProxyType(
+    {
+        MemoryType.WORKING: _print_value,
+        MemoryType.ENTITY: _print_entity,
+        MemoryType.EPISODIC: _print_episode,
+        MemoryType.STRUCTURED: _print_document,
+    }
+)
+
+# --- what came of a write
+
+_DONE = {"unchanged": "Already there", "update": "Updated"}
+_ROOM = {MemoryType.SHORT_TERM: " in this session", MemoryType.EPISODIC: " of this agent"}
+
+
+def say_added(receipt: Receipt, what: str = "") -> None:
+    """Print what came of an add; `what` names it where the type of memory does not."""
+    done = _DONE.get(receipt.operation, "Added")
+    kind = MemoryType(receipt.memory_type)
+    room = f"room for {receipt.quota_remaining:,} more{_ROOM.get(kind, '')}"
+    say(f"{done}: {receipt.memory_id}  ({what or kind}, {room})")
+    _say_gone(receipt)
+    if not receipt.indexed:
+        say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
+
+
+def _say_gone(receipt: Receipt) -> None:
+    gone = (*receipt.evicted, *receipt.pruned)
+    if gone:
+        say(f"Removed to make room: {len(gone):,}", "yellow")
+    if 0 < len(receipt.pruned) <= IDS_SHOWN_MAX:
+        say(f"To bring back: memory-actors restore {' '.join(receipt.pruned)}", "dim")

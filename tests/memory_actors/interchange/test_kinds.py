@@ -1,0 +1,405 @@
+"""Entities, relationships, episodes and documents in files of JSON lines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.fakes import FakeEmbedder
+from support.given import pro
+
+from memory_actors import (
+    InvalidInputError,
+    Limits,
+    MemoryType,
+    NotFoundError,
+    QuotaExceededError,
+    UnavailableError,
+)
+from memory_actors.handles.episodes import Episodes
+from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
+from memory_actors.interchange import jsonl as module
+
+pytestmark = pytest.mark.anyio
+
+Line = dict[str, Any]
+ADA: Line = {"id": "ada", "memory_type": "entity", "data": {"name": "Ada", "type": "person"}}
+ACME: Line = {"id": "acme", "memory_type": "entity", "data": {"name": "Acme", "type": "firm"}}
+WORKS = {
+    "relation": "works_at",
+    "source_id": "ada",
+    "target_id": "acme",
+    "valid_from": "2020-01-01",
+}
+JOB: Line = {"id": "job", "memory_type": "entity", "data": WORKS}
+
+
+def lines(*given: Line) -> list[str]:
+    return [json.dumps(line) for line in given]
+
+
+async def exported(user) -> list[Line]:
+    return [msgspec.json.decode(line) async for line in export_lines(user)]
+
+
+async def fill(user) -> None:
+    """Give a user some of all kinds that say more than a text."""
+    await user.entities.add_entity(
+        "Ada", "person", ["likes tea", "has a dog"], memory_id="ada", pinned=True,
+        metadata={"a": [1]}, occurred_at="2019-05-05",
+    )  # fmt: skip
+    for name in ("Acme", "Initech"):
+        await user.entities.add_entity(name, "firm", memory_id=name.lower())
+    await user.entities.relate(
+        "Ada", "works_at", "Acme", valid_from="2020-01-01", fact="Ada joined Acme",
+        metadata={"seen": 1}, pinned=True, memory_id="first-job",
+    )  # fmt: skip
+    await user.entities.relate("Ada", "works_at", "Initech", valid_from="2022-02-02")
+    await user.entities.relate("Acme", "owns", "Initech", valid_from="2018-01-01")
+    await user.entities.observe("Ada", "moved to Porto")
+    episode = await user.episodes.start(
+        "book a flight", agent_id="travel", session_id="s1", metadata={"m": 1}, memory_id="trip"
+    )
+    await user.episodes.step(episode.memory_id, "search", observation="3 found", outcome="ok")
+    await user.episodes.step(episode.memory_id, "pay", error="card refused")
+    await user.episodes.finish(episode.memory_id, "no flight", success=False)
+    await user.episodes.start("write a letter")
+    await user.documents.put(
+        "trips", {"to": "Porto", "days": [1, 2.5, None]}, key="t1", pinned=True
+    )
+    await user.documents.put("notes", {"text": "x"}, metadata={"b": True}, occurred_at="2001-01-01")
+    await user.add("a fact")
+    await user.short_term.add_message("hello", session_id="s1")
+    await user.working.set("goal", {"a": 1})
+
+
+# --- there and back
+
+
+async def test_an_export_imports_to_the_same_memories_of_all_kinds(store, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store("one") as one, store("two") as two:
+        here, there = one.user("u"), two.user("u")
+        await fill(here)
+        assert await export_jsonl(here, path) == 13
+        assert (await import_jsonl(there, path)).added == 13
+        assert await exported(there) == await exported(here)
+        for memory_id in ("ada", "acme"):
+            same = {"created_at": (await here.entities.get(memory_id)).created_at}
+            copied = msgspec.structs.replace(await there.entities.get(memory_id), **same)
+            assert copied == await here.entities.get(memory_id)
+        assert _plain(await there.episodes.get("trip")) == _plain(await here.episodes.get("trip"))
+        assert await there.documents.collections() == {"notes": 1, "trips": 1}
+        assert (await there.documents.get("t1", "trips")).pinned
+        past = await there.entities.relationships("Ada", as_of="2021-01-01")
+        now = await there.entities.relationships("Ada")
+        assert ([r.target for r in past], [r.target for r in now]) == (["Acme"], ["Initech"])
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {k: v for k, v in msgspec.structs.asdict(value).items() if k != "created_at"}
+
+
+async def test_what_a_line_needs_comes_before_it(store) -> None:
+    async with store() as memory:
+        await fill(memory.user("u"))
+        kinds = [
+            "relationship" if "relation" in line.get("data", {}) else line.get("memory_type")
+            for line in await exported(memory.user("u"))
+        ]
+    assert kinds == [
+        None, *["entity"] * 3, *["relationship"] * 3, *["episodic"] * 2, *["structured"] * 2,
+        "short_term", "working",
+    ]  # fmt: skip
+
+
+async def test_a_second_import_adds_nothing(store, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store("one") as one, store("two") as two:
+        await fill(one.user("u"))
+        await export_jsonl(one.user("u"), path)
+        await import_jsonl(two.user("u"), path)
+        before = await exported(two.user("u"))
+        again = await import_jsonl(two.user("u"), path)
+        home = await import_jsonl(one.user("u"), path)
+        assert (again.added, again.unchanged) == (home.added, home.unchanged) == (0, 13)
+        assert await exported(two.user("u")) == before
+
+
+async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store() as memory:
+        user = memory.user("u")
+        await fill(user)
+        await export_jsonl(user, path)
+        await user.entities.delete("Ada")
+        await user.delete("trip")
+        await user.documents.delete("t1", "trips")
+        before = await exported(user)
+        report = await import_jsonl(user, path)
+        assert (report.added, await exported(user)) == (0, before)
+
+
+async def test_what_was_changed_and_exported_again_is_still_the_same_memory(
+    store, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store() as memory:
+        user = memory.user("u")
+        await fill(user)
+        for found in await user.list_memories(["long_term", "short_term", "episodic", "entity"]):
+            await user.update(found.memory_id, content=f"changed {found.memory_id}")
+        await export_jsonl(user, path)
+        report = await import_jsonl(user, path)
+        assert (report.added, report.unchanged) == (0, 13)
+
+
+# --- lines that people write
+
+
+async def test_a_text_may_name_an_entity_a_goal_or_a_document(store, file) -> None:
+    path = file(
+        *lines(
+            {"memory_type": "entity", "content": "Porto"},
+            {"memory_type": "entity", "key": "Ada", "content": "likes tea"},
+            {"memory_type": "entity", "key": "Ada", "content": "has a dog"},
+            {"memory_type": "episodic", "content": "book a flight"},
+            {"memory_type": "structured", "key": "k", "content": '{"n": 1}'},
+            {"memory_type": "structured", "key": "v", "value": {"n": 2}},
+            {"memory_type": "entity",
+             "data": {"source": "Ada", "relation": "lives_in", "target": "Porto"}},
+        )
+    )  # fmt: skip
+    async with store() as memory:
+        user = memory.user("u")
+        assert (await import_jsonl(user, path)).added == 7
+        assert (await user.entities.get("Ada")).observations == ("likes tea", "has a dog")
+        assert [n.entity.name for n in await user.entities.neighbours("Ada")] == ["Porto"]
+        assert [e.goal for e in await user.episodes.recent()] == ["book a flight"]
+        assert [d.value["n"] for d in await user.documents.find()] == [1, 2]
+        again = await import_jsonl(user, path)
+        assert (again.added, again.unchanged) == (0, 7)
+
+
+async def test_a_relationship_without_a_time_begins_at_its_timestamp(store, file) -> None:
+    data = {"source": "Ada", "relation": "works_at", "target": "Acme"}
+    job = {"memory_type": "entity", "timestamp": "2020-01-01", "data": data}
+    path = file(*lines(ADA, ACME, job))
+    async with store() as memory:
+        user = memory.user("u")
+        await import_jsonl(user, path)
+        (one,) = await user.entities.relationships("Ada")
+        assert one.valid_from.year == 2020
+        assert (await import_jsonl(user, path)).added == 0
+
+
+# --- into a memory that has some already
+
+
+async def test_an_entity_of_the_same_name_and_type_is_joined_and_its_relationships_follow(
+    store, file
+) -> None:
+    told = {**ADA, "data": {**ADA["data"], "observations": ["likes tea"]}, "metadata": {"b": 2}}
+    async with store() as memory:
+        user = memory.user("u")
+        mine = (
+            await user.entities.add_entity("ADA", "Person", ["is tall"], metadata={"a": 1})
+        ).memory_id
+        assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 3
+        ada = await user.entities.get(mine)
+        assert (ada.observations, ada.metadata) == (("is tall", "likes tea"), {"a": 1, "b": 2})
+        (job,) = await user.entities.relationships(mine)
+        assert (job.source_id, job.target_id, job.memory_id) == (mine, "acme", "job")
+        assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 0
+
+
+async def test_an_import_ends_no_relationship_that_is_there(store, file) -> None:
+    async with store() as memory:
+        user = memory.user("u")
+        await user.entities.add_entity("Ada", "person", memory_id="ada")
+        await user.entities.add_entity("Initech", "firm")
+        await user.entities.relate("Ada", "works_at", "Initech", valid_from="2015-01-01")
+        await import_jsonl(user, file(*lines(ADA, ACME, JOB)))
+        jobs = await user.entities.relationships("Ada", relation="works_at")
+        assert {job.target for job in jobs} == {"Acme", "Initech"}
+
+
+async def test_a_document_takes_the_place_of_the_one_under_its_key(store, file) -> None:
+    line = {"id": "d", "memory_type": "structured", "data": {"key": "k", "value": {"n": 2}}}
+    async with store() as memory:
+        user = memory.user("u")
+        mine = (await user.documents.put("default", {"n": 1}, key="k")).memory_id
+        await import_jsonl(user, file(*lines(line)))
+        found = await user.documents.get("k")
+        assert (found.memory_id, found.value) == (mine, {"n": 2})
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        (JOB, NotFoundError, "no entity 'acme'"),
+        ({**ACME, "id": "ada"}, InvalidInputError, "stands for another memory"),
+        ({"memory_type": "entity", "data": {"name": " "}}, InvalidInputError, "name is empty"),
+        (
+            {"memory_type": "entity", "data": {"name": "X", "observations": [""]}},
+            InvalidInputError,
+            "content is empty",
+        ),
+        (
+            {"memory_type": "episodic", "data": {"goal": "g", "steps": [{"action": " "}]}},
+            InvalidInputError,
+            "action is empty",
+        ),
+        ({"memory_type": "structured", "key": "k", "content": " "}, InvalidInputError, "empty"),
+    ],
+)
+async def test_a_line_that_cannot_be_added_is_named_and_what_came_before_is_kept(
+    store, file, line: Line, error: type[Exception], said: str
+) -> None:
+    async with store() as memory:
+        user = memory.user("u")
+        with pytest.raises(error, match=rf"chat\.jsonl, line 2: .*{said}"):
+            await import_jsonl(user, file(*lines(ADA, line, {"content": "behind"})))
+        assert (await user.entities.get("ada")).name == "Ada"
+        assert await user.list_memories(["long_term"]) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "second"),
+    [
+        (Limits(entities=1), ACME),
+        (Limits(documents=0), {"memory_type": "structured", "content": "x"}),
+        (Limits(episodes=0), {"memory_type": "episodic", "content": "x"}),
+    ],
+)
+async def test_what_does_not_fit_is_refused_by_line(
+    store, file, limits: Limits, second: Line
+) -> None:
+    async with store(tiers=pro(limits)) as memory:
+        with pytest.raises(QuotaExceededError, match=r"chat\.jsonl, line 2: .*max: "):
+            await import_jsonl(memory.user("u"), file(*lines(ADA, second)))
+
+
+# --- cut off
+
+
+EPISODE: Line = {
+    "id": "e",
+    "memory_type": "episodic",
+    "data": {
+        "goal": "g",
+        "status": "done",
+        "result": "r",
+        "steps": [{"number": n, "action": f"step {n}"} for n in range(1, 4)],
+    },
+}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+async def test_an_episode_that_was_cut_off_goes_on_where_it_stopped(
+    store, file, monkeypatch, steps: int
+) -> None:
+    path = file(*lines(EPISODE, {"content": "behind"}))
+    step, finish, left = Episodes.step, Episodes.finish, steps
+
+    async def cut_off(self: Episodes, *given: Any, **more: Any) -> Any:
+        nonlocal left
+        if not left:
+            raise UnavailableError("the disk is full")
+        left -= 1
+        return await step(self, *given, **more)
+
+    async with store() as memory:
+        user = memory.user("u")
+        monkeypatch.setattr(Episodes, "step", cut_off)
+        monkeypatch.setattr(Episodes, "finish", cut_off)
+        with pytest.raises(UnavailableError):
+            await import_jsonl(user, path)
+        monkeypatch.setattr(Episodes, "step", step)
+        monkeypatch.setattr(Episodes, "finish", finish)
+        report = await import_jsonl(user, path)
+        assert (report.added, report.unchanged) == (2, 0)
+        (line, *_) = [one for one in await exported(user) if one["id"] == "e"]
+        assert [one["action"] for one in line["data"]["steps"]] == ["step 1", "step 2", "step 3"]
+        assert (line["data"]["status"], line["data"]["result"]) == ("done", "r")
+
+
+async def test_an_episode_that_took_another_way_is_not_mixed_with_the_files(store, file) -> None:
+    async with store() as memory:
+        user = memory.user("u")
+        await user.episodes.start("g", memory_id="e")
+        await user.episodes.step("e", "elsewhere")
+        with pytest.raises(InvalidInputError, match=r"line 1: episode 'e' took another way"):
+            await import_jsonl(user, file(*lines(EPISODE)))
+
+
+async def test_of_an_episode_that_lost_steps_the_kept_ones_are_counted_anew(
+    store, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.jsonl"
+    async with store("one", tiers=pro(Limits(episode_steps=3))) as one, store("two") as two:
+        await one.user("u").episodes.start("g", memory_id="e")
+        for n in range(1, 6):
+            await one.user("u").episodes.step("e", f"step {n}", error="oops" if n == 2 else None)
+        await export_jsonl(one.user("u"), path)
+        for _ in range(2):
+            await import_jsonl(two.user("u"), path)
+        episode = await two.user("u").episodes.get("e")
+    assert [(s.number, s.action) for s in episode.steps] == [
+        (1, "step 1"), (2, "step 2"), (3, "step 5"),
+    ]  # fmt: skip
+
+
+# --- bounds
+
+
+async def test_a_batch_ends_with_the_bytes_it_may_hold(store, file, monkeypatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(module, "BATCH_BYTES_MAX", 3_000)
+    path = file(*lines(*[{"content": f"{n} " + "x" * 1_000} for n in range(7)]))
+    async with store() as memory:
+        await import_jsonl(memory.user("u"), path, progress=lambda done, _total: told.append(done))
+    assert len(told) == 3
+    assert told[-1] == path.stat().st_size
+
+
+async def test_an_export_reads_the_texts_of_a_page_at_a_time(
+    store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memory_actors.handles import user as handle
+
+    pages: list[int] = []
+    read = handle.memories
+
+    async def counted(log: Any, stream: str, found: Any) -> Any:
+        pages.append(len(found))
+        return await read(log, stream, found)
+
+    monkeypatch.setattr(handle, "LIST_PAGE", 5)
+    monkeypatch.setattr(handle, "memories", counted)
+    async with store() as memory:
+        await fill(memory.user("u"))
+        await exported(memory.user("u"))
+    assert pages == [5, 5, 3]
+
+
+async def test_memories_are_kept_when_the_embedder_fails_and_the_report_says_so(
+    store, file, embedder: FakeEmbedder
+) -> None:
+    from memory_actors import EmbedderError
+
+    async with store() as memory:
+        embedder.failure = EmbedderError("no model")
+        document = {"memory_type": "structured", "content": "x"}
+        report = await import_jsonl(memory.user("u"), file(*lines(ADA, ACME, JOB, document)))
+    assert (report.added, report.unindexed) == (4, 4)
+
+
+def test_all_kinds_are_carried() -> None:
+    from memory_actors.interchange.records import _HAS
+
+    assert set(_HAS) == set(MemoryType)

@@ -1,0 +1,69 @@
+"""Ten thousand steps of each stateful property test of memory and its quotas.
+
+    pytest -m slow tests/properties/test_quota_steps.py --hypothesis-seed=1 -s
+
+The machines are those of the short runs; nothing is kept of a run, so a seed repeats it.
+"""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
+from properties.test_entity import EntityMachine
+from properties.test_episodic import EpisodicMachine
+from properties.test_memory_system import SystemMachine
+from properties.test_structured import StructuredMachine
+from properties.test_user_decider import UserMachine
+
+STEPS = 10_000
+EXAMPLE_STEPS = 50
+EXAMPLES = 2 * STEPS // EXAMPLE_STEPS  # many end early: their draws are at a limit of Hypothesis
+MACHINES = {
+    UserMachine: EXAMPLES,
+    SystemMachine: EXAMPLES * 5 // 8,  # few end early, and they take the longest
+    EntityMachine: EXAMPLES,
+    EpisodicMachine: EXAMPLES,
+    StructuredMachine: EXAMPLES,
+}
+
+
+def counted(machine: type[Any]) -> type[Any]:
+    """Return a machine that counts its examples and, from below, the steps of all of them."""
+
+    class Counted(machine):
+        examples = 0
+        checks = 0
+
+        def __init__(self) -> None:
+            type(self).examples += 1
+            super().__init__()
+
+        @invariant()
+        def a_step_was_taken(self) -> None:
+            type(self).checks += 1  # once before the first step, too
+
+        @classmethod
+        def steps(cls) -> int:
+            return cls.checks - cls.examples
+
+    return Counted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_ten_thousand_steps_are_clean(machine: type[RuleBasedStateMachine]) -> None:
+    started_s, it = time.perf_counter(), counted(machine)
+    many = settings(
+        max_examples=MACHINES[machine],
+        stateful_step_count=EXAMPLE_STEPS,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(it, settings=many)
+    seconds = time.perf_counter() - started_s
+    print(f"{machine.__name__}: {it.steps():,} steps, {it.examples} examples, {seconds:.0f} s")
+    assert it.steps() >= STEPS
