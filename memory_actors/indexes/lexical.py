@@ -27,9 +27,9 @@ from its neighbours at once. A query touches only what its words touch. Rows are
 is removed is marked, and leaves when a fifth is dead: `saved` copies the columns, `restored` (in
 `lexical_files.py`) makes a new index of them in a thread, `catch_up` repeats what happened since.
 
-Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10 words
-0.14 ms at 10,000 memories and 1 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes 0.3 ms,
-`restored` 22 ms.
+Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
+words 0.14 ms at 10,000 memories and 1 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
+0.3 ms, `restored` 22 ms.
 
 Threads. `add`, `remove`, `saved` and `catch_up` belong to the loop. Searching may run anywhere: it
 copies what could move under it, and a row that is added or removed meanwhile may or may not count.
