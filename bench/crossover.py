@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import _best, _centre, _direction, _search_graph
+from memory_actors.indexes.dense import _best, _direction, _search_graph
 from memory_actors.indexes.graph import Graph
 from memory_actors.indexes.rows import VectorRows, View
 
@@ -140,7 +140,7 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
 
 def _paths(view: View, graph: Graph) -> Paths:
     """Return both ways as `DenseIndex.search` goes them; what they share is left out."""
-    centre = _centre(view, np.zeros(DIMENSION, np.float32))
+    centre = view.vectors.mean(axis=0)
     return Paths(
         lambda query: _best(view, None, _direction(query, centre), centre, K),
         lambda query: _search_graph(graph, view, _direction(query, centre), centre, K),

@@ -1,14 +1,15 @@
 """kill -9 at random moments during concurrent writes: what was acknowledged must be there.
 
 Each round starts a child process that opens the store and writes for several users at once: adds,
-updates, deletes, messages and working memory. The child reports each acknowledged write on its
-standard output, one JSON line each, after the acknowledgement. The parent kills it at a random
-moment, opens the same store, and checks:
+updates and deletes of four kinds of memory, with prunes, and messages and working memory. The child
+reports each acknowledged write on its standard output, one JSON line each, after the
+acknowledgement. The parent kills it at a random moment, opens the same store, and checks:
 
 - every acknowledged add is there with its content, every acknowledged update has its new content,
   every acknowledged delete is gone (working memory excepted: it may lose its last 50 ms);
 - the log verifies: every CRC, every chain, no gap, the anchor;
-- each user's state, from snapshot and tail, equals a replay of the whole stream.
+- each user's state, from snapshot and tail, equals a replay of the whole stream;
+- the totals over all users equal the sum of their states.
 
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
@@ -30,12 +31,16 @@ from typing import Any
 import msgspec
 
 from bench.hashed import HashedEmbedder
-from memory_actors import Limits, MemorySystem, NotFoundError, Settings
+from memory_actors import Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
 
 USERS = 8
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
-LIMITS = Limits(long_term_memories=300, short_term_messages=20, working_keys=10)
+LIMITS = Limits(
+    long_term_memories=300, short_term_messages=20, working_keys=10, entities=60, episodes=40,
+    documents=50,
+)  # fmt: skip
+KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 
 
 class KillReport(msgspec.Struct, frozen=True):
@@ -142,10 +147,12 @@ async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str
     log then has both, the victim's own events and the prune.
     """
     now = await _content(memory, user_id, memory_id)
-    if now == content:
-        return True
-    events = [entry.event for entry in await memory.user(user_id).history(memory_id)]
-    return now is None and events[-1] == "long_term.pruned"
+    if now is None or content is None:
+        if now == content:
+            return True
+        events = [entry.event for entry in await memory.user(user_id).history(memory_id)]
+        return now is None and events[-1].endswith(".pruned")
+    return content in now  # an entity's observation, an episode's goal, a document's text
 
 
 async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | None:
@@ -156,8 +163,9 @@ async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | 
 
 
 def _open(store: Path) -> Any:
-    settings = Settings(limits=LIMITS)
-    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings)
+    settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
+    # Alerts would be logged to the standard output, which is the child's report.
+    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings, alerts=[])
 
 
 # --- the child
@@ -187,9 +195,11 @@ async def _write(memory: MemorySystem, number: int, seed: int) -> None:
         elif choice < 0.6:
             await user.working.set(f"key {rng.randrange(30)}", n, auto_prune=True)
         else:
-            receipt = await user.add_with_auto_prune(content)
+            kind = rng.choice(KINDS)
+            named = {"key": f"{seed} {n}"} if kind == "entity" else {}
+            receipt = await user.add_with_auto_prune(content, kind, **named)
             mine.append(receipt.memory_id)
-            _say("add", user_id, receipt.memory_id, content, receipt.evicted)
+            _say("add", user_id, receipt.memory_id, content, receipt.pruned)
 
 
 async def _announced(user_id: str, memory_id: str, call: Any, content: str | None) -> None:

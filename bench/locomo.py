@@ -21,7 +21,6 @@ from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors import MemorySystem
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder, Vectors
-from memory_actors.embedding.spoken import spoken
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange.locomo import (
     Conversation,
@@ -30,6 +29,7 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
+from memory_actors.phrasing import spoken
 
 TOP_K = 10  # what is asked for when it is timed
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}

@@ -21,7 +21,7 @@ from bench.workload import added
 from eventlog import EventLog, frame
 from eventlog.records import Prepared
 from eventlog.writer import Job, Writer
-from memory_actors.user import event_registry
+from memory_actors.user_state import event_registry
 
 PRODUCERS = (1, 16, 256)
 PAYLOAD_BYTES = 300

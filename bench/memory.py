@@ -20,10 +20,12 @@ from bench.report import Options, Report, Table, facts, median, percentile, scra
 from bench.workload import CATEGORIES, metadata, unique_sentences
 from eventlog.environment import Environment
 from eventlog.tables import TABLES, scan
-from memory_actors import Item, Limits, MemorySystem, Receipt, Settings
+from memory_actors import Item, Limits, MemorySystem, Plan, Receipt, Settings, Tier
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.scope import stream_of
+from memory_actors.kinds import long_term
+from memory_actors.quota import GIB
+from memory_actors.streams import stream_of
 
 USER = "user 1"
 FILL_ITEMS = 200
@@ -229,8 +231,9 @@ DAMAGE |= {
 
 @asynccontextmanager
 async def _open(store: Path, embedder: Embedder) -> AsyncIterator[MemorySystem]:
-    settings = Settings(limits=Limits(long_term_memories=1_000_000))
-    async with MemorySystem.open(store, embedder=embedder, settings=settings) as memory:
+    plan = Plan(limits=Limits(long_term_memories=1_000_000, long_term_bytes=GIB))
+    settings = Settings(tiers={Tier.PRO: plan})
+    async with MemorySystem.open(store, embedder=embedder, settings=settings, alerts=[]) as memory:
         yield memory
 
 
@@ -238,6 +241,7 @@ async def _indexed(memory: MemorySystem) -> None:
     """Wait until the index is at rest, so that a graph that is being built disturbs nothing."""
     services = memory._services  # noqa: SLF001 - no caller needs to know when an index is at rest
     async with services.runtime.use(stream_of(USER)) as live:
-        while live.index.dense.wants_maintenance:
-            live.index.maintain()  # starts the maintenance, if it is not under way
+        index = live.indexes.get(long_term)
+        while index is not None and index.dense.wants_maintenance:
+            index.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(0.01)

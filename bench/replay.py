@@ -12,8 +12,8 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from bench.workload import life, sentence
 from eventlog import EventLog, Recorded, replay
 from eventlog.replay import BATCH_EVENTS
-from memory_actors import Limits
-from memory_actors.user import event_registry, user_decider
+from memory_actors import Settings
+from memory_actors.user_state import event_registry, user_decider
 
 STREAM = "user:1"
 LIVING_MAX = 10_000
@@ -56,7 +56,7 @@ async def _measure(directory: Path, events: int, options: Options) -> list[Measu
     async with EventLog.open(directory, event_registry()) as log:
         await _fill(log, life(events, LIVING_MAX, random.Random(options.seed)))
         recorded = await _read(log)
-        decider = user_decider(Limits())
+        decider = user_decider(Settings().limits_by_tier())
         subjects: dict[str, Callable[[], Awaitable[Any]]] = {
             "replay (read, check, decode, fold)": lambda: replay(log, decider, STREAM),
             "read_stream (read, check, decode)": lambda: _read(log),

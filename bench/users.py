@@ -22,7 +22,7 @@ from bench.hashed import HashedEmbedder
 from bench.report import Options, Report, Table, facts, median, scratch
 from bench.workload import metadata, sentence
 from memory_actors import Item, MemorySystem, Settings
-from memory_actors.handles.scope import stream_of
+from memory_actors.streams import stream_of
 
 UNLIMITED_BYTES = 1 << 40
 BUDGET_SHARE = 10  # the small budget is this part of what all users together would hold
@@ -174,7 +174,7 @@ async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
 def _index_bytes(memory: MemorySystem, numbers: Sequence[int]) -> int:
     runtime = memory._services.runtime  # noqa: SLF001 - the estimate in parts, to correct it
     live = (runtime.peek(stream_of(f"user {number}")) for number in numbers)
-    return sum(user.index.dense.size_bytes for user in live if user is not None)
+    return sum(user.indexes.size_bytes for user in live if user is not None)
 
 
 def _anonymous_bytes(*, collect: bool = True) -> int:

@@ -19,8 +19,10 @@ from eventlog.errors import EventLogError
 from eventlog.ledger import FormatRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.snapshots import SnapshotRecord
 from eventlog.tables import U64, key_check, key_id, unseal, unseal_record
+from eventlog.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
+META_ROWS = 2  # the format and the totals
 SID = frame.STREAM_ID_BYTES
 KEY_ID = 16
 
@@ -154,9 +156,9 @@ class Verification:
             "snapshots": lambda _key, value: unseal_record(value, SnapshotRecord, "a snapshot"),
             "checkpoints": self._check_checkpoint,
             "projections": self._check_entry,
-            "meta": lambda _key, value: unseal_record(value, FormatRecord, "the store's format"),
+            "meta": self._check_meta,
         }
-        should = {"streams": None, "versions": events, "keys": self._keys}
+        should = {"streams": None, "versions": events, "keys": self._keys, "meta": META_ROWS}
         for table, check in checks.items():
             self._check_table(txn, table, check, should.get(table))
         for sid in self._ends:
@@ -232,6 +234,12 @@ class Verification:
     def _check_checkpoint(self, key: bytes, value: bytes) -> None:
         if len(unseal(value, "a checkpoint", key)) != U64.size:
             self._found(0, b"", "a checkpoint is no position")
+
+    def _check_meta(self, key: bytes, value: bytes) -> None:
+        if key == b"format":
+            unseal_record(value, FormatRecord, "the store's format")
+        else:  # what it should come to is known to those who count; that it is whole, to its CRC
+            unseal_totals(key, value)
 
     def _check_entry(self, key: bytes, value: bytes) -> None:
         unseal(value, "an entry", key)

@@ -19,13 +19,17 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Decider(Generic[Command, Event, State]):
-    """The three parts of an aggregate, and the fold that follows from them."""
+    """The parts of an aggregate, and the fold that follows from them."""
 
     initial: State
     decide: Callable[[Command, State], Sequence[Event]]
     evolve: Callable[[State, Recorded[Event]], State]
     evolve_many: Callable[[State, Iterable[Recorded[Event]]], State] | None = None
     """The same as `evolve` on one event after another, where that can be had cheaper."""
+    follow_up: Callable[[State, State], Sequence[Event]] | None = None
+    """(state before, state after a decision) -> events that the change itself calls for, such as a
+    threshold that was passed. Pure; they are appended with the decision. It is not asked again
+    about the state they lead to."""
 
     def fold(self, events: Iterable[Recorded[Event]], state: State | None = None) -> State:
         """Return `state` (the initial one if None) after `events`, in order."""

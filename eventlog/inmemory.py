@@ -6,7 +6,7 @@ Nothing is durable; everything else holds.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,6 @@ from eventlog.errors import CorruptLog, Fenced, IdempotencyConflict, LogClosed, 
 from eventlog.records import (
     ANY_VERSION,
     Appended,
-    Durability,
     Prepared,
     Recorded,
     Snapshot,
@@ -26,15 +25,17 @@ from eventlog.records import (
 )
 from eventlog.requests import (
     I64_MAX,
+    AppendRequest,
+    TakesAppends,
     check_checkpoint,
     check_int,
     check_snapshot,
     check_stream_name,
     given_digest,
-    make_request,
     system_clock_us,
 )
 from eventlog.snapshots import KEPT
+from eventlog.totals import count
 
 
 @dataclass(slots=True)
@@ -46,17 +47,17 @@ class _Stream:
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
 
 
-class InMemoryLog:
+class InMemoryLog(TakesAppends):
     """An `EventStore` that forgets everything when it goes."""
 
     def __init__(self, registry: EventRegistry, *, clock: Callable[[], int] = system_clock_us):
-        self.registry = registry
-        self._clock = clock
+        super().__init__(registry, clock)
         self._log: list[Recorded[Any]] = []
         self._streams: dict[str, _Stream] = {}
         self._checkpoints: dict[str, int] = {}
         self._entries: dict[tuple[str, bytes], bytes] = {}
         self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
+        self._totals: dict[str, int] = {}
         self._grown = asyncio.Event()
         self._closed = False
 
@@ -69,54 +70,26 @@ class InMemoryLog:
         self._closed = True
         self._grown.set()
 
-    async def append(
-        self,
-        stream: str,
-        events: Sequence[Any],
-        expected_version: int,
-        *,
-        epoch: int = 0,
-        idempotency_key: str | None = None,
-        request: bytes | None = None,
-        durability: Durability = "commit",
-        meta: Mapping[str, str] | None = None,
-        recorded_at_us: int | None = None,
-        checkpoint: Checkpoint | None = None,
-        use_reserve: bool = False,
-    ) -> Appended:
-        """Append events to a stream, all or none. See `EventStore.append`."""
+    async def _append(self, request: AppendRequest) -> Appended:
         self._check_open()
-        ready = make_request(
-            self.registry,
-            stream,
-            events,
-            expected_version,
-            now_us=self._clock(),
-            epoch=epoch,
-            idempotency_key=idempotency_key,
-            request=request,
-            durability=durability,
-            meta=meta,
-            recorded_at_us=recorded_at_us,
-            checkpoint=checkpoint,
-            use_reserve=use_reserve,
-        )
+        stream, key = request.stream, request.idempotency_key
         held = self._streams.get(stream) or _Stream()
-        first_result = _first_result(stream, held, idempotency_key, ready.digest)
+        first_result = _first_result(stream, held, key, request.digest)
         if first_result is not None:
             return first_result
-        _check(stream, held, epoch, expected_version)
+        _check(stream, held, request.epoch, request.expected_version)
+        self._totals = count(self._totals, request.counters)
         self._streams[stream] = held
-        held.epoch = max(held.epoch, epoch)
+        held.epoch = max(held.epoch, request.epoch)
         first = len(held.events) + 1
-        for event in ready.events:
-            self._put(stream, held, event, ready.recorded_at_us)
-        position = 0 if durability == "relaxed" else len(self._log)
+        for event in request.events:
+            self._put(stream, held, event, request.recorded_at_us)
+        position = 0 if request.durability == "relaxed" else len(self._log)
         result = Appended(stream, first, len(held.events), position)
-        if idempotency_key is not None:
-            held.requests[idempotency_key] = ready.digest, result
-        if checkpoint is not None:
-            await self.save_checkpoint(checkpoint)
+        if key is not None:
+            held.requests[key] = request.digest, result
+        if request.checkpoint is not None:
+            await self.save_checkpoint(request.checkpoint)
         self._grown.set()
         self._grown = asyncio.Event()
         return result
@@ -225,6 +198,14 @@ class InMemoryLog:
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
         return self._entries.get((name, key))
+
+    async def totals(self) -> dict[str, int]:
+        """Return the totals."""
+        return self.totals_nowait()
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return the totals: an append counts when it is accepted, as it is final then."""
+        return dict(self._totals)
 
     async def wait_beyond(self, position: int) -> bool:
         """Wait for an event behind `position`; False when the log closes."""

@@ -5,7 +5,8 @@ each caller's future when the writer has answered. And it answers relaxed append
 may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
 all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. A
 stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
-costs one batch of acknowledged writes, and not all that follow.
+costs one batch of acknowledged writes, and not all that follow. So is one that counts, as long as
+an append under way could make a total refuse it.
 """
 
 import asyncio
@@ -23,8 +24,9 @@ from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
 from eventlog.ledger import Ledger
 from eventlog.records import Appended, StreamHead
 from eventlog.requests import AppendRequest
+from eventlog.totals import Tally
 from eventlog.waiting import Turns, settle
-from eventlog.writer import Job, Outcome, Writer
+from eventlog.writer import Job, Landed, Outcome, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
@@ -45,7 +47,13 @@ class Intake:
     """Takes work for the writer. Belongs to the event loop it was made on."""
 
     def __init__(
-        self, env: Environment, ledger: Ledger, anchor: Anchor, position: int, events_max: int
+        self,
+        env: Environment,
+        ledger: Ledger,
+        anchor: Anchor,
+        position: int,
+        tally: Tally,
+        events_max: int,
     ):
         self.position = position
         """Of the last event that is durable."""
@@ -55,13 +63,18 @@ class Intake:
         self._env = env
         self._ledger = ledger
         self._anchor = anchor
+        self._tally = tally
         self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._turns = Turns()
         self._tail_waiters: set[asyncio.Future[None]] = set()
         self._writer: Writer | None = Writer(
-            env, tail=ledger.tail, committed=self._committed, deliver=self._deliver
+            env,
+            counting=ledger.counting,
+            tail=ledger.tail,
+            committed=self._committed,
+            deliver=self._deliver,
         )
 
     def close(self) -> Writer | None:
@@ -92,6 +105,8 @@ class Intake:
             raise Fenced(request.stream, request.epoch, head.epoch)
         if request.expected_version != head.version:
             raise WrongExpectedVersion(request.stream, request.expected_version, head.version)
+        if request.counters and not self._tally.is_certain(request.counters):
+            return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
         self._put_append(request, after, partial(self._relaxed_done, request))
         return Appended(request.stream, head.version + 1, after.version, 0)
@@ -147,6 +162,8 @@ class Intake:
 
         def landed(outcome: Outcome) -> None:
             self._leave(request.stream, outcome)
+            if request.counters:
+                self._tally.leave(request.counters, relaxed=head is not None)
             done(outcome)
 
         run = partial(_run_append, self._ledger, request)
@@ -155,6 +172,8 @@ class Intake:
         in_flight = self._in_flight.setdefault(request.stream, _InFlight())
         in_flight.appends += 1
         in_flight.head = head
+        if request.counters:
+            self._tally.enter(request.counters, relaxed=head is not None)
 
     def _leave(self, stream: str, outcome: Outcome) -> None:
         in_flight = self._in_flight[stream]
@@ -177,7 +196,9 @@ class Intake:
         if isinstance(outcome, Exception):
             self._distrusted.add(request.stream)
             self.counts["relaxed_lost"] += len(request.events)
-            _logger.error("relaxed append lost", events=len(request.events), error=str(outcome))
+            _logger.error(
+                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
+            )
 
     # --- the writer
 
@@ -193,16 +214,18 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
 
-    def _deliver(self, batch: list[Job], outcomes: list[Outcome], tail: Tail | None) -> None:
+    def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.queued_events -= sum(job.events for job in batch)
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1
+        if landed is not None and landed.totals is not None:
+            self._tally.committed = landed.totals  # before any caller is told that it has counted
         for job, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events
             job.done(outcome)
-        if tail is not None and tail.position > self.position:
-            self.position = tail.position
+        if landed is not None and landed.tail.position > self.position:
+            self.position = landed.tail.position
             self._wake_tail_waiters()
         self._wake_room_waiters()
 

@@ -33,8 +33,9 @@ from eventlog.tables import (
     seal_record,
     unseal_record,
 )
+from eventlog.totals import Counting, put_totals
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2  # 2: with a row of totals
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -80,6 +81,7 @@ class Ledger:
     def __init__(self, env: Environment, registry: EventRegistry):
         self._env = env
         self._registry = registry
+        self.counting = Counting(env)
 
     # --- the end of things
 
@@ -124,7 +126,8 @@ class Ledger:
     def append(self, txn: Transaction, request: AppendRequest) -> Appended:
         """Append a request's events, or return what its idempotency key got before.
 
-        :raises WrongExpectedVersion, Fenced, IdempotencyConflict: and nothing is written.
+        :raises WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend: and nothing is
+            written. The last is for a total that would leave its range.
         """
         sid = frame.stream_id(request.stream)
         stream = self.stream(txn, request.stream)
@@ -133,6 +136,8 @@ class Ledger:
             if first is not None:
                 return first
         _check_append(stream, request)
+        if request.counters:
+            self.counting.add(txn, request.counters)
         position = self._put_events(txn, sid, stream, request)
         result = Appended(
             request.stream, stream.version + 1, stream.version + len(request.events), position
@@ -342,14 +347,24 @@ class Ledger:
     def check_format(self, txn: Transaction, now_us: int) -> None:
         """Write the format into a new file; refuse one of another format, untouched.
 
-        :raises UnknownEvent: the file was made by a newer version.
+        :raises UnknownEvent: the file was made by another version.
+        :raises CorruptLog: the file is not new and does not say its format.
         """
         record = self._record(txn, "meta", b"format", FormatRecord, "the store's format")
         if record is None:
-            created = seal_record(FormatRecord(STORE_FORMAT, now_us))
-            txn.put(b"format", created, db=self._env.tables["meta"])
+            self._create(txn, now_us)
         elif record.format != STORE_FORMAT:
-            raise UnknownEvent(f"the store has format {record.format}, not {STORE_FORMAT}: upgrade")
+            raise UnknownEvent(
+                f"the store has format {record.format}, not {STORE_FORMAT}: "
+                "open it with the version that made it"
+            )
+
+    def _create(self, txn: Transaction, now_us: int) -> None:
+        if txn.stat(self._env.tables["meta"])["entries"] or self.last_position(txn):
+            raise CorruptLog("the store has lost its format: restore a backup")
+        created = seal_record(FormatRecord(STORE_FORMAT, now_us))
+        txn.put(b"format", created, db=self._env.tables["meta"])
+        put_totals(self._env, txn, {})
 
     def _record(
         self, txn: Transaction, table: str, key: bytes, cls: type[Record], what: str

@@ -9,7 +9,7 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -27,20 +27,22 @@ from eventlog.environment import MAP_BYTES, Environment, Transaction
 from eventlog.errors import CorruptLog
 from eventlog.intake import Intake
 from eventlog.ledger import Ledger
-from eventlog.records import Appended, Durability, Recorded, Snapshot, StreamHead
+from eventlog.records import Appended, Recorded, Snapshot, StreamHead
 from eventlog.requests import (
     I64_MAX,
     U64_MAX,
+    AppendRequest,
+    TakesAppends,
     check_checkpoint,
     check_int,
     check_snapshot,
     check_stream_name,
     given_digest,
-    make_request,
     system_clock_us,
 )
 from eventlog.snapshots import load_snapshot, put_snapshot
 from eventlog.tables import TABLES
+from eventlog.totals import Tally, load_totals
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
@@ -61,7 +63,7 @@ class LogStatistics(msgspec.Struct, frozen=True):
     used_bytes: int
 
 
-class EventLog:
+class EventLog(TakesAppends):
     """An append-only log of streams in one directory. Open it with `EventLog.open`."""
 
     def __init__(
@@ -71,13 +73,13 @@ class EventLog:
         clock: Callable[[], int],
         queue_events_max: int,
     ):
-        self.registry = registry
-        self._clock = clock
+        super().__init__(registry, clock)
         self._env = files.env
         self._anchor = files.anchor
         self._ledger = files.ledger
+        self._tally = Tally(files.totals)
         self._intake = Intake(
-            files.env, files.ledger, files.anchor, files.position, queue_events_max
+            files.env, files.ledger, files.anchor, files.position, self._tally, queue_events_max
         )
 
     @classmethod
@@ -96,9 +98,10 @@ class EventLog:
         `clock` gives microseconds since 1970; `size_max_bytes` limits the pages in use.
 
         :raises LogLocked: it is open elsewhere (at once, without waiting).
-        :raises CorruptLog: the file is cut short, or its last commits were rolled back.
+        :raises CorruptLog: the file is cut short, its last commits were rolled back, or its totals
+            are damaged.
         :raises LogUnavailable: the directory cannot be used.
-        :raises UnknownEvent: it was made by a newer version; it is left untouched.
+        :raises UnknownEvent: it was made by another version; it is left untouched.
         """
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
@@ -129,40 +132,10 @@ class EventLog:
 
     # --- write
 
-    async def append(
-        self,
-        stream: str,
-        events: Sequence[Any],
-        expected_version: int,
-        *,
-        epoch: int = 0,
-        idempotency_key: str | None = None,
-        request: bytes | None = None,
-        durability: Durability = "commit",
-        meta: Mapping[str, str] | None = None,
-        recorded_at_us: int | None = None,
-        checkpoint: Checkpoint | None = None,
-        use_reserve: bool = False,
-    ) -> Appended:
-        """Append events to a stream, all or none. See `EventStore.append` for the contract."""
-        ready = make_request(
-            self.registry,
-            stream,
-            events,
-            expected_version,
-            now_us=self._clock(),
-            epoch=epoch,
-            idempotency_key=idempotency_key,
-            request=request,
-            durability=durability,
-            meta=meta,
-            recorded_at_us=recorded_at_us,
-            checkpoint=checkpoint,
-            use_reserve=use_reserve,
-        )
-        if durability == "relaxed":
-            return await self._intake.append_relaxed(ready)
-        return await self._intake.append(ready)
+    async def _append(self, request: AppendRequest) -> Appended:
+        if request.durability == "relaxed":
+            return await self._intake.append_relaxed(request)
+        return await self._intake.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
@@ -265,6 +238,16 @@ class EventLog:
         with self._env.read() as txn:
             return load_entry(self._env, txn, name, key)
 
+    async def totals(self) -> dict[str, int]:
+        """Return the committed totals, read from the store."""
+        with self._env.read() as txn:
+            return load_totals(self._env, txn)
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return the committed totals, with relaxed appends that are accepted, from memory."""
+        self._env.check_process()
+        return self._tally.now()
+
     async def wait_beyond(self, position: int) -> bool:
         """Wait for an event behind `position`; False when the log closes."""
         return await self._intake.wait_beyond(position)
@@ -312,6 +295,7 @@ class _Files(msgspec.Struct, frozen=True):
     ledger: Ledger
     position: int
     """Of the last event."""
+    totals: dict[str, int]
 
     @classmethod
     def open(
@@ -326,8 +310,10 @@ class _Files(msgspec.Struct, frozen=True):
             ledger = Ledger(env, registry)
             position = _check_anchor(env, ledger, anchor)
             env.write(lambda txn: ledger.check_format(txn, now_us))
+            with env.read() as txn:
+                totals = load_totals(env, txn)
             opened.pop_all()
-            return cls(env, anchor, ledger, position)
+            return cls(env, anchor, ledger, position, totals)
 
     def close(self) -> None:
         """Close the files. Blocks while somebody reads."""

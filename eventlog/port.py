@@ -1,7 +1,8 @@
 """The port of an event store: what a store must do to stand behind the memory.
 
 `EventLog` (LMDB) and `InMemoryLog` implement it; `tests/contracts` says what it means and runs over
-every implementation. All methods are coroutines, so that a store may live behind a network.
+every implementation. Every method but `totals_nowait` is a coroutine, so that a store may live
+behind a network.
 
 Ownership: each stream has an epoch, 0 at first. `acquire(stream, epoch)` raises it; an append or an
 acquire with a lower epoch than the stream's is `Fenced`. A placement layer hands out rising epochs,
@@ -35,6 +36,7 @@ class EventStore(Protocol):
         recorded_at_us: int | None = None,
         checkpoint: Checkpoint | None = None,
         use_reserve: bool = False,
+        counters: Mapping[str, int] | None = None,
     ) -> Appended:
         """Append events (registered Structs, or `Prepared` ones) to a stream, all or none.
 
@@ -45,11 +47,15 @@ class EventStore(Protocol):
         deletes, which have to be recorded too. A caller that is cancelled while it waits does not
         undo the append.
 
+        `counters` is added to the totals in the same transaction: it counts if and only if the
+        events are there, and once for each idempotency key. A total begins at 0 and never leaves
+        0..2**63-1; there are at most 256 that are not 0.
+
         :raises WrongExpectedVersion: the stream is at another version (`ANY_VERSION` accepts all).
         :raises Fenced: `epoch` is lower than the stream's.
         :raises IdempotencyConflict: the key was used for another request.
-        :raises InvalidAppend: no events, a name that is empty, over 1 KiB or not Unicode, or an
-            event of an unregistered type or too large.
+        :raises InvalidAppend: no events, a name that is empty, over 1 KiB or not Unicode, an event
+            of an unregistered type or too large, or a total that would leave its range.
         :raises DiskFull: no room; nothing was kept.
         :raises StorageFailed: the disk failed; the outcome is unknown until the stream is read.
         :raises LogClosed: the log is closed.
@@ -123,6 +129,24 @@ class EventStore(Protocol):
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored with its checkpoint."""
+        ...
+
+    async def totals(self) -> dict[str, int]:
+        """Return every committed total that is not 0, by name.
+
+        :raises CorruptLog: they are not what was stored.
+        """
+        ...
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
+
+        What an append has counted is in here when it returns, so a caller stays within a limit who
+        adds what it has on its way itself, and takes that back no earlier than `append` has
+        returned. That holds when it raises too, except for a caller that was cancelled: its append
+        may still land, and is sure to have counted after `flush`. A relaxed append that is lost is
+        taken out again.
+        """
         ...
 
     async def wait_beyond(self, position: int) -> bool:

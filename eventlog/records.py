@@ -11,7 +11,8 @@ Durability: TypeAlias = Literal["commit", "relaxed"]
 ANY_VERSION = -1
 """As an expected version: append whatever the stream's version is."""
 
-STREAM_NAME_BYTES_MAX = 1024
+NAME_BYTES_MAX = 1024  # of a stream or a total
+TOTALS_MAX = 256  # they are one row, written whole with each commit that changes one
 META_BYTES_MAX = 4096
 
 Event = TypeVar("Event")

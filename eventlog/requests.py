@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +11,15 @@ import msgspec
 from eventlog.checkpoints import ENTRY_KEY_BYTES_MAX, Checkpoint
 from eventlog.codec import EventRegistry
 from eventlog.errors import InvalidAppend
-from eventlog.records import ANY_VERSION, STREAM_NAME_BYTES_MAX, Durability, Prepared, Snapshot
+from eventlog.records import (
+    ANY_VERSION,
+    NAME_BYTES_MAX,
+    TOTALS_MAX,
+    Appended,
+    Durability,
+    Prepared,
+    Snapshot,
+)
 from eventlog.tables import U64
 
 I64_MAX = 2**63 - 1
@@ -27,8 +36,74 @@ class AppendRequest(msgspec.Struct, frozen=True):
     epoch: int = 0
     idempotency_key: str | None = None
     digest: bytes = b""
+    durability: Durability = "commit"
     checkpoint: Checkpoint | None = None
     use_reserve: bool = False
+    counters: Mapping[str, int] = {}
+
+
+class TakesAppends(ABC):
+    """The `append` of the port up to where stores differ: checked and encoded, then carried out."""
+
+    registry: EventRegistry
+
+    def __init__(self, registry: EventRegistry, clock: Callable[[], int]):
+        self.registry = registry
+        self._clock = clock
+
+    async def append(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        expected_version: int,
+        *,
+        epoch: int = 0,
+        idempotency_key: str | None = None,
+        request: bytes | None = None,
+        durability: Durability = "commit",
+        meta: Mapping[str, str] | None = None,
+        recorded_at_us: int | None = None,
+        checkpoint: Checkpoint | None = None,
+        use_reserve: bool = False,
+        counters: Mapping[str, int] | None = None,
+    ) -> Appended:
+        """Append events to a stream, all or none. See `EventStore.append` for the contract."""
+        check_stream_name(stream)
+        check_int("expected version", expected_version, ANY_VERSION, None)
+        check_int("epoch", epoch, 0, I64_MAX)
+        recorded_at_us = self._clock() if recorded_at_us is None else recorded_at_us
+        check_int("time", recorded_at_us, -I64_MAX - 1, I64_MAX)
+        _check_durability(durability, expected_version, idempotency_key)
+        if checkpoint is not None:
+            check_checkpoint(checkpoint)
+        prepared = _prepare(self.registry, events, meta)
+        ready = AppendRequest(
+            stream=stream,
+            events=prepared,
+            expected_version=expected_version,
+            recorded_at_us=recorded_at_us,
+            epoch=epoch,
+            idempotency_key=idempotency_key,
+            digest=b"" if idempotency_key is None else _request_digest(prepared, request),
+            durability=durability,
+            checkpoint=checkpoint,
+            use_reserve=use_reserve,
+            counters={} if counters is None else _checked_counters(counters),
+        )
+        return await self._append(ready)
+
+    @abstractmethod
+    async def _append(self, request: AppendRequest) -> Appended:
+        """Carry out an append that every store can carry out."""
+
+
+def _prepare(
+    registry: EventRegistry, events: Sequence[Any], meta: Mapping[str, str] | None
+) -> list[Prepared]:
+    prepared = [e if isinstance(e, Prepared) else registry.prepare(e, meta) for e in events]
+    if not prepared:
+        raise InvalidAppend("an append needs at least one event")
+    return prepared
 
 
 def system_clock_us() -> int:
@@ -41,58 +116,28 @@ def check_stream_name(stream: str) -> None:
 
     :raises InvalidAppend: it is not a string, empty, over 1 KiB in UTF-8, or not Unicode.
     """
-    if not isinstance(stream, str) or not stream:
-        raise InvalidAppend("a stream needs a name that is a string and not empty")
+    _check_name("stream", stream)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidAppend(f"a {what} needs a name that is a string and not empty")
     try:
-        size = len(stream.encode())
+        size = len(name.encode())
     except UnicodeEncodeError as error:
-        raise InvalidAppend(f"stream name {stream!r} is not valid Unicode") from error
-    if size > STREAM_NAME_BYTES_MAX:
-        raise InvalidAppend(f"stream name takes {size} bytes (max: {STREAM_NAME_BYTES_MAX})")
+        raise InvalidAppend(f"{what} name {name!r} is not valid Unicode") from error
+    if size > NAME_BYTES_MAX:
+        raise InvalidAppend(f"{what} name takes {size} bytes (max: {NAME_BYTES_MAX})")
 
 
-def make_request(
-    registry: EventRegistry,
-    stream: str,
-    events: Sequence[Any],
-    expected_version: int,
-    *,
-    now_us: int,
-    epoch: int,
-    idempotency_key: str | None,
-    request: bytes | None,
-    durability: Durability,
-    meta: Mapping[str, str] | None,
-    recorded_at_us: int | None,
-    checkpoint: Checkpoint | None,
-    use_reserve: bool,
-) -> AppendRequest:
-    """Return an append that every store can carry out, its events encoded.
-
-    :raises InvalidAppend: see the message.
-    """
-    check_stream_name(stream)
-    check_int("expected version", expected_version, ANY_VERSION, None)
-    check_int("epoch", epoch, 0, I64_MAX)
-    recorded_at_us = now_us if recorded_at_us is None else recorded_at_us
-    check_int("time", recorded_at_us, -I64_MAX - 1, I64_MAX)
-    _check_durability(durability, expected_version, idempotency_key)
-    if checkpoint is not None:
-        check_checkpoint(checkpoint)
-    prepared = [e if isinstance(e, Prepared) else registry.prepare(e, meta) for e in events]
-    if not prepared:
-        raise InvalidAppend("an append needs at least one event")
-    return AppendRequest(
-        stream=stream,
-        events=prepared,
-        expected_version=expected_version,
-        recorded_at_us=recorded_at_us,
-        epoch=epoch,
-        idempotency_key=idempotency_key,
-        digest=b"" if idempotency_key is None else _request_digest(prepared, request),
-        checkpoint=checkpoint,
-        use_reserve=use_reserve,
-    )
+def _checked_counters(counters: Mapping[str, int]) -> dict[str, int]:
+    """Return deltas that are some, as a copy: the caller may go on counting in its own."""
+    if not isinstance(counters, Mapping) or len(counters) > TOTALS_MAX:
+        raise InvalidAppend(f"counters map up to {TOTALS_MAX} names to what is added to each")
+    for name, delta in counters.items():
+        _check_name("total", name)
+        check_int("what is added to a total", delta, -I64_MAX - 1, I64_MAX)
+    return {name: delta for name, delta in counters.items() if delta}
 
 
 def _check_durability(

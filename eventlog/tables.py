@@ -12,6 +12,7 @@ All integers in keys are big-endian, so that keys sort by number:
     checkpoints  name id                           -> position, sealed with its key
     projections  name id | key                     -> value, sealed with its key
     meta         "format"                          -> sealed record: format, when it was created
+                 "totals"                          -> record of all totals, sealed with its key
 
 A sealed value opens with its CRC. Frames carry their own.
 """
@@ -55,18 +56,18 @@ def unseal(data: bytes, what: str, row_key: bytes = b"") -> bytes:
     return content
 
 
-def seal_record(record: msgspec.Struct) -> bytes:
+def seal_record(record: msgspec.Struct, row_key: bytes = b"") -> bytes:
     """Return a record as a sealed value."""
-    return seal(_encode(record))
+    return seal(_encode(record), row_key)
 
 
-def unseal_record(data: bytes, cls: type[Record], what: str) -> Record:
+def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"") -> Record:
     """Return the record in a sealed value.
 
     :raises CorruptLog: it is not one.
     """
     try:
-        return msgspec.msgpack.decode(unseal(data, what), type=cls)
+        return msgspec.msgpack.decode(unseal(data, what, row_key), type=cls)
     except msgspec.DecodeError as error:
         raise CorruptLog(f"{what} does not decode: restore a backup") from error
 

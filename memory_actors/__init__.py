@@ -16,13 +16,17 @@ from eventlog import (
     LogLocked,
     WrongExpectedVersion,
 )
+from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
     DeadlineExceededError,
     EmbedderError,
+    GlobalQuotaExceededError,
     InvalidInputError,
     MemoryActorsError,
+    MemoryLimitError,
+    MissingExtraError,
     ModelMismatchError,
     NotFoundError,
     QuarantinedError,
@@ -32,7 +36,9 @@ from memory_actors.errors import (
     UnavailableError,
 )
 from memory_actors.handles.user import UserMemory
-from memory_actors.quota import Limits
+from memory_actors.metrics import PrometheusMetrics
+from memory_actors.monitor import MemoryMonitor
+from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import (
     HistoryEntry,
     Hit,
@@ -40,20 +46,30 @@ from memory_actors.records import (
     KindUsage,
     Memory,
     MemoryType,
+    QuotaUse,
     Receipt,
+    Tier,
     Usage,
 )
 from memory_actors.settings import Settings
-from memory_actors.system import MemorySystem, SystemStatistics
+from memory_actors.statistics import SystemStatistics
+from memory_actors.system import MemorySystem
+from memory_actors.usage import CostEstimate, SystemUsage
 
 __all__ = [
+    "Alert",
+    "AlertSink",
+    "CallbackSink",
     "CommandCrashedError",
     "CorruptLog",
+    "CostEstimate",
     "DeadlineExceededError",
     "DiskFull",
     "Embedder",
     "EmbedderError",
     "EventLogError",
+    "GlobalLimits",
+    "GlobalQuotaExceededError",
     "HistoryEntry",
     "Hit",
     "InvalidInputError",
@@ -62,21 +78,32 @@ __all__ = [
     "Limits",
     "LogClosed",
     "LogLocked",
+    "LogSink",
     "Memory",
     "MemoryActorsError",
+    "MemoryLimitError",
+    "MemoryMonitor",
     "MemorySystem",
     "MemoryType",
+    "MissingExtraError",
     "ModelMismatchError",
     "NotFoundError",
+    "Plan",
+    "Prices",
+    "PrometheusMetrics",
     "QuarantinedError",
     "QuotaExceededError",
+    "QuotaUse",
     "Receipt",
     "Settings",
     "StorageFullError",
     "SystemClosedError",
     "SystemStatistics",
+    "SystemUsage",
+    "Tier",
     "UnavailableError",
     "Usage",
     "UserMemory",
+    "WebhookSink",
     "WrongExpectedVersion",
 ]

@@ -19,8 +19,8 @@ What can go wrong:
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -46,6 +46,8 @@ from memory_actors.errors import (
     SystemClosedError,
 )
 from memory_actors.failures import crashed, unavailable
+from memory_actors.privacy import hashed, reason
+from memory_actors.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
 BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop
@@ -92,6 +94,17 @@ class Behaviour(Protocol[Seen]):
         """Add to a command what its decision needs and may not look up itself."""
         ...
 
+    def admit(self, before: Seen, after: Seen) -> Mapping[str, int]:
+        """Return what a decision changes the totals over all streams by, and claim room for it.
+
+        :raises MemoryActorsError: there is no room for it; nothing is claimed.
+        """
+        ...
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        """Give back what was claimed: the append has counted it, or was not made."""
+        ...
+
     def published(self, events: Sequence[Recorded[Any]], before: Seen, after: Seen) -> None:
         """Take note of events that have become part of the state: update what is derived."""
         ...
@@ -118,6 +131,8 @@ class _Batch(Generic[S]):
     events: list[Recorded[Any]] = field(default_factory=list)
     outcomes: list[tuple[_Ask, Reply | Exception]] = field(default_factory=list)
     payload_bytes: int = 0
+    changes: list[Mapping[str, int]] = field(default_factory=list)
+    """What each command changes the totals over all streams by."""
 
 
 class Actor(Generic[S]):
@@ -157,6 +172,11 @@ class Actor(Generic[S]):
     def busy(self) -> bool:
         """Whether a command waits or is being carried out."""
         return self._task is not None or bool(self._mailbox)
+
+    @property
+    def waiting(self) -> int:
+        """How many commands are in the mailbox."""
+        return len(self._mailbox)
 
     async def ask(self, request: Request, deadline_s: float = DEADLINE_S) -> Reply:
         """Carry out a command and return what came of it.
@@ -268,17 +288,29 @@ class Actor(Generic[S]):
                 return first
         command = await self._behaviour.enrich(request.command, batch.state)
         decided = self._decider.decide(command, batch.state)
-        prepared = await self._prepare(decided, request.meta)
-        events = [
-            _tentative(self.stream, version, event, batch.now_us)
-            for version, event in enumerate(prepared, start=batch.version + 1)
-        ]
-        state = self._decider.fold(events, batch.state)
+        prepared, events, state = await self._tried(decided, request, batch, batch.state)
+        if self._decider.follow_up is not None and (
+            more := self._decider.follow_up(batch.state, state)
+        ):
+            follow, followed, state = await self._tried(more, request, batch, state, len(events))
+            prepared, events = prepared + follow, events + followed
+        batch.changes.append(self._behaviour.admit(batch.state, state))
         batch.state, batch.version = state, batch.version + len(events)
         batch.prepared += prepared
         batch.events += events
         batch.payload_bytes += sum(event.stored_bytes for event in prepared)
         return Reply(events=events, state=state)
+
+    async def _tried(
+        self, decided: Sequence[Any], request: Request, batch: _Batch[S], state: S, ahead: int = 0
+    ) -> tuple[list[Prepared], list[Recorded[Any]], S]:
+        """Encode events and return the state they lead to; `ahead` of them go before."""
+        prepared = await self._prepare(decided, request.meta)
+        events = [
+            _tentative(self.stream, version, event, batch.now_us)
+            for version, event in enumerate(prepared, start=batch.version + ahead + 1)
+        ]
+        return prepared, events, self._decider.fold(events, state)
 
     async def _prepare(self, events: Sequence[Any], meta: dict[str, str]) -> list[Prepared]:
         """Encode events; a command with many or large ones lets the loop breathe in between."""
@@ -303,8 +335,14 @@ class Actor(Generic[S]):
         return Reply(events=events, state=self.state, duplicate=True)
 
     async def _commit(self, batch: _Batch[S]) -> None:
-        if not batch.prepared:
-            return
+        try:
+            if batch.prepared:
+                await self._append(batch)
+        finally:
+            for changes in batch.changes:
+                self._behaviour.release(changes)
+
+    async def _append(self, batch: _Batch[S]) -> None:
         requests = [ask.request for ask, _ in batch.outcomes]
         relaxed = all(request.durability == "relaxed" for request in requests)
         key = requests[0].idempotency_key
@@ -318,6 +356,7 @@ class Actor(Generic[S]):
             durability="relaxed" if relaxed else "commit",
             recorded_at_us=batch.now_us,
             use_reserve=all(request.deletes for request in requests),
+            counters=_sum(batch.changes),
         )
 
     def _publish(self, batch: _Batch[S]) -> Exception | None:
@@ -348,7 +387,10 @@ class Actor(Generic[S]):
         self._restarts.append(now)
         while self._restarts[0] < now - RESTART_WINDOW_S:
             self._restarts.popleft()
-        _logger.error("actor restarts", restarts=len(self._restarts), error=repr(error))
+        _logger.error(
+            "actor restarts", user=hashed(user_of(self.stream)), restarts=len(self._restarts),
+            error=reason(error),
+        )  # fmt: skip
         if len(self._restarts) > RESTARTS_MAX:
             self.quarantine(f"it failed {len(self._restarts)} times, last with {error!r}")
             return
@@ -366,11 +408,18 @@ class Actor(Generic[S]):
     def quarantine(self, why: str) -> None:
         """Take no more commands; answer those that wait with the reason."""
         self.quarantined = why
-        _logger.critical("actor quarantined", why=why)
+        _logger.critical("actor quarantined", user=hashed(user_of(self.stream)))
         refusal = QuarantinedError(f"this user's memory takes no writes: {why}")
         while self._mailbox:
             settle(self._mailbox.popleft().answer, refusal)
         self._room.wake(len(self._room))
+
+
+def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for change in changes:
+        total.update(change)
+    return {name: amount for name, amount in total.items() if amount}
 
 
 def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:

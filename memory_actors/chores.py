@@ -6,6 +6,8 @@ from typing import Any
 
 import structlog
 
+from memory_actors.privacy import reason
+
 _logger = structlog.get_logger("memory_actors.user")
 
 
@@ -36,5 +38,6 @@ class Chores:
 
     def _done(self, name: str, task: "asyncio.Task[None]") -> None:
         del self._running[name]
-        if not task.cancelled() and task.exception() is not None:
-            _logger.error("chore failed", chore=name, error=repr(task.exception()))
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            _logger.error("chore failed", chore=name, error=reason(failure))

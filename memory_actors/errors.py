@@ -28,6 +28,10 @@ class QuotaExceededError(MemoryActorsError):
         self.tier = tier
 
 
+class GlobalQuotaExceededError(QuotaExceededError):
+    """A limit over all users would be passed: delete memories, or raise the limit."""
+
+
 class EmbedderError(MemoryActorsError):
     """The embedding model is missing or failed: see the message, then try again."""
 
@@ -58,3 +62,16 @@ class CommandCrashedError(MemoryActorsError):
 
 class StorageFullError(UnavailableError):
     """The disk, or the limit set for the store, is full: make room, then try again."""
+
+
+class MemoryLimitError(MemoryActorsError, MemoryError):
+    """The process holds more memory than it was allowed: let some go, or raise the limit."""
+
+    def __init__(self, message: str, *, used_bytes: int, limit_bytes: int):
+        super().__init__(message)
+        self.used_bytes = used_bytes
+        self.limit_bytes = limit_bytes
+
+
+class MissingExtraError(MemoryActorsError, ImportError):
+    """An optional package is not installed: the message names the extra that brings it."""

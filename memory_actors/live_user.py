@@ -1,13 +1,13 @@
 """A live user: the actor of one user's stream with what is derived from it.
 
-Derived are the index of long-term memories (see indexes/memory_index.py), kept in step with each
+Derived are the indexes of its memories (see indexes/user_indexes.py), kept in step with each
 published event, and the order of last use of working memory, known here only and never logged.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -23,15 +23,19 @@ from eventlog import (
     Snapshot,
     replay,
 )
-from memory_actors import user
+from memory_actors import user_state
+from memory_actors.account import AlertChanged
 from memory_actors.actor import Actor
 from memory_actors.chores import Chores
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.errors import InvalidInputError
-from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.kinds import long_term, working
-from memory_actors.kinds.kind import Command
-from memory_actors.user import UserState
+from memory_actors.indexes.user_indexes import UserIndexes
+from memory_actors.kinds import working
+from memory_actors.kinds.kind import Add, Command, Kind, Restore
+from memory_actors.privacy import hashed, reason
+from memory_actors.streams import user_of
+from memory_actors.totals import Totals
+from memory_actors.user_state import KINDS, UserState
+from memory_actors.values import Values
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
@@ -41,7 +45,8 @@ ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a ma
 _logger = structlog.get_logger("memory_actors.user")
 
 UserDecider = Decider[Command, Any, UserState]
-_LONG_TERM_EVENTS = frozenset(long_term.registry.classes())
+AlertHandler = Callable[[str, AlertChanged, UserState], None]
+"""(stream, the alert, the state it came with): carries an alert out, at once and without fail."""
 
 
 class StateDivergedError(AssertionError):
@@ -59,24 +64,39 @@ class LiveUser:
         decider: UserDecider,
         embeddings: EmbeddingService,
         index_path: Path,
+        totals: Totals,
+        on_alert: AlertHandler,
     ):
         self.stream = stream
         self._chores = Chores()
-        self.index = MemoryIndex(
-            stream, index_path, log=log, embeddings=embeddings, chores=self._chores
+        self.indexes = UserIndexes(
+            stream,
+            index_path,
+            log=log,
+            embeddings=embeddings,
+            chores=self._chores,
+            find=self._find,
         )
+        self.values = Values(log, stream)
         self.actor: Actor[UserState]
         self._log = log
         self._decider = decider
+        self._totals = totals
+        self._on_alert = on_alert
         self._snapshot_version = 0
         self._rebuilds = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
+        self._sized: UserState | None = None
+        self._state_bytes = 0
 
     @property
     def state(self) -> UserState:
         """The confirmed state."""
         return self.actor.state
+
+    def _find(self, kind: Kind, memory_id: str) -> Any:
+        return kind.find(self.state.of(kind), memory_id)
 
     # --- what the runtime asks
 
@@ -87,10 +107,10 @@ class LiveUser:
 
     @property
     def size_bytes(self) -> int:
-        """Memory held, roughly; texts are in the log and not counted."""
-        rows = len(self.state.long_term.rows) + len(self.state.short_term.session_of)
-        working_bytes = self.state.working.size_bytes
-        return BASE_BYTES + ROW_BYTES * rows + working_bytes + self.index.dense.size_bytes
+        """Memory held, roughly; texts are in the log and not counted. Asked after every use."""
+        if self._sized is not self.state:
+            self._sized, self._state_bytes = self.state, _state_bytes(self.state)
+        return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
 
     async def passivate(self) -> None:
         """Finish what is under way; keep a snapshot and the index."""
@@ -99,69 +119,76 @@ class LiveUser:
             await self._chores.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
                 await self._snapshot()
-            await self.index.save()
+            await self.indexes.save()
         finally:
+            self.indexes.retire()
             self.actor.retire()
 
     # --- what the actor asks
 
     async def enrich(self, command: Any, state: UserState) -> Any:
-        """Add what a decision needs: the order of last use, the ids that were used before.
-
-        :raises InvalidInputError: an id of the caller's own stands for something else.
-        """
+        """Add what a decision needs: the order of last use, what the log knows of an id."""
         if isinstance(command, working.SetKey | working.UpdateKey):
             command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
-        if not getattr(command, "own_ids", False) and not getattr(command, "own_id", False):
-            return command
-        if isinstance(command, long_term.AddMemories):
-            return msgspec.structs.replace(command, used=await self._first_digests(command))
-        first = await self._first_event(command.memory_id)
-        if first is None:
-            return command
-        if isinstance(command, working.SetKey):
-            if getattr(first, "key", None) != command.key:
-                _refuse_id(command.memory_id)
-            return command
-        if getattr(first, "content", None) != command.content:
-            _refuse_id(command.memory_id)
-        return msgspec.structs.replace(command, used=True)
+        if isinstance(command, Add) and command.own_ids:
+            return msgspec.structs.replace(command, used=await self._first_events(command.own_ids))
+        if isinstance(command, Restore):
+            return msgspec.structs.replace(command, past=await self._past(command.memory_ids))
+        return command
 
-    async def _first_digests(self, command: long_term.AddMemories) -> dict[str, bytes]:
+    async def _first_events(self, memory_ids: Sequence[str]) -> dict[str, Any]:
+        """Return the event that each memory began with, of those ids that were ever used."""
         used = {}
-        for memory in command.memories:
-            first = await self._first_event(memory.memory_id)
-            if first is not None:
-                used[memory.memory_id] = getattr(first, "digest", b"")
+        for memory_id in memory_ids:
+            versions = await self._log.versions_about(self.stream, memory_id)
+            if versions:
+                (first,) = await self._log.read_versions(self.stream, versions[:1])
+                used[memory_id] = first.data
             await asyncio.sleep(0)  # thousands of look-ups are no reason to hold the loop
         return used
 
-    async def _first_event(self, memory_id: str) -> Any:
-        """Return the event that a memory began with, None if the id was never used."""
-        versions = await self._log.versions_about(self.stream, memory_id)
-        if not versions:
-            return None
-        (first,) = await self._log.read_versions(self.stream, versions[:1])
-        return first.data
+    async def _past(self, memory_ids: Sequence[str]) -> dict[str, list[Recorded[Any]]]:
+        """Return every event about each memory."""
+        past = {}
+        for memory_id in memory_ids:
+            versions = await self._log.versions_about(self.stream, memory_id)
+            past[memory_id] = await self._log.read_versions(self.stream, versions)
+            await asyncio.sleep(0)
+        return past
+
+    def admit(self, before: UserState, after: UserState) -> Mapping[str, int]:
+        """Claim what a decision adds to the totals over all users. See `Totals.claim`."""
+        changes = user_state.totals_changed(before, after)
+        self._totals.claim(changes)
+        return changes
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        """Give back what was claimed."""
+        self._totals.release(changes)
 
     def published(
         self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
     ) -> None:
-        """Keep the index and the order of use in step; snapshot now and then."""
-        for memory_id in _touched(events):
-            old, new = before.long_term.rows.get(memory_id), after.long_term.rows.get(memory_id)
-            self.index.follow(old, new)
+        """Keep the indexes and the order of use in step; snapshot now and then."""
+        for kind, memory_id in _touched(events):
+            old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
+            self.indexes.follow(kind, old, new)
+            if old is not None and (new is None or new.version != old.version):
+                self.values.forget(old.version)
         for recorded in events:
             if isinstance(recorded.data, working.KeySet):
                 self.touch(recorded.data.key)
-        self.index.maintain()
+            elif isinstance(recorded.data, AlertChanged):
+                self._on_alert(self.stream, recorded.data, after)
+        self.indexes.maintain()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             self._chores.start("snapshot", self._snapshot)
 
     def rebuilt(self, state: UserState) -> None:
-        """Compare the index with a state that was read again from the log."""
+        """Compare the indexes with a state that was read again from the log."""
         self._rebuilds += 1
-        self.index.compare(list(state.long_term.rows.values()))
+        for kind in KINDS:
+            self.indexes.compare(kind, kind.rows(state.of(kind)))
 
     # --- the order of last use of working memory
 
@@ -171,7 +198,7 @@ class LiveUser:
         self._last_use[key] = self._uses
 
     def _least_recent(self, state: UserState) -> tuple[str, ...]:
-        last_use, keys = self._last_use, state.working.rows
+        last_use, keys = self._last_use, state.working.held
         if len(last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
             self._last_use = last_use = {key: last_use.get(key, 0) for key in keys}
         return tuple(sorted(keys, key=lambda key: last_use.get(key, 0)))
@@ -181,14 +208,17 @@ class LiveUser:
     async def _snapshot(self) -> None:
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version = version
-        data = await anyio.to_thread.run_sync(user.dump, state)
+        data = await anyio.to_thread.run_sync(user_state.dump, state)
         if self._rebuilds != rebuilds:  # the state was given up meanwhile
             return
         snapshot = Snapshot(version, data)
         try:
-            await self._log.save_snapshot(self.stream, snapshot, user.SNAPSHOT_FINGERPRINT)
+            await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
         except EventLogError as error:  # the next activation reads more events, that is all
-            _logger.warning("snapshot not kept", error=str(error))
+            self._log_warning("snapshot not kept", error)
+
+    def _log_warning(self, what: str, error: Exception) -> None:
+        _logger.warning(what, user=hashed(user_of(self.stream)), error=reason(error))
 
     async def check_replay(self) -> None:
         """Compare the state with a replay of the whole stream. For tests: it reads everything.
@@ -198,7 +228,7 @@ class LiveUser:
         state, version = self.state, self.actor.version
         await self._log.flush()
         replayed, _ = await replay(self._log, self._decider, self.stream, until=version)
-        if user.fingerprint(replayed) != user.fingerprint(state):
+        if user_state.fingerprint(replayed) != user_state.fingerprint(state):
             raise StateDivergedError(f"live state and replay differ at version {version}")
 
     # --- activation
@@ -213,17 +243,18 @@ class LiveUser:
         )  # fmt: skip
         if poison is not None:
             self.actor.quarantine(str(poison))
-        await self.index.load(list(state.long_term.rows.values()))
+        for kind in KINDS:
+            await self.indexes.load(kind, kind.rows(state.of(kind)))
 
     async def _read_state(self) -> tuple[UserState, int, PoisonedStream | None]:
-        snapshot = await self._log.load_snapshot(self.stream, user.SNAPSHOT_FINGERPRINT)
+        snapshot = await self._log.load_snapshot(self.stream, user_state.SNAPSHOT_FINGERPRINT)
         state, version = UserState(), 0
         if snapshot is not None:
             try:
-                state = await anyio.to_thread.run_sync(user.load, snapshot.data)
+                state = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
                 version = self._snapshot_version = snapshot.version
             except msgspec.DecodeError as error:  # derived data: read the whole stream instead
-                _logger.warning("snapshot ignored", error=str(error))
+                self._log_warning("snapshot ignored", error)
         try:
             state, version = await replay(
                 self._log, self._decider, self.stream, state=state, after=version
@@ -236,15 +267,19 @@ class LiveUser:
         return await replay(self._log, self._decider, self.stream)
 
 
-def _refuse_id(memory_id: str) -> NoReturn:
-    raise InvalidInputError(f"memory id {memory_id!r} stands for another memory: use a new one")
+def _state_bytes(state: UserState) -> int:
+    """Return what the rows take, and the values of working memory, which are in the state."""
+    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
+    rows = sum(tally.count + tally.relationships for tally in tallies)
+    return ROW_BYTES * rows + state.working.size_bytes
 
 
-def _touched(events: Sequence[Recorded[Any]]) -> set[str]:
-    """Return the ids of the long-term memories that events are about."""
-    return {
-        memory_id
-        for recorded in events
-        if type(recorded.data) in _LONG_TERM_EVENTS
-        for memory_id in long_term.registry.keys(recorded.data)
-    }
+def _touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
+    """Return the memories that events are about, each once."""
+    touched: dict[tuple[str, str], Kind] = {}
+    for recorded in events:
+        kind = user_state.kind_of_event(recorded.data)
+        if kind is not None:
+            for memory_id in kind.registry.keys(recorded.data):
+                touched[kind.NAME, memory_id] = kind
+    return [(kind, memory_id) for (_, memory_id), kind in touched.items()]

@@ -17,6 +17,17 @@ class MemoryType(StrEnum):
     WORKING = "working"
     SHORT_TERM = "short_term"
     LONG_TERM = "long_term"
+    ENTITY = "entity"
+    EPISODIC = "episodic"
+    STRUCTURED = "structured"
+
+
+class Tier(StrEnum):
+    """What a user has subscribed to: it sets the limits of their memory."""
+
+    FREE = "free"
+    PRO = "pro"
+    ENTERPRISE = "enterprise"
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +44,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """An id of your own makes adding it again harmless; None means a new one."""
     pinned: bool = False
     """A pinned memory is never pruned."""
+    key: str | None = None
+    """Working memory: the key; structured: the document's; entity: the name."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +53,15 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_id: str
     operation: str
-    """add, add_with_prune, update, delete, set, or unchanged (it was so already)."""
+    """add, add_with_prune, update, delete, restore, set, or unchanged (it was so already)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int
-    """How many more of this kind fit (short_term: into this session)."""
+    """How many more of this kind fit (short_term: into this session; episodic: of this agent)."""
     evicted: tuple[str, ...] = ()
-    """Ids that this write removed to make room."""
+    """Ids that left because this kind makes room by itself."""
+    pruned: tuple[str, ...] = ()
+    """Ids that were pruned to make room, as asked: `restore` brings them back."""
     indexed: bool = True
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
 
@@ -68,11 +83,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     """Working memory: its key."""
     pinned: bool = False
-    """Long-term memory: whether it is never pruned."""
+    """Whether it is never pruned."""
     size_bytes: int = 0
     """Bytes of the content in UTF-8."""
     stored_bytes: int = 0
-    """Bytes its event takes in the log."""
+    """Bytes its events take in the log."""
+    data: Any = None
+    """What it holds, as JSON: the value of a key, the document, the parts of an entity, a
+    relationship or an episode. None where `content` says it all."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):
@@ -98,18 +116,36 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The command that led to it, and the agent and session it came from."""
 
 
+class QuotaUse(msgspec.Struct, frozen=True):
+    """How full one limit is."""
+
+    quota: str
+    """What is limited: memories, bytes, keys, …"""
+    unit: str
+    """count or bytes."""
+    used: int
+    """Where the limit is a session's or an agent's: of the fullest one."""
+    limit: int
+
+    @property
+    def percent(self) -> float:
+        """Used of the limit, in percent; over 100 after a downgrade."""
+        return 100.0 * self.used / self.limit if self.limit else 100.0
+
+
 class KindUsage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of one kind a user holds."""
 
     count: int
-    count_limit: int
-    """short_term: a session's."""
     size_bytes: int
     """UTF-8 bytes of the contents."""
-    size_limit_bytes: int
-    """short_term: a session's."""
     stored_bytes: int
     """Bytes their events take in the log."""
+    evicted: int
+    """How many left so far because the kind makes room by itself, or their time was up."""
+    pruned: int
+    """How many were pruned so far."""
+    quotas: tuple[QuotaUse, ...]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,4 +153,107 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     user_id: str
     at: datetime
+    tier: str
     kinds: dict[str, KindUsage]
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One JSON document."""
+
+    memory_id: str
+    collection: str
+    key: str
+    value: dict[str, Any]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+    size_bytes: int
+    """Of the value as JSON."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of an episode."""
+
+    number: int
+    """From 1, in order, never used twice."""
+    action: str
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+
+
+class EvictedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step leaves in its episode when it makes room for later ones."""
+
+    number: int
+    sha256: str
+    """Hex, of the JSON object of action, observation, outcome and error."""
+    snippet: str
+    """The beginning of the action."""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode: what an agent wanted, what it did, and what came of it."""
+
+    memory_id: str
+    agent_id: str
+    goal: str
+    status: str
+    """running, done or failed."""
+    result: str | None
+    steps: tuple[Step, ...]
+    """Those that are kept: the first, the last, those with an error, and the newest others."""
+    evicted: tuple[EvictedStep, ...]
+    """The last of those that left."""
+    steps_evicted: int
+    """How many left in all."""
+    metadata: dict[str, Any]
+    session_id: str | None
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+
+
+class Entity(msgspec.Struct, frozen=True, kw_only=True):
+    """A person, a thing, a place, and what was observed of it."""
+
+    memory_id: str
+    name: str
+    type: str
+    observations: tuple[str, ...]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+
+
+class Relationship(msgspec.Struct, frozen=True, kw_only=True):
+    """What relates one entity to another, and from when to when it was so."""
+
+    memory_id: str
+    source_id: str
+    source: str
+    """Its name."""
+    relation: str
+    target_id: str
+    target: str
+    """Its name."""
+    fact: str | None
+    """In words, where it was given."""
+    valid_from: datetime
+    valid_to: datetime | None
+    """No longer true at this time; None: no end is known."""
+    metadata: dict[str, Any]
+    created_at: datetime
+    pinned: bool
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity that is reached from another one."""
+
+    entity: Entity
+    distance: int
+    """How many relationships away, from 1."""
+    path: tuple[Relationship, ...]
+    """Those relationships, from the start."""

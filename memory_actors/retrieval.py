@@ -1,9 +1,10 @@
 """Retrieval: the memories of one user that are closest in meaning to a query.
 
-Long-term memories are scored by their index, working and short-term ones by the same centred cosine
-on the fly: they are few, and their vectors are computed when first asked for and not kept on disk.
-The best `top_k` of all kinds together come back, working memory first, then short-term, then the
-rest by score. A filter picks the rows before anything is ranked, so no match is lost to the cut.
+What is indexed is scored by its index; working and short-term memory by the same centred cosine on
+the fly: they are few, and their vectors are computed when first asked for and not kept on disk. A
+memory of several passages scores as its best one. The best `top_k` of all kinds together come back,
+working memory first, then short-term, then the rest by score. A filter picks the rows before
+anything is ranked, so no match is lost to the cut.
 """
 
 from collections.abc import Sequence
@@ -15,27 +16,25 @@ import msgspec
 import numpy as np
 
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.spoken import spoken
 from memory_actors.filters import Predicate
-from memory_actors.indexes.dense import DenseIndex, Match
-from memory_actors.kinds import short_term
+from memory_actors.indexes.dense import score
+from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.kinds import short_term, working
+from memory_actors.kinds.kind import Kind
 from memory_actors.live_user import LiveUser
 from memory_actors.reading import Found, memories, texts
-from memory_actors.records import Hit, MemoryType
+from memory_actors.records import Hit
 from memory_actors.services import Services
-from memory_actors.user import UserState
 
-GROUPS = (MemoryType.WORKING, MemoryType.SHORT_TERM)
+GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
-SESSIONS_MAX = 3  # searched when none is named: their messages are embedded on the way
-INLINE_ROWS_MAX = 1_000  # filtered and searched on the loop: a hop to a thread costs as much
 
 
 class Query(NamedTuple):
     """A checked request."""
 
     text: str
-    kinds: Sequence[MemoryType]
+    kinds: Sequence[Kind]
     top_k: int
     matches: Predicate | None
     session_id: str | None
@@ -48,89 +47,112 @@ class _Scored(NamedTuple):
     score: float
 
 
+class _Indexed(NamedTuple):
+    """A kind with an index, and the state of it that the answer is about."""
+
+    kind: Kind
+    state: Any
+    vectors: MemoryIndex
+
+
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
     """Return the best memories for a query.
 
     :raises EmbedderError: the query could not be embedded.
     """
-    state = live.state
-    small = _small_rows(state, query)
-    long_term = MemoryType.LONG_TERM in query.kinds and len(state.long_term.rows) > 0
-    if not small and not long_term:
+    await live.indexes.indexed(query.kinds)
+    if not _at_hand(live, query) and not _indexed(live, query):
         return []
     background = await services.embeddings.background_mean()
     (vector,) = await services.embeddings.embed([query.text], keep=False)
-    scored = await _score_small(services, live, small, vector, background)
-    if long_term:
-        scored += await _search_index(live, query, vector, background)
+    centre = live.indexes.centre(background)
+    scored = await _score_at_hand(services, live, _at_hand(live, query), vector, centre)
+    scored += await _search(_indexed(live, query), query, vector, centre)
     best = sorted(scored, key=lambda item: -item.score)[: query.top_k]
     return await _hits(services, live, best)
 
 
-def _small_rows(state: UserState, query: Query) -> list[Found]:
-    """Return the rows of working and short-term memory that the query may find."""
-    rows: list[Found] = []
-    if MemoryType.WORKING in query.kinds:
-        rows += [Found(MemoryType.WORKING, row) for row in state.working.rows.values()]
-    if MemoryType.SHORT_TERM in query.kinds:
-        for message in _messages(state.short_term, query):
-            rows.append(Found(MemoryType.SHORT_TERM, message))
+def _indexed(live: LiveUser, query: Query) -> list[_Indexed]:
+    return [
+        _Indexed(kind, live.state.of(kind), index)
+        for kind in query.kinds
+        if (index := live.indexes.get(kind)) is not None
+    ]
+
+
+def _at_hand(live: LiveUser, query: Query) -> list[Found]:
+    """Return the rows without an index that the query may find."""
+    state = live.state.at(query.now_us)
+    found = [
+        Found(kind, row)
+        for kind in query.kinds
+        for row in kind.at_hand(state.of(kind), query.session_id)
+    ]
     matches = query.matches
-    return rows if matches is None else [r for r in rows if matches(r.row.metadata)]
+    return found if matches is None else [one for one in found if matches(one.row.metadata)]
 
 
-def _messages(state: short_term.ShortTerm, query: Query) -> list[short_term.Row]:
-    if query.session_id is not None:
-        return list(short_term.messages(state, query.session_id, query.now_us))
-    recent = short_term.recent_sessions(state, query.now_us, SESSIONS_MAX)
-    return [message for session in recent for message in session.rows]
-
-
-async def _score_small(
-    services: Services, live: LiveUser, rows: list[Found], vector: Vectors, background: Vectors
+async def _score_at_hand(
+    services: Services, live: LiveUser, found: list[Found], vector: Vectors, centre: Vectors
 ) -> list[_Scored]:
-    if not rows:
+    if not found:
         return []
-    contents = await texts(services.log, live.stream, rows)
-    phrased = [_phrase(found, content) for found, content in zip(rows, contents, strict=True)]
+    events = await texts(services.log, live.stream, found)
+    phrased = [
+        kind.passage_text(row, passage.label, events)
+        for kind, row in found
+        for passage in kind.passages(row)
+    ]
     vectors = np.stack(await services.embeddings.embed(phrased, keep=False))
-    scores = live.index.dense.score(vectors, vector, background)
-    return [_Scored(found, float(score)) for found, score in zip(rows, scores, strict=True)]
+    scores = score(vectors, vector, centre)
+    return [_Scored(one, float(value)) for one, value in zip(found, scores, strict=True)]
 
 
-def _phrase(found: Found, content: str) -> str:
-    """Return a text with what says whom or what it is about: its speaker, or its key."""
-    if found.kind is not MemoryType.WORKING:
-        return spoken(content, found.row.role)
-    if found.row.key == found.row.memory_id:
-        return content
-    return f"{found.row.key.replace('_', ' ')}: {content}"
-
-
-async def _search_index(
-    live: LiveUser, query: Query, vector: Vectors, background: Vectors
+async def _search(
+    indexed: Sequence[_Indexed], query: Query, vector: Vectors, centre: Vectors
 ) -> list[_Scored]:
-    await live.index.indexed()
-    search = partial(_found, live.state, live.index.dense, query, vector, background)
-    small = len(live.state.long_term.rows) <= INLINE_ROWS_MAX and live.index.dense.cheap
-    found = search() if small else await anyio.to_thread.run_sync(search)
-    living = ((live.index.row_of(match.label), match.score) for match in found)
-    return [_Scored(Found(MemoryType.LONG_TERM, row), s) for row, s in living if row is not None]
+    """Search the indexes: on the loop if that is quick, else in one thread."""
+    search = partial(_searched, indexed, query, vector, centre)
+    small = all(one.vectors.dense.cheap for one in indexed)
+    return search() if small else await anyio.to_thread.run_sync(search)
 
 
-def _found(
-    state: UserState, index: DenseIndex, query: Query, vector: Vectors, background: Vectors
-) -> list[Match]:
-    """Filter, then search: what may take milliseconds, in a thread."""
-    rows, matches = state.long_term.rows.values(), query.matches
-    allowed = None if matches is None else [r.version for r in rows if matches(r.metadata)]
-    return index.search(vector, query.top_k, background, allowed)
+def _searched(
+    indexed: Sequence[_Indexed], query: Query, vector: Vectors, centre: Vectors
+) -> list[_Scored]:
+    return [scored for one in indexed for scored in _search_one(one, query, vector, centre)]
+
+
+def _search_one(one: _Indexed, query: Query, vector: Vectors, centre: Vectors) -> list[_Scored]:
+    """Return the best rows of one kind, each by its best passage."""
+    kind, state, index = one
+    allowed = _allowed(kind, state, query)
+    wanted = query.top_k
+    while True:
+        matches = index.dense.search(vector, wanted, centre, allowed)
+        best: dict[str, _Scored] = {}
+        for match in matches:
+            row = kind.find(state, index.owner(match.label) or "")
+            if row is not None:
+                best.setdefault(row.memory_id, _Scored(Found(kind, row), match.score))
+        if len(best) >= query.top_k or len(matches) < wanted:
+            return list(best.values())[: query.top_k]
+        wanted *= 4  # some rows were found by several passages
+
+
+def _allowed(kind: Kind, state: Any, query: Query) -> list[int] | None:
+    """Return the labels of the rows that match the filter; None for all."""
+    matches = query.matches
+    if matches is None:
+        return None
+    rows = (row for row in kind.rows(state) if matches(row.metadata))
+    return [passage.label for row in rows for passage in kind.passages(row)]
 
 
 async def _hits(services: Services, live: LiveUser, best: Sequence[_Scored]) -> list[Hit]:
     ordered = [
-        *(s for group in GROUPS for s in best if s.found.kind is group),
-        *(s for s in best if s.found.kind not in GROUPS),
+        *(s for group in GROUPS for s in best if group == s.found.kind.NAME),
+        *(s for s in best if s.found.kind.NAME not in GROUPS),
     ]
     read = await memories(services.log, live.stream, [scored.found for scored in ordered])
     return [

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from memory_actors.errors import SystemClosedError
+from memory_actors.privacy import reason
 
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
@@ -83,6 +84,7 @@ class Runtime(Generic[L]):
         self._unused = anyio.Event()
         self._unused.set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._relief: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to passivate what is idle."""
@@ -109,7 +111,22 @@ class Runtime(Generic[L]):
         slot = self._slots.get(key)
         if slot is None or slot.leaving is not None or not slot.activation.done():
             return None
-        return None if slot.activation.exception() else slot.activation.result()
+        return slot.activation.result() if _succeeded(slot.activation) else None
+
+    def lives(self) -> list[L]:
+        """Return every actor that is live now; from any thread."""
+        activations = [slot.activation for slot in list(self._slots.values())]
+        return [a.result() for a in activations if a.done() and _succeeded(a)]
+
+    def relieve(self) -> None:
+        """Begin to passivate everyone who is idle, however short: memory runs out."""
+        if self._relief is None or self._relief.done():
+            self._relief = asyncio.create_task(self._passivate_idle())
+
+    async def _passivate_idle(self) -> None:
+        for key, slot in list(self._slots.items()):
+            if self._may_leave(slot):
+                await self._passivate(key)
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts and sizes."""
@@ -163,7 +180,7 @@ class Runtime(Generic[L]):
         return slot
 
     def _activation_done(self, key: str, slot: _Slot[L], done: "asyncio.Task[L]") -> None:
-        if done.cancelled() or done.exception() is not None:
+        if not _succeeded(done):
             self._drop(key, slot)  # failed for all who waited: the next one tries anew
 
     async def _activated(self, key: str) -> L:
@@ -231,7 +248,11 @@ class Runtime(Generic[L]):
             live = await slot.activation
             await live.passivate()
         except Exception as error:  # it only makes the next activation slower
-            _logger.warning("passivation failed", error=repr(error))
+            _logger.warning("passivation failed", error=reason(error))
         finally:
             self._passivations += 1
             self._drop(key, slot)
+
+
+def _succeeded(done: "asyncio.Task[L]") -> bool:
+    return not done.cancelled() and done.exception() is None

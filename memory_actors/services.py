@@ -9,8 +9,12 @@ from typing import Any
 from eventlog import EventStore
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser, UserDecider
+from memory_actors.metrics import Metrics
+from memory_actors.monitor import MemoryMonitor
 from memory_actors.runtime import Runtime
 from memory_actors.settings import Settings
+from memory_actors.totals import Totals
+from memory_actors.user_state import LimitsByTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,10 @@ class Services:
     runtime: Runtime[LiveUser]
     embeddings: EmbeddingService
     decider: UserDecider
+    limits: LimitsByTier
+    totals: Totals
+    monitor: MemoryMonitor
+    metrics: Metrics
     settings: Settings
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]

@@ -1,17 +1,40 @@
 """What can be set when a memory system is opened. Every default is meant for a laptop."""
 
+from collections.abc import Mapping
+
 import msgspec
 
-from memory_actors.quota import MIB, Limits
+from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
+from memory_actors.records import Tier
+
+EXCLUSIVE_RELATIONS = frozenset(
+    {
+        "based_in", "born_in", "employed_by", "engaged_to", "has_status", "is_located_in",
+        "lives_in", "located_in", "married_to", "reports_to", "resides_in", "studies_at",
+        "works_as", "works_at", "works_for",
+    }
+)  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`."""
 
-    limits: Limits = Limits()
-    """What each user may hold."""
+    tiers: Mapping[Tier, Plan] = {}
+    """Tiers that allow or cost something else than `quota.TIERS` says."""
+    default_tier: Tier = Tier.PRO
+    """Of a user whose tier was never set."""
+    global_limits: GlobalLimits = GlobalLimits()
+    """What all users together may hold."""
+    exclusive_relations: frozenset[str] = EXCLUSIVE_RELATIONS
+    """Relations of which an entity has one at a time, unless `relate` says otherwise."""
+    prices: Prices = Prices()
+    """What `estimate_monthly_cost` reckons with."""
     live_bytes_max: int = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
+    memory_soft_bytes: int | None = None
+    """Resident memory of the process from which idle users leave memory, with a warning."""
+    memory_hard_bytes: int | None = None
+    """Resident memory of the process beyond which writes are refused; reads go on."""
     idle_s: float = 600.0
     """A user who was idle for this long leaves memory."""
     deadline_s: float = 30.0
@@ -24,3 +47,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
+
+    def plan(self, tier: Tier | None) -> Plan:
+        """Return what a tier allows and costs; None is the default tier."""
+        tier = tier or self.default_tier
+        return self.tiers.get(tier) or TIERS[tier]
+
+    def limits_by_tier(self) -> dict[Tier | None, Limits]:
+        """Return the limits of each tier, named after it; under None those of the default tier."""
+        by_tier: dict[Tier | None, Limits] = {
+            tier: msgspec.structs.replace(self.plan(tier).limits, tier=tier) for tier in Tier
+        }
+        by_tier[None] = by_tier[self.default_tier]
+        return by_tier

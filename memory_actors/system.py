@@ -4,48 +4,51 @@ A data directory holds `log.mdb` with its anchor and lock (the truth), and `deri
 `indexes/` (made again when they are missing or damaged; delete them at will while it is closed).
 """
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 
-from eventlog import CorruptLog, EventLog, LogStatistics, VerifyReport
+from eventlog import CorruptLog, EventLog, VerifyReport
 from eventlog.audit import Progress
 from eventlog.frame import stream_id
+from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
+from memory_actors.account import CRITICAL, AlertChanged
+from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.embedding.service import EmbeddingService, EmbeddingStatistics
-from memory_actors.handles.scope import STREAM_PREFIX, stream_of
+from memory_actors.embedding.service import EmbeddingService
 from memory_actors.handles.user import UserMemory
 from memory_actors.live_user import LiveUser, StateDivergedError
-from memory_actors.runtime import Runtime, RuntimeStatistics
+from memory_actors.metrics import Metrics, NoMetrics
+from memory_actors.monitor import MemoryMonitor
+from memory_actors.records import Tier
+from memory_actors.runtime import Runtime
 from memory_actors.services import Services, new_memory_id
 from memory_actors.settings import Settings
-from memory_actors.user import event_registry, user_decider
+from memory_actors.statistics import SystemStatistics, gauges
+from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.totals import Totals
+from memory_actors.usage import SystemUsage, system_usage
+from memory_actors.user_state import UserState, event_registry, totals, user_decider
 
 _logger = structlog.get_logger("memory_actors.system")
-
-
-class SystemStatistics(msgspec.Struct, frozen=True):
-    """What the parts of a memory system have done."""
-
-    log: LogStatistics
-    runtime: RuntimeStatistics
-    embeddings: EmbeddingStatistics
 
 
 class MemorySystem:
     """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
 
-    def __init__(self, log: EventLog, services: Services):
+    def __init__(self, log: EventLog, services: Services, alerts: AlertDispatcher):
         self._log = log
         self._services = services
+        self._alerts = alerts
 
     @classmethod
     @asynccontextmanager
@@ -57,12 +60,16 @@ class MemorySystem:
         clock: Callable[[], int] = system_clock_us,
         new_id: Callable[[int], str] = new_memory_id,
         settings: Settings | None = None,
+        alerts: Sequence[AlertSink] | None = None,
+        metrics: Metrics | None = None,
         reindex: bool = False,
     ) -> AsyncIterator[Self]:
         """Open a data directory, made if missing, and close it at the end of the block.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
         is not there yet. `clock` gives microseconds since 1970, `new_id` an unused memory id.
+        `alerts` says where quota alerts go: to the log, if None. `metrics` may be a
+        `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -83,11 +90,27 @@ class MemorySystem:
             )
             stack.push_async_callback(embeddings.close)
             await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=reindex))
-            services = _wire(directory, log, embeddings, clock, new_id, settings)
+            dispatcher = AlertDispatcher([LogSink()] if alerts is None else alerts)
+            services = _wire(
+                directory,
+                log,
+                embeddings,
+                dispatcher,
+                metrics or NoMetrics(),
+                clock,
+                new_id,
+                settings,
+            )
+            dispatcher.start()
+            stack.push_async_callback(dispatcher.close, settings.shutdown_s)
             services.runtime.start()
             stack.push_async_callback(services.runtime.close, settings.shutdown_s)
+            watch = asyncio.create_task(services.monitor.watch())
+            stack.callback(watch.cancel)
+            memory = cls(log, services, dispatcher)
+            stack.callback(services.metrics.watch(memory._gauges))
             try:
-                yield cls(log, services)
+                yield memory
             finally:
                 with anyio.CancelScope(shield=True):
                     await stack.aclose()
@@ -104,8 +127,7 @@ class MemorySystem:
     async def users(self) -> list[str]:
         """Return the id of every user who ever had a memory, sorted."""
         streams = await self._log.streams()
-        prefix = STREAM_PREFIX
-        return sorted(s.removeprefix(prefix) for s in streams if s.startswith(prefix))
+        return sorted(user_of(stream) for stream in streams if stream.startswith(STREAM_PREFIX))
 
     async def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every event, chain and index of the log; `progress(done, total)` in a thread."""
@@ -114,16 +136,26 @@ class MemorySystem:
     async def check_replay(self) -> list[str]:
         """Return the users whose live state is not what a replay of their stream gives: none.
 
-        Activates every user and reads every event: for audits and tests.
+        "all users" is among them if the totals are not the sum of their states. Activates every
+        user and reads every event: for audits and tests, while nobody writes.
         """
-        diverged = []
+        diverged, summed = [], Counter[str]()
         for user_id in await self.users():
             async with self._services.runtime.use(stream_of(user_id)) as live:
                 try:
                     await live.check_replay()
                 except StateDivergedError:
                     diverged.append(user_id)
+                summed.update(totals(live.state))
+        if {name: total for name, total in summed.items() if total} != await self._log.totals():
+            diverged.append("all users")
         return diverged
+
+    async def usage(self) -> SystemUsage:
+        """Return how much all users hold together: exact, and without looking at any of them."""
+        counted, now_us = self._services.totals, self._services.clock_us()
+        users = len(await self.users())
+        return system_usage(counted.now(), users, counted.quotas(), to_datetime(now_us))
 
     def statistics(self) -> SystemStatistics:
         """Return what the parts have done since the system was opened."""
@@ -132,7 +164,12 @@ class MemorySystem:
             log=self._log.statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
+            memory=services.monitor.statistics(),
+            alerts=self._alerts.statistics(),
         )
+
+    def _gauges(self) -> dict[str, float | Mapping[str, float]]:
+        return gauges(self._services, self.statistics())
 
 
 def _open_embeddings(directory: Path, embedder: Embedder, settings: Settings) -> EmbeddingService:
@@ -150,13 +187,21 @@ def _wire(
     directory: Path,
     log: EventLog,
     embeddings: EmbeddingService,
+    alerts: AlertDispatcher,
+    metrics: Metrics,
     clock: Callable[[], int],
     new_id: Callable[[int], str],
     settings: Settings,
 ) -> Services:
-    decider = user_decider(settings.limits)
+    limits = settings.limits_by_tier()
+    decider = user_decider(limits)
+    counted = Totals(log, settings.global_limits)
     indexes = directory / "indexes"
     indexes.mkdir(exist_ok=True)
+
+    def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
+        if change.raised:
+            alerts.post(_alert(stream, change, limits[state.account.tier].tier, clock()))
 
     async def activate(stream: str) -> LiveUser:
         live = LiveUser(
@@ -164,10 +209,42 @@ def _wire(
             log=log,
             decider=decider,
             embeddings=embeddings,
-            index_path=indexes / f"{stream_id(stream).hex()}.index",
+            index_path=indexes / stream_id(stream).hex(),
+            totals=counted,
+            on_alert=raise_alert,
         )
         await live.activate(clock)
         return live
 
     runtime = Runtime(activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s)
-    return Services(log, runtime, embeddings, decider, settings, clock, new_id)
+    monitor = MemoryMonitor(
+        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+    )
+    return Services(
+        log,
+        runtime,
+        embeddings,
+        decider,
+        limits,
+        counted,
+        monitor,
+        metrics,
+        settings,
+        clock,
+        new_id,
+    )
+
+
+def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
+    return Alert(
+        user_id=user_of(stream),
+        kind=change.quota.partition(".")[0],
+        quota=change.quota,
+        level="critical" if change.level == CRITICAL else "warning",
+        used=change.used,
+        limit=change.limit,
+        unit=change.unit,
+        percent=100.0 * change.used / change.limit if change.limit else 100.0,
+        tier=tier.value,
+        at=to_datetime(now_us),
+    )

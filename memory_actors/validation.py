@@ -1,15 +1,17 @@
 """What comes in is checked here, once, before anything is done with it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
 from memory_actors.records import MemoryType
+
+T = TypeVar("T")
 
 CONTENT_BYTES_MAX = 256 * 1024  # a memory, not a book: it fits one event and one prompt
 METADATA_BYTES_MAX = 16 * 1024  # held in memory for filtering, so small
@@ -62,7 +64,7 @@ def check_optional_name(value: object, what: str) -> str | None:
     return None if value is None else check_name(value, what)
 
 
-def memory_type(value: MemoryType | str) -> MemoryType:
+def check_memory_type(value: MemoryType | str) -> MemoryType:
     """Return a memory type from itself or its string.
 
     :raises InvalidInputError: there is no such type.
@@ -164,6 +166,16 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
     if not TIME_US_MIN <= time <= TIME_US_MAX:
         raise InvalidInputError(f"{what} {value} is outside the years 1 to 9999 in UTC")
     return time
+
+
+def check_choice(value: T, choices: Sequence[str], what: str) -> T:
+    """Return one of some words.
+
+    :raises InvalidInputError: it is none of them.
+    """
+    if value not in choices:
+        raise InvalidInputError(f"{what} must be one of {', '.join(choices)}, not {value!r:.80}")
+    return value
 
 
 def check_count(value: object, what: str) -> int:

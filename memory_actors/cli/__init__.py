@@ -18,10 +18,11 @@ from eventlog import EventLogError
 from memory_actors.cli.audit import history, verify
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
-from memory_actors.cli.memories import add, delete, get, list_, search, usage
+from memory_actors.cli.memories import add, delete, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
+from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.transfer import export, import_
 from memory_actors.errors import MemoryActorsError
@@ -103,6 +104,7 @@ def main() -> None:
 
 
 for command in (
-    add, search, list_, get, delete, import_, export, usage, history, verify, model, doctor, demo,
+    add, search, list_, get, delete, restore, import_, export, usage, cost, tier, history, verify,
+    model, doctor, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -20,8 +20,11 @@ from memory_actors.cli.output import (
     table,
     text,
 )
+from memory_actors.cli.quotas import print_cost, print_quotas
 from memory_actors.cli.running import ensure_model, run
 from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
+from memory_actors.demo.facts import QUERY, FactsReport
+from memory_actors.demo.limits import LimitsReport
 from memory_actors.demo.locomo import Row
 from memory_actors.demo.run import USER_ID, Asked
 from memory_actors.interchange import open_file
@@ -35,6 +38,8 @@ HIT_CHARACTERS_MAX = 160
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:
     """Import a conversation, ask questions, close the store, open it again and check it.
+
+    Then facts change, and a memory gets full.
 
     Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
     --data names a directory.
@@ -88,6 +93,10 @@ def _print_demo(report: DemoReport) -> None:
     _print_reopened(report)
     _heading(f"5  Why is {report.history_of} here?")
     print_history(report.history)
+    _heading("6  Facts change")
+    _print_facts(report.facts)
+    _heading("7  A memory gets full")
+    _print_limits(report.limits)
     _heading("Times")
     _print_times(report)
 
@@ -139,6 +148,40 @@ def _print_reopened(report: DemoReport) -> None:
         same, f"{again.memories_after} memories are there, and {again.memories_before} were before"
     )
     _say_whether(again.ok, f"{again.events} events checked against their checksums and chain")
+
+
+def _print_facts(facts: FactsReport) -> None:
+    say(
+        f"A graph of {facts.entities} entities and {facts.relationships} relationships, each true "
+        "from a time on. A fact that contradicts another ends it; nothing is overwritten."
+    )
+    for when, true in ((f"{facts.asked_at:%d %B %Y}", facts.then), ("Now", facts.now)):
+        said = ", ".join(f"{r.relation.replace('_', ' ')} {r.target}" for r in true)
+        say(f"   {when}: Maya {said}")
+    for over in facts.ended:
+        say(f"   Over: {over.source} {over.relation} {over.target}, until {over.valid_to:%d %B %Y}")
+    near = ", ".join(f"{n.entity.name} ({n.distance})" for n in facts.neighbours)
+    say(f"   Within two steps of Theo: {near}")
+    say(f"   Found by meaning, for {QUERY!r}: {facts.found[0].content}")
+
+
+def _print_limits(limits: LimitsReport) -> None:
+    used = limits.full
+    say(f"Another user, of tier {used.tier}, remembers until nothing fits any more:")
+    print_quotas(used, ("long_term",))
+    for alert in limits.alerts:
+        colour = "red" if alert.level == "critical" else "yellow"
+        say(f"   alert: {alert.quota} {alert.level} at {alert.used} of {alert.limit}", colour)
+    say(f"   One more: {limits.refused}")
+    say(
+        f"   With auto-prune: {len(limits.pruned)} of the oldest went ({limits.pruned[0]} to "
+        f"{limits.pruned[-1]}), {limits.after_prune} memories are left."
+    )
+    say(
+        f"   Undone: tier {limits.tier}, {limits.restored} restored, "
+        f"{limits.after_restore} memories. One event each; the log has it all."
+    )
+    print_cost(limits.cost)
 
 
 def _say_whether(good: bool, what: str) -> None:

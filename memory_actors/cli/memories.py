@@ -1,4 +1,4 @@
-"""add, search, list, get, delete, usage."""
+"""add, search, list, get, delete, restore."""
 
 import sys
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import Hit, Memory, MemoryType, Receipt, Usage
+from memory_actors.records import Hit, Memory, MemoryType, Receipt
 
 CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
 WORKING_LACKS = ("session", "role", "at")
@@ -81,8 +81,8 @@ def _say_added(receipt: Receipt) -> None:
     done = "Already there" if receipt.operation == "unchanged" else "Added"
     room = f"{receipt.memory_type}, room for {receipt.quota_remaining:,} more"
     say(f"{done}: {receipt.memory_id}  ({room})")
-    if receipt.evicted:
-        say(f"Removed to make room: {len(receipt.evicted):,}")
+    if receipt.evicted or receipt.pruned:
+        say(f"Removed to make room: {len(receipt.evicted) + len(receipt.pruned):,}")
     if not receipt.indexed:
         say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
 
@@ -232,23 +232,16 @@ def delete(app: App, /, memory_id: str) -> None:
 
 
 @click.command(cls=Command)
+@click.argument("memory_ids", nargs=-1, required=True)
 @pass_app
-def usage(app: App, /) -> None:
-    """Show how much memory the user holds, and how much may be held."""
+def restore(app: App, /, memory_ids: tuple[str, ...]) -> None:
+    """Bring back memories that were pruned or deleted."""
 
-    async def work(user: UserMemory) -> Usage:
-        return await user.usage()
+    async def work(user: UserMemory) -> list[Receipt]:
+        return await user.restore(memory_ids)
 
-    used = with_user(app, work)
+    receipts = with_user(app, work)
     if app.json:
-        print_json(used)
-        return
-    right = ("memories", "limit", "size", "size limit", "in the log")
-    kinds = table("type", *right, title=f"User {used.user_id}", right=right)
-    for name, kind in used.kinds.items():
-        per = " a session" if name == MemoryType.SHORT_TERM else ""
-        kinds.add_row(
-            name, f"{kind.count:,}", f"{kind.count_limit:,}{per}",
-            size(kind.size_bytes), f"{size(kind.size_limit_bytes)}{per}", size(kind.stored_bytes),
-        )  # fmt: skip
-    print_table(kinds)
+        print_json(receipts)
+    else:
+        say(f"Restored: {', '.join(receipt.memory_id for receipt in receipts) or 'nothing'}")

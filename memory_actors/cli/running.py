@@ -47,6 +47,16 @@ def with_user(app: App, work: Callable[[UserMemory], Awaitable[T]], *, create: b
     return run(whole)
 
 
+def with_system(app: App, work: Callable[[MemorySystem], Awaitable[T]]) -> T:
+    """Run `work` on the memory of all users."""
+
+    async def whole() -> T:
+        async with opened(app) as memory:
+            return await work(memory)
+
+    return run(whole)
+
+
 def check_store(app: App) -> None:
     """See that there is a store.
 

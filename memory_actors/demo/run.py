@@ -1,7 +1,7 @@
 """The bundled demonstration: a conversation of nine sessions, and ten questions about it.
 
-It is imported, asked, closed, opened again and checked. Here are the figures; they are printed by
-`memory_actors.cli.demo`.
+It is imported, asked, closed, opened again and checked; then facts change and a memory gets full.
+Here are the figures; they are printed by `memory_actors.cli.demo`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,14 @@ from time import perf_counter
 
 import msgspec
 
+from memory_actors.alerts import Alert, CallbackSink
+from memory_actors.demo.facts import FactsReport, run_facts
+from memory_actors.demo.limits import LimitsReport, run_limits
 from memory_actors.demo.scoring import TOP_K, mean, recall
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.embedding.spoken import spoken
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Line
+from memory_actors.phrasing import spoken
 from memory_actors.records import HistoryEntry, Hit, Item
 from memory_actors.system import MemorySystem
 
@@ -84,6 +87,8 @@ class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
     questions: list[Asked]
     history_of: str
     history: list[HistoryEntry]
+    facts: FactsReport
+    limits: LimitsReport
 
 
 def known_questions() -> list[KnownQuestion]:
@@ -112,8 +117,17 @@ async def run_demo(
         before = await _count(user)
     reopened = await _reopen(open_, user_id, before)
     history_of = _one_that_answers(asked)
-    async with open_() as memory:
+    alerts: list[Alert] = []
+
+    async def take(alert: Alert) -> None:
+        alerts.append(alert)
+
+    async with MemorySystem.open(
+        directory, embedder=embedder, alerts=[CallbackSink(take)]
+    ) as memory:
         history = await memory.user(user_id).history(history_of)
+        facts = await run_facts(memory.user(f"{user_id} facts"))
+        limits = await run_limits(memory.user(f"{user_id} limits"), said, alerts)
     return DemoReport(
         memories=before,
         sessions=len({turn.session_id for turn in said}),
@@ -125,6 +139,8 @@ async def run_demo(
         questions=asked,
         history_of=history_of,
         history=history,
+        facts=facts,
+        limits=limits,
     )
 
 

@@ -61,6 +61,11 @@ class Batcher:
         self._thread = _Thread()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many texts are queued."""
+        return len(self._queue)
+
     async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
         """Return a vector a text, or why there is none."""
         outcomes: list[Outcome] = []

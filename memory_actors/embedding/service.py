@@ -13,13 +13,13 @@ import structlog
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.protocol import Embedder, Vectors
-from memory_actors.embedding.spoken import RECIPE
 from memory_actors.embedding.vector_table import (
     WRITE_BEHIND_S,
     VectorTable,
     text_digest,
 )
 from memory_actors.errors import EmbedderError, ModelMismatchError
+from memory_actors.phrasing import RECIPE
 
 CACHE_VECTORS_MAX = 10_000  # 15 MB of float32
 DEADLINE_S = 30.0
@@ -33,6 +33,8 @@ class EmbeddingStatistics(msgspec.Struct, frozen=True):
     from_memory: int
     from_disk: int
     computed: int
+    waiting: int
+    """Texts that wait for the model."""
 
 
 class EmbeddingService:
@@ -154,7 +156,9 @@ class EmbeddingService:
 
     def statistics(self) -> EmbeddingStatistics:
         """Return where vectors came from since the store was opened."""
-        return EmbeddingStatistics(self._from_memory, self._from_disk, self._batcher.texts_embedded)
+        return EmbeddingStatistics(
+            self._from_memory, self._from_disk, self._batcher.texts_embedded, self._batcher.waiting
+        )
 
     async def close(self) -> None:
         """Write what waits and close."""

@@ -11,12 +11,13 @@ from eventlog.records import to_datetime
 from memory_actors import retrieval
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.filters import Predicate, predicate
-from memory_actors.handles.long_term import LongTermMemory
-from memory_actors.handles.scope import Scope
+from memory_actors.handles.documents import Documents
+from memory_actors.handles.entities import EntityGraph
+from memory_actors.handles.episodes import Episodes
+from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
-from memory_actors.kinds import short_term
-from memory_actors.live_user import LiveUser
+from memory_actors.kinds.kind import Kind
 from memory_actors.reading import Found, memories
 from memory_actors.records import (
     HistoryEntry,
@@ -26,19 +27,29 @@ from memory_actors.records import (
     MemoryType,
     Metadata,
     Receipt,
+    Tier,
     Usage,
 )
 from memory_actors.services import Services
-from memory_actors.user import KIND_BY_NAME, UserState
+from memory_actors.usage import CostEstimate, estimate, usage
+from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
     check_count,
+    check_memory_type,
     check_name,
     check_optional_name,
     check_top_k,
-    memory_type,
     text_bytes,
 )
+from memory_actors.writers.account import set_tier
+from memory_actors.writers.entity import EntityWriter
+from memory_actors.writers.episodic import EpisodicWriter
+from memory_actors.writers.long_term import LongTermWriter
+from memory_actors.writers.scope import Scope
+from memory_actors.writers.short_term import ShortTermWriter
+from memory_actors.writers.structured import StructuredWriter
+from memory_actors.writers.working import WorkingWriter
 
 LIST_PAGE = 256
 
@@ -58,10 +69,20 @@ class UserMemory:
         agent_id: str | None = None,
         session_id: str | None = None,
     ):
-        self._scope = Scope(services, user_id, agent_id, session_id)
-        self.working = WorkingMemory(self._scope)
-        self.short_term = ShortTermMemory(self._scope)
-        self._long_term = LongTermMemory(self._scope)
+        scope = self._scope = Scope(services, user_id, agent_id, session_id)
+        working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
+        self._long_term = LongTermWriter(scope)
+        entity, episodic = EntityWriter(scope), EpisodicWriter(scope)
+        structured = StructuredWriter(scope)
+        self._writers = {
+            writer.kind.NAME: writer
+            for writer in (working, short_term, self._long_term, entity, episodic, structured)
+        }
+        self.working = WorkingMemory(scope, working)
+        self.short_term = ShortTermMemory(scope, short_term)
+        self.entities = EntityGraph(scope, entity)
+        self.episodes = Episodes(scope, episodic)
+        self.documents = Documents(scope, structured)
 
     @property
     def user_id(self) -> str:
@@ -82,17 +103,21 @@ class UserMemory:
         key: str | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
+        auto_prune: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Add one memory.
+        """Add one memory, given as a text.
 
-        `key` is for working memory only (without one, a text is kept under its own id);
-        `occurred_at`, `session_id` and `role` are for the others, `pinned` and `idempotency_key`
-        for long-term memory. Long-term and short-term memories are durable when this returns;
-        working memory is on disk within 50 ms.
+        What the text is depends on the type: a fact (long_term), a message (short_term), the value
+        of `key` (working; without one, kept under its own id), an entity's name (entity; with
+        `key`, that is the name and the text an observation), the goal of a new episode (episodic),
+        or a JSON document (structured; a text that is no JSON object becomes {"text": …}).
+        `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
+        `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
+        working memory is durable when this returns; that is on disk within 50 ms.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
-        :raises QuotaExceededError: no room for it.
+        :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
         """
         item = Item(
             content=content,
@@ -100,40 +125,28 @@ class UserMemory:
             occurred_at=occurred_at,
             session_id=session_id,
             role=role,
+            key=key,
             memory_id=memory_id,
             pinned=pinned,
         )
-        return await self._add(item, memory_type, False, key, idempotency_key)
+        writer = self._writers[check_memory_type(memory_type)]
+        return await writer.add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
 
     async def add_with_auto_prune(
         self,
         content: str,
         memory_type: MemoryType | str = MemoryType.LONG_TERM,
-        *,
-        metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
-        session_id: str | None = None,
-        role: str | None = None,
-        key: str | None = None,
-        pinned: bool = False,
+        **fields: Any,
     ) -> Receipt:
-        """Add one memory, and make room first if there is none.
+        """Add one memory, and make room first if there is none; `fields` as for `add`.
 
-        Long-term: the oldest tenth (at least one, never a pinned one) is deleted, and the receipt's
-        operation is `add_with_prune`. Working: the least recently used entries go. Short-term
-        memory makes room by itself.
+        The oldest tenth (at least one, never a pinned one) of its kind is pruned: the receipt's
+        operation is then `add_with_prune`, and `restore(receipt.pruned)` brings them back. Working
+        memory lets the least recently used entries go, short-term memory always makes room.
 
         :raises QuotaExceededError: everything else is pinned, or it could never fit.
         """
-        item = Item(
-            content=content,
-            metadata=metadata,
-            occurred_at=occurred_at,
-            session_id=session_id,
-            role=role,
-            pinned=pinned,
-        )
-        return await self._add(item, memory_type, True, key, None)
+        return await self.add(content, memory_type, auto_prune=True, **fields)
 
     async def add_many(
         self,
@@ -149,39 +162,58 @@ class UserMemory:
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
-        return await self._long_term.add(
+        return await self._long_term.add_many(
             items, auto_prune=auto_prune, idempotency_key=idempotency_key
         )
 
     async def update(
         self, memory_id: str, *, content: str | None = None, metadata: Metadata | None = None
     ) -> Receipt:
-        """Replace a memory's content, its metadata (as a whole), or both.
+        """Replace what a memory says, its metadata (as a whole), or both.
 
         :raises NotFoundError: there is no such memory.
         """
         if content is None and metadata is None:
             raise InvalidInputError("nothing to update: give a content, metadata, or both")
-        async with self._scope.live() as live:
-            found = self._find(live, memory_id)
-        if found.kind is MemoryType.WORKING:
-            return await self.working.update(memory_id, content, metadata)
-        if found.kind is MemoryType.SHORT_TERM:
-            return await self.short_term.update(found.row, content, metadata)
-        return await self._long_term.update(found.row, content, metadata)
+        kind, row = await self._found(memory_id)
+        return await self._writers[kind.NAME].update(row, content, metadata)
 
     async def delete(self, memory_id: str) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.
 
         :raises NotFoundError: there is no such memory.
         """
-        async with self._scope.live() as live:
-            found = self._find(live, memory_id)
-        if found.kind is MemoryType.WORKING:
-            return await self.working.delete_memory(memory_id)
-        if found.kind is MemoryType.SHORT_TERM:
-            return await self.short_term.delete_memory(memory_id)
-        return await self._long_term.delete_memory(memory_id)
+        kind, row = await self._found(memory_id)
+        return await self._writers[kind.NAME].delete(row)
+
+    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Bring back memories that were pruned, evicted or deleted, as they were.
+
+        All or none of those of one kind. What lives is left as it is. Working and short-term
+        memory does not come back.
+
+        :raises QuotaExceededError: there is no room for them.
+        :raises NotFoundError: one of them never was.
+        """
+        by_kind: dict[str, list[str]] = {}
+        for memory_id in memory_ids:
+            kind = await self._kind_ever(memory_id)
+            by_kind.setdefault(kind.NAME, []).append(memory_id)
+        return [
+            receipt
+            for name, ids in by_kind.items()
+            for receipt in await self._writers[name].restore(ids)
+        ]
+
+    async def set_tier(self, tier: Tier | str) -> None:
+        """Set this user's tier, and with it the limits, from now on and durably.
+
+        A tier below the present use deletes nothing: reads work, adds are refused until there is
+        room, and `usage` says so.
+
+        :raises InvalidInputError: there is no such tier.
+        """
+        await set_tier(self._scope, tier)
 
     # --- read
 
@@ -197,7 +229,7 @@ class UserMemory:
         """Return the `top_k` memories closest in meaning to a query.
 
         Working memory comes first, then short-term, then the rest by score. `memory_types` None
-        means all. `filters` are metadata that must be equal, applied before ranking. Short-term
+        means all. `filters` are applied before ranking (see filters.py). Short-term
         memory is searched in `session_id`, the handle's session, or the three used last.
 
         :raises InvalidInputError: an empty query, an unknown type, a bad filter.
@@ -212,17 +244,17 @@ class UserMemory:
             session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
             now_us=self._scope.now_us(),
         )
-        async with self._scope.live() as live:
-            return await retrieval.retrieve(self._scope.services, live, asked)
+        with self._scope.observed("Retrieve", "any"):
+            async with self._scope.live() as live:
+                return await retrieval.retrieve(self._scope.services, live, asked)
 
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.
 
         :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
         """
-        async with self._scope.live() as live:
-            found = self._find(live, memory_id)
-            (memory,) = await memories(self._scope.services.log, self._scope.stream, [found])
+        found = await self._found(memory_id)
+        (memory,) = await memories(self._scope.services.log, self._scope.stream, [found])
         return memory
 
     async def list_memories(
@@ -266,21 +298,28 @@ class UserMemory:
         ]
 
     async def usage(self) -> Usage:
-        """Return how much of each kind this user holds, and the limits."""
+        """Return how much of each kind this user holds, and how full each limit is."""
         now_us = self._scope.now_us()
-        limits = self._scope.services.settings.limits
         async with self._scope.live() as live:
-            state = live.state
-        kinds = {
-            name: kind.usage(state.of(kind), limits, now_us) for name, kind in KIND_BY_NAME.items()
-        }
-        return Usage(user_id=self.user_id, at=to_datetime(now_us), kinds=kinds)
+            state = live.state.at(now_us)
+        return usage(self.user_id, state, self._scope.limits(state), to_datetime(now_us))
+
+    async def estimate_monthly_cost(self) -> CostEstimate:
+        """Return what this user's memory would cost a month at the prices in the settings."""
+        settings = self._scope.services.settings
+        async with self._scope.live() as live:
+            vector_bytes = live.indexes.vector_bytes
+            plan = settings.plan(live.state.account.tier)
+        return estimate(await self.usage(), vector_bytes, settings.prices, plan)
 
     async def export(self) -> AsyncIterator[Memory]:
-        """Yield every living memory, oldest first, as it was when the export began."""
+        """Yield every living memory as it was when the export began, kind by kind.
+
+        The order is that of handles/exporting.py: what a memory needs comes before it.
+        """
         async with self._scope.live() as live:
-            rows = await anyio.to_thread.run_sync(self._rows, live.state, list(MemoryType), None)
-        rows.reverse()
+            state = live.state.at(self._scope.now_us())
+        rows = await anyio.to_thread.run_sync(in_export_order, state)
         for start in range(0, len(rows), LIST_PAGE):
             page = rows[start : start + LIST_PAGE]
             for memory in await memories(self._scope.services.log, self._scope.stream, page):
@@ -288,99 +327,47 @@ class UserMemory:
 
     # --- plumbing
 
-    async def _add(
-        self,
-        item: Item,
-        kind: MemoryType | str,
-        auto_prune: bool,
-        key: str | None,
-        idempotency_key: str | None,
-    ) -> Receipt:
-        wanted = memory_type(kind)
-        _refuse_what_does_not_apply(wanted, item, key, idempotency_key)
-        if wanted is MemoryType.WORKING:
-            return await self.working.add(
-                item.content,
-                metadata=item.metadata,
-                key=key,
-                memory_id=item.memory_id,
-                auto_prune=auto_prune,
-            )
-        if wanted is MemoryType.SHORT_TERM:
-            return await self.short_term.add_message(
-                item.content,
-                role=item.role,
-                session_id=item.session_id,
-                metadata=item.metadata,
-                occurred_at=item.occurred_at,
-                memory_id=item.memory_id,
-            )
-        (receipt,) = await self._long_term.add(
-            [item], auto_prune=auto_prune, idempotency_key=idempotency_key
-        )
-        return receipt
-
-    def _find(self, live: LiveUser, memory_id: str) -> Found:
+    async def _found(self, memory_id: str) -> Found:
         check_name(memory_id, "memory_id")
-        now_us = self._scope.now_us()
-        for name, kind in KIND_BY_NAME.items():
-            row = kind.find(live.state.of(kind), memory_id, now_us)
+        async with self._scope.live() as live:
+            state = live.state.at(self._scope.now_us())
+        for kind in KINDS:
+            row = kind.find(state.of(kind), memory_id)
             if row is not None:
-                return Found(MemoryType(name), row)
+                return Found(kind, row)
         raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
 
+    async def _kind_ever(self, memory_id: str) -> Kind:
+        """Return the kind of a memory, alive or not: by the event it began with."""
+        log, stream = self._scope.services.log, self._scope.stream
+        versions = await log.versions_about(stream, check_name(memory_id, "memory_id"))
+        for recorded in await log.read_versions(stream, versions[:1]):
+            kind = kind_of_event(recorded.data)
+            if kind is not None:
+                return kind
+        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
+
     def _rows(
-        self, state: UserState, kinds: Sequence[MemoryType], matches: Predicate | None
+        self, state: UserState, kinds: Sequence[Kind], matches: Predicate | None
     ) -> list[Found]:
         """Return the rows of these kinds that match, newest first. Slow for many: in a thread."""
-        rows = []
-        if MemoryType.WORKING in kinds:
-            rows += [Found(MemoryType.WORKING, row) for row in state.working.rows.values()]
-        if MemoryType.SHORT_TERM in kinds:
-            sessions = short_term.living_sessions(state.short_term, self._scope.now_us())
-            rows += [Found(MemoryType.SHORT_TERM, row) for s in sessions for row in s.rows]
-        if MemoryType.LONG_TERM in kinds:
-            rows += [Found(MemoryType.LONG_TERM, row) for row in state.long_term.rows.values()]
+        state = state.at(self._scope.now_us())
+        rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
         if matches is not None:
             rows = [found for found in rows if matches(found.row.metadata)]
         return sorted(rows, key=_age)
 
 
-def _kinds(memory_types: Sequence[MemoryType | str] | None) -> list[MemoryType]:
+def _kinds(memory_types: Sequence[MemoryType | str] | None) -> Sequence[Kind]:
     if memory_types is None:
-        return list(MemoryType)
+        return KINDS
     if isinstance(memory_types, str):
-        return [memory_type(memory_types)]
+        memory_types = [memory_types]
     if not isinstance(memory_types, Sequence):
         raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
-    return [memory_type(kind) for kind in memory_types]
+    return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
 
 
 def _age(found: Found) -> tuple[int, int]:
     """Sort newest first: by the time it was true, then by the order of arrival."""
-    when = getattr(found.row, "occurred_at_us", found.row.created_at_us)
-    return -when, -found.row.version
-
-
-def _refuse_what_does_not_apply(
-    kind: MemoryType, item: Item, key: str | None, idempotency_key: str | None
-) -> None:
-    """Refuse arguments that mean nothing for a kind: dropping them silently would lose data."""
-    of_working: dict[str, Any] = {"key": key}
-    of_others: dict[str, Any] = {
-        "occurred_at": item.occurred_at,
-        "role": item.role,
-        "session_id": item.session_id,
-    }
-    of_long_term: dict[str, Any] = {
-        "idempotency_key": idempotency_key,
-        "pinned": item.pinned or None,
-    }
-    wrong = {
-        MemoryType.WORKING: of_others | of_long_term,
-        MemoryType.SHORT_TERM: of_working | of_long_term,
-        MemoryType.LONG_TERM: of_working,
-    }[kind]
-    given = [name for name, value in wrong.items() if value is not None]
-    if given:
-        raise InvalidInputError(f"{kind} memory has no {given[0]}: leave it out")
+    return -found.row.occurred_at_us, -found.row.version

@@ -6,9 +6,10 @@ every cosine. So the score of a memory v for a query q is
 
     cos(v - mu, q - mu),  mu = (K * background + n * mean of the user) / (K + n)
 
-where the background is the mean of general text, and K is how many memories the background counts
-for. The vectors are stored as they are, and mu is applied at search time, so it may drift with
-every add at no cost: with V the rows, V @ (q - mu) and V @ mu give numerator and norm.
+where the background is the mean of general text, K is how many memories the background counts for,
+and n and the mean are over all indexes of the user, so that scores of all kinds compare. The
+vectors are stored as they are, and mu is applied at search time, so it may drift with every add at
+no cost: with V the rows, V @ (q - mu) and V @ mu give numerator and norm.
 
 Exact or HNSW. Below `EXACT_MAX` rows a scan is faster than the graph. Above it the graph proposes
 candidates by inner product with (q - mu), rows that are not in it yet (the tail) are scanned, and
@@ -20,7 +21,7 @@ worker thread at a time and returns what the loop then adopts.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,16 +95,20 @@ class DenseIndex:
         """Make a label unsearchable. Constant time."""
         self._rows.remove(label)
 
+    @property
+    def mass(self) -> tuple[npt.NDArray[np.float64], int]:
+        """The sum of the living rows and how many there are: what `centre` is made of."""
+        return self._rows.sum, len(self._rows)
+
     def search(
-        self, query: Vectors, k: int, background: Vectors, allowed: Collection[int] | None = None
+        self, query: Vectors, k: int, centre: Vectors, allowed: Collection[int] | None = None
     ) -> list[Match]:
         """Return the `k` best rows, best first; among `allowed` labels only, if given.
 
-        `query` and `background` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
+        `query` and `centre` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
         """
         rows, graph = self._rows, self._graph  # `adopt` may replace both while this runs
         view = rows.view()
-        centre = _centre(view, background)
         direction = _direction(query, centre)
         if allowed is not None:
             chosen = rows.rows_of(allowed)
@@ -113,11 +118,6 @@ class DenseIndex:
             if len(matches) == min(k, view.living):
                 return matches
         return _best(view, None, direction, centre, k)
-
-    def score(self, vectors: Vectors, query: Vectors, background: Vectors) -> Vectors:
-        """Return the scores of vectors [n, d] that are not in the index, on its scale."""
-        centre = _centre(self._rows.view(), background)
-        return _scores(vectors, _direction(query, centre), centre)
 
     @property
     def cheap(self) -> bool:
@@ -215,7 +215,7 @@ def _graph_over(rows: VectorRows, graph: Graph | None) -> Graph | None:
 
 def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
     """Repeat on `fresh` what happened to `old` after its first `seen` rows were copied."""
-    vectors, labels, alive, _, _ = old.view()
+    vectors, labels, alive, _ = old.view()
     for label in fresh.view().labels.tolist():
         if label not in old:
             fresh.remove(label)
@@ -242,10 +242,18 @@ def _load_graph(path: Path, model: str, dimension: int) -> tuple[list[int], Grap
 # --- scoring
 
 
-def _centre(view: View, background: Vectors) -> Vectors:
-    weight = BACKGROUND_WEIGHT
-    centre = (weight * background + view.living * view.mean) / (weight + view.living)
-    return centre.astype(np.float32)
+def centre(background: Vectors, indexes: Iterable[DenseIndex]) -> Vectors:
+    """Return mu: where the common part of all these vectors lies. `background` is float32 [d]."""
+    total, weight = BACKGROUND_WEIGHT * background.astype(np.float64), BACKGROUND_WEIGHT
+    for index in indexes:
+        vectors, count = index.mass
+        total, weight = total + vectors, weight + count
+    return (total / weight).astype(np.float32)
+
+
+def score(vectors: Vectors, query: Vectors, centre: Vectors) -> Vectors:
+    """Return the scores of vectors [n, d] that are in no index, on the scale of those that are."""
+    return _scores(vectors, _direction(query, centre), centre)
 
 
 def _direction(query: Vectors, centre: Vectors) -> Vectors:

@@ -1,17 +1,19 @@
-"""The index of one user's long-term memories, kept in step with the rows of the state.
+"""The index of one kind of a user's memories, kept in step with the rows of the state.
 
-A row is found by its label, the version of the event that has its text. Its vector usually comes
-right after the event: the caller computes it while the log writes, and `settle` takes it. Until it
-has come the memory is wanting: kept, readable, but not found by meaning. A memory whose vector
-never came (a failed embedder, a crash before the vectors were written) is picked up by
-`index_wanting`, which reads its text from the log.
+What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). A
+fact is one passage; an entity has one for its name and one for each observation. The vector of a
+passage usually comes right after its event: the caller computes it while the log writes, and
+`settle` takes it. Until it has come the passage is wanting: kept, readable, but not found by
+meaning. One whose vector never came (a failed embedder, a crash before the vectors were written) is
+picked up by `index_wanting`, which reads its text from the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -21,74 +23,88 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.spoken import spoken
 from memory_actors.indexes.dense import DenseIndex
-from memory_actors.kinds.long_term import Row
+from memory_actors.kinds.kind import Kind, Passage, Row, version_of
 
-TEXTS_MAX = 64  # memories without a vector embedded in one go
+TEXTS_MAX = 64  # passages without a vector embedded in one go
 RETRY_S = 5.0  # after the embedder failed
 WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
+OWNER_BYTES = 250  # of a label: its place in a map, and its mention in a row
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 
 _logger = structlog.get_logger("memory_actors.user")
 
 
 class MemoryIndex:
-    """Long-term memories by meaning. `dense` is what searches."""
+    """The memories of one kind by meaning. `dense` is what searches."""
 
     def __init__(
         self,
         stream: str,
+        kind: Kind,
         path: Path,
         *,
         log: EventStore,
         embeddings: EmbeddingService,
         chores: Chores,
+        find: Callable[[str], Any],
     ):
         self.dense = DenseIndex(embeddings.embedder.dimension)
         self._stream = stream
+        self._kind = kind
         self._path = path
         self._log = log
         self._embeddings = embeddings
         self._chores = chores
-        self._rows: dict[int, Row] = {}  # by label
+        self._find = find
+        self._owner: dict[int, str] = {}  # memory id by label
         self._wanting: dict[bytes, set[int]] = {}  # digest -> labels whose vector has not come
         self._changed = False
         self._waits = False  # for an embedder that failed
 
-    def row_of(self, label: int) -> Row | None:
-        """Return the living memory that a label stands for."""
-        return self._rows.get(label)
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        return self.dense.size_bytes + OWNER_BYTES * len(self._owner)
+
+    def owner(self, label: int) -> str | None:
+        """Return the id of the living memory that a passage belongs to."""
+        return self._owner.get(label)
 
     # --- in step with the state
 
-    def follow(self, old: Row | None, new: Row | None) -> None:
-        """Take note that a memory's row was `old` and is `new`; None is no row."""
-        moved = old is None or new is None or old.version != new.version
-        if old is not None and moved:
-            del self._rows[old.version]
-            self.dense.remove(old.version)
-            self._unwant(old)
-            self._changed = True
-        if new is not None:
-            self._rows[new.version] = new
-            if moved:
-                self._want(new)
+    def follow(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
+        """Take note that a memory had the `old` passages and has the `new` ones."""
+        kept = {passage.label for passage in new}
+        for passage in old:
+            if passage.label not in kept:
+                self._drop(passage)
+        for passage in new:
+            if passage.label not in self._owner:
+                self._owner[passage.label] = memory_id
+                self._want(passage)
 
-    def compare(self, rows: Sequence[Row]) -> None:
+    def _drop(self, passage: Passage) -> None:
+        self._owner.pop(passage.label, None)
+        self.dense.remove(passage.label)
+        self._unwant(passage)
+        self._changed = True
+
+    def compare(self, rows: Iterable[Row]) -> None:
         """Take these for all the rows there are: drop other vectors, want the missing ones."""
-        self._rows = {row.version: row for row in rows}
+        passages = [(p, row.memory_id) for row in rows for p in self._kind.passages(row)]
+        self._owner = {passage.label: memory_id for passage, memory_id in passages}
         for label in self.dense.labels():
-            if label not in self._rows:
+            if label not in self._owner:
                 self.dense.remove(label)
         self._wanting.clear()
-        for row in rows:
-            if row.version not in self.dense:
-                self._want(row)
+        for passage, _ in passages:
+            if passage.label not in self.dense:
+                self._want(passage)
         self.index_wanting()
 
     def settle(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Index the memories that wanted these vectors, by digest of what was embedded."""
+        """Index the passages that wanted these vectors, by digest of what was embedded."""
         for digest, vector in vectors.items():
             for label in self._wanting.pop(digest, ()):
                 self.dense.add(label, vector)
@@ -98,34 +114,38 @@ class MemoryIndex:
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
         if self.dense.wants_maintenance:
-            self._chores.start("maintenance", self._maintain)
+            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
 
     async def _maintain(self) -> None:
         self.dense.adopt(await anyio.to_thread.run_sync(self.dense.maintain))
 
-    def _want(self, row: Row) -> None:
-        self._wanting.setdefault(row.digest, set()).add(row.version)
+    def _want(self, passage: Passage) -> None:
+        self._wanting.setdefault(passage.digest, set()).add(passage.label)
 
-    def _unwant(self, row: Row) -> None:
-        labels = self._wanting.get(row.digest, set())
-        labels.discard(row.version)
+    def _unwant(self, passage: Passage) -> None:
+        labels = self._wanting.get(passage.digest, set())
+        labels.discard(passage.label)
         if not labels:
-            self._wanting.pop(row.digest, None)
+            self._wanting.pop(passage.digest, None)
 
     # --- vectors that did not come with their event
+
+    @property
+    def _chore(self) -> str:
+        return f"index {self._kind.NAME}"
 
     def index_wanting(self) -> None:
         """Begin to index what wants a vector."""
         if self._wanting:
-            self._chores.start("index", self._index_wanting)
+            self._chores.start(self._chore, self._index_wanting)
 
     def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Do so after a pause, and once `drained` says that what was under way has come."""
-        self._chores.start("index", lambda: self._after_a_pause(drained))
+        self._chores.start(self._chore, lambda: self._after_a_pause(drained))
 
     async def indexed(self) -> None:
         """Wait for memories that are just being indexed from the log, for a few seconds at most."""
-        chore = self._chores.running("index")
+        chore = self._chores.running(self._chore)
         if chore is None or self._waits:
             return
         done, _ = await asyncio.wait([chore], timeout=WAIT_S)
@@ -148,13 +168,8 @@ class MemoryIndex:
 
     async def _index_some(self) -> bool:
         """Embed some of the memories that want a vector; say whether any got one."""
-        batch = [min(labels) for labels in islice(self._wanting.values(), TEXTS_MAX)]
-        events = await self._log.read_versions(self._stream, batch)
-        texts = {
-            row.digest: spoken(recorded.data.content, row.role)
-            for recorded, row in zip(events, map(self.row_of, batch), strict=True)
-            if row is not None  # else it went while its text was read
-        }
+        batch = [(d, min(labels)) for d, labels in islice(self._wanting.items(), TEXTS_MAX)]
+        texts = await self._texts(dict(batch))
         vectors, failed = await self._embeddings.embed_each(texts)
         self.settle(vectors)
         for digest in failed:  # to the end of the line, so that others get their turn
@@ -165,12 +180,22 @@ class MemoryIndex:
             _logger.warning("memories not indexed", count=len(failed))
         return bool(vectors) or not texts
 
+    async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
+        """Return the texts of passages, from the log; of those that still live."""
+        versions = sorted({version_of(label) for label in labels.values()})
+        read = await self._log.read_versions(self._stream, versions)
+        events = {recorded.version: recorded for recorded in read}
+        texts = {}
+        for digest, label in labels.items():
+            row = self._find(self._owner.get(label, ""))
+            if row is not None:
+                texts[digest] = self._kind.passage_text(row, label, events)
+        return texts
+
     # --- files
 
     async def load(self, rows: Sequence[Row]) -> None:
         """Read the index of these rows from its files and the table of vectors."""
-        if not rows:
-            return
         load = partial(self._loaded, rows)
         inline = len(rows) <= INLINE_ROWS_MAX
         self.dense = load() if inline else await anyio.to_thread.run_sync(load)
@@ -184,7 +209,8 @@ class MemoryIndex:
             await anyio.to_thread.run_sync(self.dense.save, self._path, model)
 
     def _loaded(self, rows: Sequence[Row]) -> DenseIndex:
-        vectors = self._embeddings.stored([row.digest for row in rows])
-        labelled = {row.version: vectors[row.digest] for row in rows if row.digest in vectors}
+        passages = [passage for row in rows for passage in self._kind.passages(row)]
+        vectors = self._embeddings.stored([passage.digest for passage in passages])
+        labelled = {p.label: vectors[p.digest] for p in passages if p.digest in vectors}
         embedder = self._embeddings.embedder
         return DenseIndex.load(embedder.dimension, labelled, self._path, embedder.fingerprint)

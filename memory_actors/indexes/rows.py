@@ -24,8 +24,6 @@ class View(NamedTuple):
     """float32 [n, d]."""
     labels: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
-    mean: npt.NDArray[np.float64]
-    """Of the living rows; zero if there are none."""
     living: int
 
 
@@ -56,6 +54,11 @@ class VectorRows:
     def dead(self) -> int:
         """Rows that are only marked as removed."""
         return self.count - len(self._row_of)
+
+    @property
+    def sum(self) -> npt.NDArray[np.float64]:
+        """Of the living rows, [d]."""
+        return self._sum
 
     @property
     def size_bytes(self) -> int:
@@ -104,9 +107,8 @@ class VectorRows:
     def view(self) -> View:
         """Return the rows as they are now."""
         n, living = self.count, len(self._row_of)
-        mean = self._sum / living if living else np.zeros(self.dimension)
         # What is alive may change in place, so a view has a copy: one moment for all of it.
-        return View(self._vectors[:n], self._labels[:n], self._alive[:n].copy(), mean, living)
+        return View(self._vectors[:n], self._labels[:n], self._alive[:n].copy(), living)
 
     def _grow(self, capacity: int) -> None:
         extra = capacity - len(self._labels)

@@ -2,11 +2,23 @@
 
 Every field but the content may be left out:
 
-- `content`, a text; or `value`, any JSON, for working memory that is no text
-- `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now
-- `session`, `role`, `metadata` (a JSON object)
-- `memory_type`: long_term unless it says otherwise; `key`: working memory's
-- `pinned`: long-term memory's
+- `memory_type`: long_term unless it says otherwise
+- `content`, a text: a fact (long_term), a message (short_term), the value of `key` (working), the
+  name of an entity (with `key`, that is the name and the content an observation), the goal of an
+  episode, or a document as JSON under `key`
+- `value`, any JSON, in place of the content: for working memory, or an object for a document
+- `data`, in place of both, says all there is to a memory that is more than a text (see `parts`):
+
+      entity      {"name", "type", "observations": [...]}
+      entity      {"relation", "source_id", "source", "target_id", "target", "fact", "valid_from",
+                   "valid_to"}, a relationship: each end by its id in this file, or by its name
+      episodic    {"goal", "agent_id", "status", "result", "steps": [{"number", "action",
+                   "observation", "outcome", "error"}, ...], "evicted", "steps_evicted"}
+      structured  {"collection", "key", "value"}
+
+- `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
+  relationship's is its `valid_from`
+- `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
 - `id`: the memory's id
 
 A line without an id gets one from what it says: the SHA-256 of session, time, role, content and how
@@ -16,20 +28,27 @@ can be run again. Fields that are none of the above are kept as metadata.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from memory_actors.errors import InvalidInputError
+from memory_actors.interchange.parts import (
+    HAVE_DATA,
+    DocumentParts,
+    Parts,
+    RelationshipParts,
+    parts_of,
+)
 from memory_actors.records import Item, Memory, MemoryType
 from memory_actors.validation import (
+    check_memory_type,
     check_name,
     check_optional_name,
     content_bytes,
     json_copy,
-    memory_type,
     metadata_copy,
     time_us,
 )
@@ -46,8 +65,16 @@ SAME_AS: Final = {
 """Other names that a field goes by, where its own is not there."""
 
 COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, and is none of it
-WORKING_ONLY: Final = ("key", "value")
-NOT_WORKING: Final = ("timestamp", "session", "role", "pinned")
+_HAS: Final = {
+    MemoryType.WORKING: {"key", "value"},
+    MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
+    MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned"},
+    MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
+    MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data"},
+    MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
+}
+"""The fields a kind has besides those that all have."""
+_IN_PLACE_OF_DATA: Final = ("content", "value", "key")
 SHOWN_CHARACTERS_MAX: Final = 60
 
 
@@ -73,6 +100,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str | None = None
     content: str | None = None
     value: Any = msgspec.UNSET
+    data: Any = None
     metadata: dict[str, Any] | None = None
     pinned: bool = False
 
@@ -84,32 +112,59 @@ class Entry(NamedTuple):
     """File and line, for messages."""
     kind: MemoryType
     item: Item
-    key: str | None
-    value: Any
+    value: Any = msgspec.UNSET
     """Working memory: a value that is no text; otherwise UNSET."""
+    parts: Parts | None = None
+    """What it says besides, or instead of, its content."""
+
+    @property
+    def memory_id(self) -> str:
+        """The id of the memory: the line's own, or the one it got."""
+        assert self.item.memory_id is not None, "a reader gives an id to each"
+        return self.item.memory_id
 
 
-def line_of(memory: Memory, value: Any = msgspec.UNSET) -> bytes:
-    """Return a memory as a line, with its line feed; `value` is for working memory.
+def line_of(memory: Memory) -> bytes:
+    """Return a memory as a line, with its line feed.
 
     Working memory has no time of its own: it is as old as its last write, wherever that was.
     """
-    working = memory.memory_type == MemoryType.WORKING
-    text = value is msgspec.UNSET or isinstance(value, str)
     metadata = {k: v for k, v in memory.metadata.items() if (k, v) != (COMPRESSED_FLAG, True)}
+    has = _HAS[MemoryType(memory.memory_type)] - ({"key", "value"} if _has_data(memory) else set())
+    timed = "timestamp" in has and not _is_relationship(memory)
     line = Line(
         id=memory.memory_id,
-        timestamp=None if working else memory.occurred_at.isoformat(),
+        timestamp=memory.occurred_at.isoformat() if timed else None,
         session=memory.session_id,
         role=memory.role,
         memory_type=None if memory.memory_type == MemoryType.LONG_TERM else memory.memory_type,
-        key=memory.key,
-        content=memory.content if text and memory.content else None,
-        value=msgspec.UNSET if text and memory.content else value,
+        key=memory.key if "key" in has else None,
         metadata=metadata or None,
         pinned=memory.pinned,
+        **_said(memory),
     )
     return msgspec.json.encode(line) + b"\n"
+
+
+def _has_data(memory: Memory) -> bool:
+    return memory.memory_type in HAVE_DATA
+
+
+def _is_relationship(memory: Memory) -> bool:
+    return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
+
+
+def _said(memory: Memory) -> dict[str, Any]:
+    """Return what a memory says: as a text, or as JSON where it is none."""
+    if _has_data(memory):
+        return {"data": memory.data}
+    if memory.memory_type == MemoryType.WORKING and not _is_text(memory.data):
+        return {"value": memory.data}
+    return {"content": memory.content}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 class LineReader:
@@ -132,26 +187,30 @@ class LineReader:
             ) from error
 
     def _entry(self, line: Line, place: str) -> Entry:
-        kind = memory_type(line.memory_type or MemoryType.LONG_TERM)
+        kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
-        content = _content(line, kind)
-        occurred_at_us = _time_us(line.timestamp)
+        content, parts = _content(line, kind), _parts(line, kind)
+        occurred_at_us = _time_us(line.timestamp, "timestamp")
         item = Item(
             content=content,
             metadata=metadata_copy(line.metadata),
-            occurred_at=None if line.timestamp is None else _datetime(line.timestamp),
+            occurred_at=datetime_of(line.timestamp, "timestamp"),
             session_id=check_optional_name(line.session, "session"),
             role=check_optional_name(line.role, "role"),
-            memory_id=check_optional_name(line.id, "id") or self._own_id(line, occurred_at_us),
+            key=check_optional_name(line.key, "key"),
+            memory_id=check_optional_name(line.id, "id")
+            or self._own_id(line, kind, occurred_at_us),
             pinned=line.pinned,
         )
-        key = check_optional_name(line.key, "key")
-        return Entry(place, kind, item, key, line.value)
+        value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
+        return Entry(place, kind, item, value, parts)
 
-    def _own_id(self, line: Line, occurred_at_us: int | None) -> str:
+    def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""
-        said = [line.session, occurred_at_us, line.role, line.content]
-        if line.content is None:
+        said: list[Any] = [line.session, occurred_at_us, line.role, line.content]
+        if kind in HAVE_DATA:
+            said += [kind, line.key, line.data]
+        if line.content is None and line.data is None:
             said.append(line.value)
         digest = hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
         ordinal, self._seen[digest] = self._seen[digest], self._seen[digest] + 1
@@ -179,11 +238,17 @@ def _own_names(fields: dict[str, Any]) -> dict[str, Any]:
     for other, own in SAME_AS.items():
         if other in fields and own not in fields:
             fields[own] = fields.pop(other)
-    extra = {name: fields.pop(name) for name in [*fields] if name not in Line.__struct_fields__}
+    extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
     metadata = fields.get("metadata")
     if extra and (metadata is None or isinstance(metadata, dict)):
         fields["metadata"] = {**extra, **(metadata or {})}
     return fields
+
+
+def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
+    if name == "data":  # of other programs too, and with another meaning
+        return fields.get("memory_type") in HAVE_DATA
+    return name in Line.__struct_fields__
 
 
 def _typed(fields: dict[str, Any]) -> Line:
@@ -195,42 +260,71 @@ def _typed(fields: dict[str, Any]) -> Line:
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:
-    working = kind is MemoryType.WORKING
-    wrong = NOT_WORKING if working else WORKING_ONLY
-    unset = (None, False, msgspec.UNSET)
-    for name in wrong:
-        if not any(getattr(line, name) is nothing for nothing in unset):
+    for name in sorted(set().union(*_HAS.values()) - _HAS[kind]):
+        if _given(line, name):
             raise InvalidInputError(f"{kind} memory has no {name!r}: remove it")
-    if line.pinned and kind is not MemoryType.LONG_TERM:
-        raise InvalidInputError(f"{kind} memory cannot be pinned: remove 'pinned'")
     if line.content is not None and line.value is not msgspec.UNSET:
         raise InvalidInputError("it has both 'content' and 'value': keep one")
+    for name in _IN_PLACE_OF_DATA:
+        if line.data is not None and _given(line, name):
+            raise InvalidInputError(f"it has both 'data' and {name!r}: keep one")
+
+
+def _given(line: Line, name: str) -> bool:
+    return not any(getattr(line, name) is nothing for nothing in (None, False, msgspec.UNSET))
 
 
 def _content(line: Line, kind: MemoryType) -> str:
+    """Return the text of a line; of one that says it as JSON, that JSON, or nothing."""
     if line.content is not None:
         content_bytes(line.content)
         return line.content
     if kind is MemoryType.WORKING and line.value is not msgspec.UNSET:
         return msgspec.json.encode(json_copy(line.value, "value")).decode()
-    raise InvalidInputError("it has no 'content': give it the text to remember")
+    if line.data is None and line.value is msgspec.UNSET:
+        wanted = "'content'" if kind not in HAVE_DATA else "'content' and no 'data'"
+        raise InvalidInputError(f"it has no {wanted}: give it what to remember")
+    return ""
 
 
-def _time_us(timestamp: str | float | None) -> int | None:
-    return None if timestamp is None else time_us(_datetime(timestamp), "timestamp")
+def _parts(line: Line, kind: MemoryType) -> Parts | None:
+    if kind is MemoryType.STRUCTURED and line.value is not msgspec.UNSET:
+        if not isinstance(line.value, dict):
+            raise InvalidInputError("the 'value' of a document must be a JSON object")
+        return DocumentParts(value=line.value, key=line.key)
+    if line.data is None:
+        return None
+    parts = parts_of(kind, line.data)
+    if isinstance(parts, RelationshipParts):
+        for name in ("valid_from", "valid_to"):
+            _time_us(getattr(parts, name), name)
+    return parts
 
 
-def _datetime(timestamp: str | float) -> datetime | str:
-    if isinstance(timestamp, str):
-        time_us(check_name(timestamp, "timestamp"), "timestamp")
-        return timestamp
+# --- times
+
+
+def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:
+    """Return a time as a file gives it, in a form that the memory takes.
+
+    :raises InvalidInputError: it is none.
+    """
+    if timestamp is None or isinstance(timestamp, str):
+        return timestamp if timestamp is None else check_name(timestamp, what)
     try:
         return datetime.fromtimestamp(timestamp, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(
-            f"timestamp {timestamp!r} is no number of seconds since 1970: write seconds (not "
+            f"{what} {timestamp!r} is no number of seconds since 1970: write seconds (not "
             "milliseconds), or ISO 8601"
         ) from error
+
+
+def _time_us(timestamp: str | float | None, what: str) -> int | None:
+    return time_us(datetime_of(timestamp, what), what)
+
+
+# --- messages
 
 
 def _shown(data: bytes) -> str:

@@ -1,8 +1,8 @@
 """What a kind of memory is made of.
 
-Each kind is one file, in one order: events, state, evolve, commands, decide, and a `Kind` at the
-end that hands the parts to `user.py`, where all kinds of one user become one stream. To change what
-a kind means, change its file.
+Each kind is one module, in one order: events, state, evolve, commands, decide, reads. The module
+itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds of one
+user into one stream. To change what a kind means, change its file.
 
 The rules every kind keeps:
 
@@ -10,20 +10,30 @@ The rules every kind keeps:
 - An event names its victims: what is evicted, pruned or expired is listed, so that a replay repeats
   the decision and does not take it again.
 - A refused command raises; a satisfied one returns no events.
-- Texts stay in the log. A row of a state holds the version of the event that has its text.
+- Texts stay in the log. A row of a state knows the versions of the events that have its texts.
 - Rows and events are trees of JSON, so they tell the garbage collector to pass them by (gc=False).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from eventlog import EventRegistry
+from eventlog import EventRegistry, Recorded
+from memory_actors.errors import InvalidInputError
 from memory_actors.quota import Limits
-from memory_actors.records import KindUsage
+from memory_actors.records import QuotaUse
+
+S = TypeVar("S")
+R = TypeVar("R", bound="Row")
+Events = Mapping[int, Recorded[Any]]
+"""Events of one stream by version."""
+
+PASSAGE_BITS = 10
+PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
+
+# --- commands
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,33 +42,254 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The parts of one kind of memory."""
+class Add(Command, frozen=True, kw_only=True):
+    """A command that adds something under an id."""
 
-    name: str
+    own_ids: tuple[str, ...] = ()
+    """Ids that the caller chose: they may have been used before."""
+    used: Mapping[str, Any] = {}
+    """The first event of each of `own_ids` that was, alive or not."""
+
+
+class Delete(Command, frozen=True, kw_only=True):
+    """Delete one memory."""
+
+    memory_id: str
+
+
+class Restore(Command, frozen=True, kw_only=True):
+    """Bring back memories that were pruned, evicted or deleted, all or none."""
+
+    memory_ids: tuple[str, ...]
+    past: Mapping[str, Sequence[Recorded[Any]]] = {}
+    """Every event about each of them, in order."""
+
+
+def added_before(command: Add, memory_id: str, event: type, field: str, value: Any) -> bool:
+    """Say whether an id was used before, for an `event` with this very value in a field.
+
+    :raises InvalidInputError: it was, and stands for something else.
+    """
+    first = command.used.get(memory_id)
+    if first is None:
+        return False
+    if type(first) is not event or getattr(first, field) != value:
+        refuse_id(memory_id)
+    return True
+
+
+def refuse_id(memory_id: str) -> NoReturn:
+    """Refuse an id of the caller's own that stands for something else."""
+    raise InvalidInputError(
+        f"memory id {memory_id!r} stands for another memory: update that one, or use a new id"
+    )
+
+
+# --- events
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest memories were deleted to make room. Each kind has a subclass of its own."""
+
+    memory_ids: tuple[str, ...]
+    cause: str
+
+
+class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A memory got a new content, new metadata, or both; None keeps what was."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    metadata: dict[str, Any] | None = None
+
+
+# --- state
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A living memory without its texts. Each kind has a subclass of its own."""
+
+    memory_id: str
+    version: int
+    """Of the event that has the text, or the first of them."""
+    size_bytes: int
+    stored_bytes: int
+    created_at_us: int
+    occurred_at_us: int
+    metadata: dict[str, Any]
+
+
+def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
+    """Return a row after an update; `with_content` changes too if the content does."""
+    if event.metadata is not None:
+        row = msgspec.structs.replace(row, metadata=event.metadata)
+    if event.content is None:
+        return row
+    return msgspec.structs.replace(
+        row,
+        version=recorded.version,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        **with_content,
+    )
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What a state holds and what it lost, kept as it changes and never counted anew."""
+
+    count: int
+    size_bytes: int
+    stored_bytes: int
+    evicted: int = 0
+    pruned: int = 0
+    relationships: int = 0
+
+
+class Passage(NamedTuple):
+    """A text that is found on its own, and leads to its row."""
+
+    label: int
+    digest: bytes
+    """Of the text: its vector is found under it."""
+
+
+def label(version: int, index: int = 0) -> int:
+    """Return the label of an event's passage: no two passages of a stream share one."""
+    return version << PASSAGE_BITS | index
+
+
+def version_of(passage_label: int) -> int:
+    """Return the version of the event that has a passage's text."""
+    return passage_label >> PASSAGE_BITS
+
+
+def index_of(passage_label: int) -> int:
+    """Return which of the event's passages it is."""
+    return passage_label & (PASSAGES_MAX - 1)
+
+
+# --- the kind
+
+
+class Part(Protocol):
+    """One part of a user's state: its events, commands and decisions."""
+
+    NAME: str
     registry: EventRegistry
     initial: Any
-    evolve: Callable[[Any, Any], Any]
-    """(state, recorded event) -> state; total over the kind's events."""
-    commands: tuple[type[Command], ...]
-    decide: Callable[[Any, Any, Limits], Sequence[Any]]
-    """(command, state, limits) -> events."""
-    dump: Callable[[Any], msgspec.Struct]
-    """The state as plain rows, in an order that depends on the events alone: a snapshot."""
-    load: Callable[[Any], Any]
-    """The state back from a dump."""
-    dumped: type[msgspec.Struct]
-    usage: Callable[[Any, Limits, int], KindUsage]
-    """(state, limits, now_us) -> usage."""
-    find: Callable[[Any, str, int], Any | None]
-    """(state, memory id, now_us) -> its row, if it lives."""
-    fold: Callable[[Any, Iterable[Any]], Any] | None = None
-    """(state, recorded events) -> state, where many at once are cheaper than one after another."""
 
-    def folded(self, state: Any, events: Iterable[Any]) -> Any:
-        """Return the state after events of this kind."""
-        return self.fold(state, events) if self.fold else reduce(self.evolve, events, state)
+    @property
+    def COMMANDS(self) -> tuple[type[Command], ...]:  # noqa: N802 - a constant of the module
+        """The commands it decides."""
+        ...
+
+    @property
+    def Dump(self) -> type[msgspec.Struct]:  # noqa: N802 - a class of the module
+        """The state as plain rows: what a snapshot holds."""
+        ...
+
+    def fold(self, state: Any, events: Iterable[Recorded[Any]], /) -> Any:
+        """Return the state after events of this part; total over them."""
+        ...
+
+    def decide(self, command: Any, state: Any, limits: Limits, /) -> Sequence[Any]:
+        """Turn a command into events."""
+        ...
+
+    def dump(self, state: Any, /) -> Any:
+        """Return the state as plain rows, in an order that depends on the events alone."""
+        ...
+
+    def load(self, dumped: Any, /) -> Any:
+        """Return the state back from a dump."""
+        ...
+
+
+class Kind(Part, Protocol):
+    """A part that holds memories: they are counted, listed, read and searched."""
+
+    def at(self, state: Any, now_us: int, /) -> Any:
+        """Return the state as it reads at a time: without what has expired."""
+        ...
+
+    def tally(self, state: Any, /) -> Tally:
+        """Return what the state holds and has lost."""
+        ...
+
+    def quotas(self, state: Any, limits: Limits, scope: str | None, /) -> Sequence[QuotaUse]:
+        """Return how full each limit is; of this session or agent, or of the fullest one."""
+        ...
+
+    def rows(self, state: Any, /) -> Iterable[Any]:
+        """Return every living row."""
+        ...
+
+    def find(self, state: Any, memory_id: str, /) -> Any:
+        """Return a living row by id, or None."""
+        ...
+
+    def at_hand(self, state: Any, session_id: str | None, /) -> Sequence[Any]:
+        """Return the rows that a query embeds on its way: few, or none where there is an index."""
+        ...
+
+    def passages(self, row: Any, /) -> Sequence[Passage]:
+        """Return what a row is found by. Where nothing is indexed the digests are empty."""
+        ...
+
+    def passage_text(self, row: Any, passage_label: int, events: Events, /) -> str:
+        """Return the text of a passage, from the events of its row."""
+        ...
+
+    def sources(self, row: Any, /) -> Sequence[int]:
+        """Return the versions of the events that hold a row's texts."""
+        ...
+
+    def content(self, row: Any, events: Events, /) -> str:
+        """Return what a row says, as text."""
+        ...
+
+    def data(self, row: Any, events: Events, /) -> Any:
+        """Return what a row holds as JSON, where that is more than its content; else None."""
+        ...
+
+
+# --- for kinds that have no use for a part of it
+
+
+def timeless(state: S, _now_us: int) -> S:
+    """Return the state: nothing of this kind expires."""
+    return state
+
+
+def none_at_hand(_state: Any, _session_id: str | None) -> Sequence[Any]:
+    """Return no rows: this kind is indexed."""
+    return ()
+
+
+def no_data(_row: Any, _events: Events) -> None:
+    """Return nothing: the content says it all."""
+
+
+def own_version(row: Row) -> Sequence[int]:
+    """Return the version of the one event that has a row's text."""
+    return (row.version,)
+
+
+def its_content(row: Row, events: Events) -> str:
+    """Return the content of the one event that has a row's text."""
+    return str(events[row.version].data.content)
+
+
+def folding(
+    evolve: Callable[[S, Recorded[Any]], S],
+) -> Callable[[S, Iterable[Recorded[Any]]], S]:
+    """Return the fold of an `evolve`."""
+
+    def fold(state: S, events: Iterable[Recorded[Any]]) -> S:
+        return reduce(evolve, events, state)
+
+    return fold
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -5,16 +5,28 @@ known to the live actor only; a command that may have to evict carries the order
 names who went, so a replay needs to know nothing of reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds.kind import Command, Kind, same_json
+from memory_actors.kinds import kind
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Delete,
+    Events,
+    Passage,
+    Tally,
+    added_before,
+    folding,
+    same_json,
+    timeless,
+)
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.records import KindUsage
+from memory_actors.records import QuotaUse
 
 NAME = "working"
 
@@ -50,25 +62,23 @@ Event: TypeAlias = KeySet | KeyDeleted
 # --- state
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """One entry, value included."""
 
-    memory_id: str
     key: str
     value: Any
-    version: int
-    size_bytes: int
-    stored_bytes: int
-    created_at_us: int
-    metadata: dict[str, Any]
 
 
 class Working(msgspec.Struct, frozen=True):
     """The entries by key, in the order they were last set. At most a hundred or so: copied."""
 
-    rows: dict[str, Row] = {}
+    held: dict[str, Row] = {}
     size_bytes: int = 0
+    stored_bytes: int = 0
+    evicted: int = 0
 
+
+initial = Working()
 
 # --- evolve
 
@@ -77,7 +87,7 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, KeyDeleted):
-        return _with(state, {event.key})
+        return _with(state, {event.key}, None, state.evicted)
     row = Row(
         memory_id=event.memory_id,
         key=event.key,
@@ -86,22 +96,36 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
         created_at_us=recorded.recorded_at_us,
+        occurred_at_us=recorded.recorded_at_us,
         metadata=event.metadata,
     )
-    return _with(state, {event.key, *event.evicted}, row)
+    evicted = state.evicted + len(event.evicted)
+    return _with(state, {event.key, *event.evicted}, row, evicted)
 
 
-def _with(state: Working, without: set[str], row: Row | None = None) -> Working:
-    rows = {key: kept for key, kept in state.rows.items() if key not in without}
+def _with(state: Working, without: set[str], row: Row | None, evicted: int) -> Working:
+    rows = {key: kept for key, kept in state.held.items() if key not in without}
     if row is not None:
         rows[row.key] = row
-    return Working(rows, sum(kept.size_bytes for kept in rows.values()))
+    return _working(rows, evicted)
+
+
+def _working(held: dict[str, Row], evicted: int) -> Working:
+    return Working(
+        held,
+        sum(row.size_bytes for row in held.values()),
+        sum(row.stored_bytes for row in held.values()),
+        evicted,
+    )
+
+
+fold = folding(evolve)
 
 
 # --- commands
 
 
-class SetKey(Command, frozen=True, kw_only=True):
+class SetKey(Add, frozen=True, kw_only=True):
     """Set a key to a JSON value."""
 
     memory_id: str
@@ -111,8 +135,6 @@ class SetKey(Command, frozen=True, kw_only=True):
     size_bytes: int
     metadata: dict[str, Any] = {}
     auto_prune: bool = False
-    own_id: bool = False
-    """Whether the caller chose the id."""
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
 
@@ -127,12 +149,14 @@ class UpdateKey(Command, frozen=True, kw_only=True):
     """As in `SetKey`."""
 
 
-class DeleteKey(Command, frozen=True, kw_only=True):
-    """Delete a key, by name or by memory id."""
+class DeleteKey(Delete, frozen=True, kw_only=True):
+    """Delete an entry, by its key if that is given, else by memory id."""
 
+    memory_id: str = ""
     key: str | None = None
-    memory_id: str | None = None
 
+
+COMMANDS = (SetKey, UpdateKey, DeleteKey)
 
 # --- decide
 
@@ -149,14 +173,12 @@ def decide(command: Command, state: Working, limits: Limits) -> Sequence[Event]:
     if isinstance(command, UpdateKey):
         return _set(_as_set(command, state), state, limits)
     assert isinstance(command, DeleteKey)
-    row = _living(state, command)
+    row = _named(state, command.key) if command.key else _living(state, command.memory_id)
     return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
 
 
 def _as_set(command: UpdateKey, state: Working) -> SetKey:
-    row = find(state, command.memory_id, command.now_us)
-    if row is None:
-        raise NotFoundError(f"no working memory {command.memory_id!r}")
+    row = _living(state, command.memory_id)
     value = row.value if command.content is None else command.content
     return SetKey(
         now_us=command.now_us,
@@ -176,7 +198,9 @@ def entry_bytes(key: str, value: Any) -> int:
 
 
 def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
-    old = state.rows.get(command.key)
+    for own_id in command.own_ids:
+        added_before(command, own_id, KeySet, "key", command.key)
+    old = state.held.get(command.key)
     if old is not None and same_json([old.value, old.metadata], [command.value, command.metadata]):
         return []
     evicted = _make_room(command, state, limits)
@@ -188,7 +212,7 @@ def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
             size_bytes=command.size_bytes,
             metadata=command.metadata,
             evicted=tuple(evicted),
-            evicted_ids=tuple(state.rows[key].memory_id for key in evicted),
+            evicted_ids=tuple(state.held[key].memory_id for key in evicted),
         )
     ]
 
@@ -196,10 +220,10 @@ def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
 def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     """Return the keys to evict. By size always; by count only with leave."""
     if command.size_bytes > limits.working_bytes:
-        refuse_bytes(NAME, command.size_bytes, limits.working_bytes)
-    others = {key: row for key, row in state.rows.items() if key != command.key}
+        refuse_bytes(NAME, command.size_bytes, limits.working_bytes, limits.tier)
+    others = {key: row for key, row in state.held.items() if key != command.key}
     if len(others) >= limits.working_keys and not command.auto_prune:
-        refuse_count(NAME, "keys", len(state.rows), limits.working_keys)
+        refuse_count(NAME, "keys", len(state.held), limits.working_keys, limits.tier)
     size = command.size_bytes + sum(row.size_bytes for row in others.values())
     listed = [key for key in command.least_recent or () if key in others]
     order = [*listed, *(key for key in others if key not in listed)]
@@ -211,61 +235,94 @@ def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     return evicted
 
 
-def _living(state: Working, command: DeleteKey) -> Row:
-    row = state.rows.get(command.key) if command.key is not None else None
-    if command.memory_id is not None:
-        row = find(state, command.memory_id, command.now_us)
+def _living(state: Working, memory_id: str) -> Row:
+    row = find(state, memory_id)
     if row is None:
-        raise NotFoundError(f"no working memory {command.key or command.memory_id!r}")
+        raise NotFoundError(f"no working memory {memory_id!r}: never there, deleted or evicted")
     return row
 
 
-# --- the kind
+def _named(state: Working, key: str) -> Row:
+    row = state.held.get(key)
+    if row is None:
+        raise NotFoundError(f"no key {key!r} in working memory: never set, deleted or evicted")
+    return row
+
+
+# --- snapshot
 
 
 class Dump(msgspec.Struct, frozen=True):
     """The state as rows, in the order they were last set."""
 
     rows: list[Row] = []
+    evicted: int = 0
 
 
 def dump(state: Working) -> Dump:
     """Return the state as plain rows."""
-    return Dump(list(state.rows.values()))
+    return Dump(list(state.held.values()), state.evicted)
 
 
 def load(dumped: Dump) -> Working:
     """Return the state back."""
-    rows = {row.key: row for row in dumped.rows}
-    return Working(rows, sum(row.size_bytes for row in dumped.rows))
+    return _working({row.key: row for row in dumped.rows}, dumped.evicted)
 
 
-def usage(state: Working, limits: Limits, _now_us: int) -> KindUsage:
+# --- reads
+
+at = timeless
+
+
+def tally(state: Working) -> Tally:
     """Return counts and bytes."""
-    return KindUsage(
-        count=len(state.rows),
-        count_limit=limits.working_keys,
-        size_bytes=state.size_bytes,
-        size_limit_bytes=limits.working_bytes,
-        stored_bytes=sum(row.stored_bytes for row in state.rows.values()),
+    return Tally(len(state.held), state.size_bytes, state.stored_bytes, state.evicted)
+
+
+def quotas(state: Working, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is."""
+    return (
+        QuotaUse("keys", "count", len(state.held), limits.working_keys),
+        QuotaUse("bytes", "bytes", state.size_bytes, limits.working_bytes),
     )
 
 
-def find(state: Working, memory_id: str, _now_us: int) -> Row | None:
+def rows(state: Working) -> Iterable[Row]:
+    """Return the entries, in the order they were last set."""
+    return state.held.values()
+
+
+def find(state: Working, memory_id: str) -> Row | None:
     """Return an entry's row by memory id."""
-    return next((row for row in state.rows.values() if row.memory_id == memory_id), None)
+    return next((row for row in state.held.values() if row.memory_id == memory_id), None)
 
 
-KIND = Kind(
-    name=NAME,
-    registry=registry,
-    initial=Working(),
-    evolve=evolve,
-    commands=(SetKey, UpdateKey, DeleteKey),
-    decide=decide,
-    dump=dump,
-    load=load,
-    dumped=Dump,
-    usage=usage,
-    find=find,
-)
+def at_hand(state: Working, _session_id: str | None) -> Sequence[Row]:
+    """Return all entries: a hundred or so."""
+    return list(state.held.values())
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage: the key and its value."""
+    return (Passage(kind.label(row.version), b""),)
+
+
+def passage_text(row: Row, _label: int, events: Events) -> str:
+    """Return the value, with the key that says what it is about."""
+    text = content(row, events)
+    return text if row.key == row.memory_id else f"{row.key.replace('_', ' ')}: {text}"
+
+
+def sources(_row: Row) -> Sequence[int]:
+    """Return no versions: values are in the state."""
+    return ()
+
+
+def content(row: Row, _events: Events) -> str:
+    """Return the value as text: a string as it is, anything else as JSON."""
+    return row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
+
+
+def data(row: Row, _events: Events) -> Any:
+    """Return the value."""
+    return row.value

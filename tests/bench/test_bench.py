@@ -14,7 +14,7 @@ from bench.__main__ import main
 from bench.locomo import MEASURES, score
 from bench.report import Options, Report, Table, filesystem, scratch
 from bench.workload import life, unique_sentences
-from memory_actors import Limits
+from memory_actors import Settings
 from memory_actors.interchange.locomo import Question
 from memory_actors.kinds.long_term import MemoryAdded
 
@@ -121,12 +121,12 @@ def test_nothing_found_scores_zero() -> None:
 
 def test_a_life_stays_within_its_number_of_memories() -> None:
     from eventlog import Recorded
-    from memory_actors.user import UserState, user_decider
+    from memory_actors.user_state import UserState, user_decider
 
-    decider, state, most = user_decider(Limits()), UserState(), 0
+    decider, state, most = user_decider(Settings().limits_by_tier()), UserState(), 0
     for version, event in enumerate(life(500, 40, random.Random(1)), 1):
         state = decider.evolve(state, Recorded("s", version, version, 0, "", event, 9, 9, b""))
-        most = max(most, len(state.long_term.rows))
+        most = max(most, len(state.long_term.held))
     assert most == 40
 
 

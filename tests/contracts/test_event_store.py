@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -268,6 +268,17 @@ NO_ARGUMENTS: dict[str, dict[str, Any]] = {
     "checkpoint over 64 bits": {"checkpoint": Checkpoint("p", 2**64)},
     "checkpoint with a surrogate": {"checkpoint": Checkpoint(SURROGATE, 1)},
     "checkpoint with a long key": {"checkpoint": Checkpoint("p", 1, {b"k" * 401: b""})},
+    "counters in a list": {"counters": ["memories"]},
+    "counter without a name": {"counters": {"": 1}},
+    "counter's name over 1 KiB": {"counters": {"x" * 1025: 1}},
+    "counter's name with a surrogate": {"counters": {SURROGATE: 1}},
+    "counter's name that is a number": {"counters": {7: 1}},
+    "counter of a float": {"counters": {"memories": 1.0}},
+    "counter of a bool": {"counters": {"memories": True}},
+    "counter over 64 bits": {"counters": {"memories": 2**63}},
+    "counter under 64 bits": {"counters": {"memories": -(2**63) - 1}},
+    "counter that leads below zero": {"counters": {"memories": -1}},
+    "counters over 256": {"counters": {f"n{n}": 1 for n in range(257)}},
     "checkpoint of text": {"checkpoint": Checkpoint("p", 1, {b"k": "text"})},  # type: ignore[dict-item]
 }
 
@@ -288,6 +299,7 @@ async def test_a_request_that_cannot_be_carried_out_is_refused_alone(store: Even
     assert (await store.head("bad")) == StreamHead(chain=(await store.head("bad")).chain)
     assert sorted(texts(await store.read_all())) == ["1", "3"]
     assert await store.load_checkpoint("p") == 0
+    assert await store.totals() == store.totals_nowait() == {}
 
 
 @pytest.mark.parametrize(
@@ -525,6 +537,186 @@ async def test_a_relaxed_append_beside_a_repeated_request_is_judged_by_the_strea
     assert again.duplicate  # type: ignore[union-attr]
     assert not isinstance(right, BaseException)
     assert texts(await store.read_stream("s")) == ["a", "b", "c"]
+
+
+# --- totals
+
+
+async def totals(store: EventStore) -> dict[str, int]:
+    """Return the totals, once both ways to ask agree."""
+    now = store.totals_nowait()
+    await store.flush()
+    assert await store.totals() == store.totals_nowait() == now
+    return now
+
+
+@pytest.fixture(params=["commit", "relaxed"])
+def durability(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def test_totals_begin_at_nothing(store: EventStore):
+    await store.append("s", [Noted("a")], 0)
+
+    assert await totals(store) == {}
+
+
+async def test_what_appends_count_is_summed_over_all_streams(store: EventStore, durability: Any):
+    counted = [
+        {"memories": 2, "bytes": 70}, {"memories": -1}, {}, {"bytes": -20, "é" * 512: 1},
+        {"memories": 0, "never": 0},
+    ]  # fmt: skip
+    for n, counters in enumerate(counted):
+        await store.append(f"s{n}", [Noted("a")], 0, counters=counters, durability=durability)
+
+    assert await totals(store) == {"memories": 1, "bytes": 50, "é" * 512: 1}
+
+
+async def test_a_total_that_comes_to_zero_is_not_listed(store: EventStore, durability: Any):
+    await store.append("s", [Noted("a")], 0, counters={"n": 3}, durability=durability)
+    await store.append("s", [Noted("b")], 1, counters={"n": -3}, durability=durability)
+
+    assert await totals(store) == {}
+
+
+async def test_an_append_has_counted_when_it_returns(store: EventStore, durability: Any):
+    async def append(stream: str) -> None:
+        for version in range(20):
+            before = store.totals_nowait().get(stream, 0)
+            await store.append(
+                stream, [Noted("a")], version, counters={stream: 1}, durability=durability
+            )
+            assert store.totals_nowait()[stream] == before + 1 == version + 1
+
+    await asyncio.gather(*(append(f"s{n}") for n in range(8)))
+
+    assert await totals(store) == {f"s{n}": 20 for n in range(8)}
+
+
+async def test_an_append_that_is_refused_counts_nothing(store: EventStore, durability: Any):
+    await store.append("s", [Noted("a")], 0, epoch=2, counters={"n": 5})
+
+    for version, epoch in ((0, 2), (1, 1)):
+        with pytest.raises((WrongExpectedVersion, Fenced)):
+            await store.append(
+                "s", [Noted("b")], version, epoch=epoch, counters={"n": 1}, durability=durability
+            )
+    assert await totals(store) == {"n": 5}
+
+
+async def test_a_total_never_leaves_its_range(store: EventStore, durability: Any):
+    """The append is refused as a whole: no event, no other total."""
+    await store.append("s", [Noted("a")], 0, counters={"n": 5, "top": I64_MAX})
+
+    for counters in ({"m": 1, "n": -6}, {"m": 1, "top": 1}, {"m": -1}, {"n": -I64_MAX - 1}):
+        with pytest.raises(InvalidAppend, match="range"):
+            await store.append("s", [Noted("b")], 1, counters=counters, durability=durability)
+    await store.append("s", [Noted("c")], 1, counters={"n": -5}, durability=durability)
+    assert await totals(store) == {"top": I64_MAX}
+    assert texts(await store.read_stream("s")) == ["a", "c"]
+
+
+async def test_there_are_at_most_256_totals(store: EventStore, durability: Any):
+    await store.append("s", [Noted("a")], 0, counters={f"n{n}": 1 for n in range(256)})
+
+    with pytest.raises(InvalidAppend, match="257"):
+        await store.append("s", [Noted("b")], 1, counters={"new": 1}, durability=durability)
+    await store.append("s", [Noted("c")], 1, counters={"new": 1, "n0": -1}, durability=durability)
+
+    assert len(await totals(store)) == 256
+    assert texts(await store.read_stream("s")) == ["a", "c"]
+
+
+async def test_of_appends_made_at_once_those_that_are_there_have_counted(store: EventStore):
+    """Wrong versions and totals below zero, in the middle of commits with others."""
+
+    async def append(n: int) -> None:
+        counters = {"events": 1, "low": -1} if n % 5 == 2 else {"events": 1}
+        with suppress(WrongExpectedVersion, InvalidAppend):
+            await store.append(f"s{n}", [Noted("a")], n % 3 % 2, counters=counters)
+
+    await asyncio.gather(*(append(n) for n in range(60)))
+
+    events = len(await store.read_all(limit=100))
+    assert await totals(store) == {"events": events}
+    assert events == 32
+
+
+async def test_a_repeated_request_counts_once(store: EventStore):
+    """Also where the total would refuse it by now."""
+    await store.append("s", [Noted("a")], 0, counters={"n": 3})
+
+    results = await asyncio.gather(
+        *(
+            store.append("s", [Noted("b")], 1, idempotency_key="k", counters={"n": -2})
+            for _ in range(5)
+        )
+    )
+
+    assert [result.duplicate for result in results].count(False) == 1
+    assert await totals(store) == {"n": 1}
+
+
+async def test_what_a_caller_does_to_its_counters_afterwards_is_no_matter(store: EventStore):
+    counters = {"n": 1}
+    appending = asyncio.create_task(store.append("s", [Noted("a")], 0, counters=counters))
+    await asyncio.sleep(0)
+    counters["n"] = 7
+    await appending
+
+    store.totals_nowait()["n"] = 9
+    (await store.totals())["n"] = 9
+    assert await totals(store) == {"n": 1}
+
+
+async def test_an_append_whose_caller_was_cancelled_has_counted_after_flush(store: EventStore):
+    appending = asyncio.create_task(store.append("s", [Noted("a")], 0, counters={"n": 1}))
+    await asyncio.sleep(0)
+    appending.cancel()
+    await asyncio.wait([appending])
+
+    await store.flush()
+    assert store.totals_nowait() == {"n": 1}
+
+
+async def test_a_relaxed_append_beside_one_that_is_refused_is_judged_by_the_totals(
+    store: EventStore,
+):
+    """What is acknowledged does not rest on a count that never comes."""
+    wrong, short, right = await asyncio.gather(
+        store.append("a", [Noted("wrong")], 7, counters={"n": 5}),
+        store.append("b", [Noted("short")], 0, counters={"n": -5}, durability="relaxed"),
+        store.append("c", [Noted("right")], 0, counters={"n": 1}, durability="relaxed"),
+        return_exceptions=True,
+    )
+
+    assert isinstance(wrong, WrongExpectedVersion)
+    assert isinstance(short, InvalidAppend)
+    assert not isinstance(right, BaseException)
+    assert await totals(store) == {"n": 1}
+    assert texts(await store.read_all()) == ["right"]
+
+
+async def test_callers_who_reserve_what_they_append_never_pass_a_limit(store: EventStore):
+    """Forty writers have more to add than there is room for; some drop what they had."""
+    limit, reserved, most = 100, 0, 0
+
+    async def write(stream: str, durability: Any) -> None:
+        nonlocal reserved, most
+        for version, delta in enumerate((3, 2, -4, 3, 2)):
+            if store.totals_nowait().get("n", 0) + reserved + delta > limit:
+                return
+            reserved += max(delta, 0)
+            await store.append(
+                stream, [Noted("a")], version, counters={"n": delta}, durability=durability
+            )
+            reserved -= max(delta, 0)
+            most = max(most, store.totals_nowait()["n"])
+
+    await asyncio.gather(*(write(f"s{n}", ("commit", "relaxed")[n % 2]) for n in range(40)))
+
+    assert 90 < most <= limit
+    assert (await totals(store))["n"] <= limit
 
 
 # --- ownership

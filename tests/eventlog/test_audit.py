@@ -147,6 +147,7 @@ DAMAGE: dict[str, Change] = {
     ),
     "a checkpoint damaged": put("checkpoints", key_id("p"), b"\0" * 12),
     "a checkpoint of another size": put("checkpoints", key_id("p"), seal(b"\0")),
+    "a row of no meaning": put("meta", b"other", b"\0" * 40),
     "an entry damaged": put("projections", key_id("p") + b"k", b"\0" * 12),
 }
 

@@ -128,12 +128,12 @@ async def test_a_log_without_events_opens_again(tmp_path: Path):
 async def test_a_log_made_by_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path):
     await fill(tmp_path)
     env = Environment(tmp_path / "log.mdb", TABLES)
-    newer = seal_record(FormatRecord(2, 0))
+    newer = seal_record(FormatRecord(3, 0))
     env.write(lambda txn: txn.put(b"format", newer, db=env.tables["meta"]))
     env.close()
     before = (tmp_path / "log.mdb").read_bytes()
 
-    with pytest.raises(UnknownEvent, match="format 2"):
+    with pytest.raises(UnknownEvent, match="format 3"):
         await opens(tmp_path)
     assert (tmp_path / "log.mdb").read_bytes() == before
 
@@ -256,6 +256,8 @@ async def use(log):
         "head": lambda: log.head("s"),
         "acquire": lambda: log.acquire("s", 1),
         "flush": lambda: log.flush(),
+        "totals": lambda: log.totals(),
+        "totals_nowait": lambda: log.totals_nowait(),
     }.items():
         try:
             await asyncio.wait_for(attempt(), 1)
@@ -284,7 +286,8 @@ async def test_a_forked_child_is_refused_every_use_and_harms_nothing(tmp_path: P
 
     assert run.stdout.splitlines() == [
         "append LogClosed", "relaxed LogClosed", "read LogClosed", "head LogClosed",
-        "acquire LogClosed", "flush LogClosed", "True 2",
+        "acquire LogClosed", "flush LogClosed", "totals LogClosed", "totals_nowait LogClosed",
+        "True 2",
     ], run.stderr  # fmt: skip
 
 
@@ -687,6 +690,7 @@ async def test_uses_after_closing_are_refused(tmp_path: Path):
         lambda: log.flush(), lambda: log.verify(), lambda: log.acquire("s", 1),
         lambda: log.save_snapshot("s", Snapshot(1, b""), "f"),
         lambda: log.save_checkpoint(Checkpoint("p", 1)), lambda: log.streams(),
+        lambda: log.totals(),
     ):  # fmt: skip
         with anyio.fail_after(3), pytest.raises(LogClosed):
             await use()

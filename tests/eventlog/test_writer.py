@@ -11,6 +11,7 @@ import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
 from eventlog.anchor import Tail
+from eventlog.totals import Counting
 from eventlog.writer import Job, Writer
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,7 @@ class Harness:
         self.deliveries: list[int] = []
         self.writer = Writer(
             env,
+            counting=Counting(env),
             tail=lambda txn: Tail(len(txn)),
             committed=lambda _tail: None,
             deliver=self.deliver,
@@ -181,7 +183,7 @@ async def test_a_job_that_fails_before_it_writes_fails_alone(error: Exception):
 async def test_a_job_that_fails_half_way_leaves_nothing_and_fails_alone(tmp_path: Path):
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, tail=lambda _txn: Tail(), committed=lambda _tail: None,
+        env, counting=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
         deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],

@@ -30,9 +30,15 @@ def open_memory(tmp_path: Path, clock: FakeClock, embedder: FakeEmbedder) -> Ope
 
     @asynccontextmanager
     async def open_(**settings: Any) -> AsyncIterator[MemorySystem]:
+        given = {name: settings.pop(name) for name in ("alerts", "metrics") if name in settings}
         chosen = Settings(**{"check_replay": True, **settings})
         async with MemorySystem.open(
-            tmp_path / "memory", embedder=embedder, clock=clock, new_id=new_id, settings=chosen
+            tmp_path / "memory",
+            embedder=embedder,
+            clock=clock,
+            new_id=new_id,
+            settings=chosen,
+            **given,
         ) as memory:
             yield memory
 

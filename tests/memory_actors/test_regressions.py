@@ -206,10 +206,10 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
 
 
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
-    from memory_actors import QuarantinedError, user
+    from memory_actors import QuarantinedError, user_state
     from memory_actors.kinds.long_term import MemoryUpdated
 
-    async with EventLog.open(tmp_path / "memory", user.event_registry()) as log:
+    async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:
         await log.append("user:ada", [MemoryUpdated(memory_id="never was", content="x")], 0)
     async with open_memory(live_bytes_max=0, idle_s=0.01) as memory:
         for _ in range(3):
@@ -223,9 +223,9 @@ async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, 
     "call",
     [
         lambda u: u.add_many([{"content": "x"}]),
-        lambda u: u.working.add("x", key=5),
-        lambda u: u.working.add("x", key="\ud800"),
-        lambda u: u.working.add("x", key="k" * 600),
+        lambda u: u.add("x", "working", key=5),
+        lambda u: u.add("x", "working", key="\ud800"),
+        lambda u: u.add("x", "working", key="k" * 600),
         lambda u: u.working.set("k", 1, memory_id=7),
         lambda u: u.retrieve("x", memory_types=5),
         lambda u: u.list_memories(limit="5"),

@@ -84,7 +84,7 @@ async def test_6_and_7_a_full_memory_refuses_and_then_prunes(tmp_path) -> None:
         assert "Delete old memories or upgrade quota" in str(refused.value)
         receipt = await user.add_with_auto_prune("one more", "long_term")
         assert receipt.operation == "add_with_prune"
-        assert receipt.evicted == tuple(f"m{n}" for n in range(1_000))
+        assert receipt.pruned == tuple(f"m{n}" for n in range(1_000))
         assert (await user.usage()).kinds["long_term"].count == 9_001
         (hit, *_) = await user.retrieve("one more")
         assert hit.memory_id == receipt.memory_id

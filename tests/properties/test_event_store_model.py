@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from hypothesis import HealthCheck, settings
@@ -46,6 +46,11 @@ events = st.lists(
 # Far from the truth, one off, and right: as what has to be added to the stream's version.
 offsets = st.sampled_from([0, 0, 0, 0, 1, -1, 7])
 epochs = st.sampled_from([0, 0, 0, 1, 2, 3])
+Counters: TypeAlias = dict[str, int] | None
+deltas = st.sampled_from([0, 1, 5, -1, -3, 2**62, -(2**62), 2**63 - 1])
+counters = st.one_of(
+    st.none(), st.dictionaries(st.sampled_from(["n", "m", "é" * 512]), deltas, max_size=3)
+)
 
 
 def comparable(result: Any) -> Any:
@@ -106,18 +111,62 @@ class AgreeingStores(RuleBasedStateMachine):
         """Return the version of a stream with everything accepted so far."""
         return self.runner.run(self.memory.head(stream)).version
 
-    @rule(stream=streams, events=events, offset=offsets, epoch=epochs)
-    def append(self, stream: str, events: list[Noted], offset: int, epoch: int) -> None:
-        self.both("append", stream, events, self.version(stream) + offset, epoch=epoch)
+    @rule(stream=streams, events=events, offset=offsets, epoch=epochs, counters=counters)
+    def append(
+        self, stream: str, events: list[Noted], offset: int, epoch: int, counters: Counters
+    ) -> None:
+        expected = self.version(stream) + offset
+        self.both("append", stream, events, expected, epoch=epoch, counters=counters)
 
     @rule(stream=streams, events=events, epoch=epochs)
     def append_anywhere(self, stream: str, events: list[Noted], epoch: int) -> None:
         self.both("append", stream, events, ANY_VERSION, epoch=epoch)
 
-    @rule(stream=streams, events=events, offset=offsets, epoch=epochs)
-    def append_relaxed(self, stream: str, events: list[Noted], offset: int, epoch: int) -> None:
+    @rule(stream=streams, events=events, offset=offsets, epoch=epochs, counters=counters)
+    def append_relaxed(
+        self, stream: str, events: list[Noted], offset: int, epoch: int, counters: Counters
+    ) -> None:
         expected = self.version(stream) + offset
-        self.both("append", stream, events, expected, epoch=epoch, durability="relaxed")
+        self.both(
+            "append", stream, events, expected, epoch=epoch, durability="relaxed",
+            counters=counters,
+        )  # fmt: skip
+        assert self.lmdb.totals_nowait() == self.memory.totals_nowait()
+
+    @rule(
+        requests=st.lists(
+            st.tuples(streams, offsets, counters, st.sampled_from(["commit", "relaxed"])),
+            max_size=6,
+        )
+    )
+    def append_at_once(self, requests: list[tuple[str, int, Counters, Any]]) -> None:
+        """Those that are accepted are there and have counted; so they are told to the other."""
+        versions = {stream: self.version(stream) for stream, *_ in requests}
+        position = len(self.runner.run(self.memory.read_all(0, 10_000)))
+
+        async def race() -> list[Any]:
+            appending = (
+                self.lmdb.append(
+                    stream, [Noted(str(n))], versions[stream] + offset, epoch=9,
+                    counters=counted, durability=durability,
+                )
+                for n, (stream, offset, counted, durability) in enumerate(requests)
+            )  # fmt: skip
+            outcomes = await asyncio.gather(*appending, return_exceptions=True)
+            await self.lmdb.flush()
+            return outcomes
+
+        outcomes = self.runner.run(race())
+        accepted = {n for n, it in enumerate(outcomes) if not isinstance(it, EventLogError)}
+        landed = self.runner.run(self.lmdb.read_all(position, 10_000))
+        assert {int(event.data.text) for event in landed} == accepted
+        for event in landed:
+            counted = requests[int(event.data.text)][2]
+            self.runner.run(
+                self.memory.append(
+                    event.stream, [event.data], event.version - 1, epoch=9, counters=counted
+                )
+            )
 
     @rule(
         stream=streams,
@@ -125,13 +174,20 @@ class AgreeingStores(RuleBasedStateMachine):
         key=keys,
         request=st.sampled_from([None, b"", b"one", b"two"]),
         offset=offsets,
+        counters=counters,
     )
     def append_with_a_key(
-        self, stream: str, event: Noted, key: str, request: bytes | None, offset: int
+        self,
+        stream: str,
+        event: Noted,
+        key: str,
+        request: bytes | None,
+        offset: int,
+        counters: Counters,
     ) -> None:
         self.both(
             "append", stream, [event], self.version(stream) + offset, epoch=9,
-            idempotency_key=key, request=request,
+            idempotency_key=key, request=request, counters=counters,
         )  # fmt: skip
 
     @rule(stream=streams, event=events, position=st.integers(0, 50), key=st.binary(max_size=400))
@@ -194,6 +250,7 @@ class AgreeingStores(RuleBasedStateMachine):
             return
         self.runner.run(self.lmdb.flush())
         self.both("read_all", 0, 1000)
+        assert self.both("totals") == self.lmdb.totals_nowait() == self.memory.totals_nowait()
         assert sorted(self.runner.run(self.lmdb.streams())) == sorted(
             self.runner.run(self.memory.streams())
         )

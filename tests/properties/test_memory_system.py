@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.given import pro
 
 from memory_actors import Item, Limits, MemoryActorsError, MemorySystem, Settings, live_user
 
@@ -54,7 +55,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.memory = await self.stack.enter_async_context(
             MemorySystem.open(
                 Path(self.directory.name), embedder=self.embedder, clock=self.clock,
-                new_id=self.ids, settings=Settings(limits=LIMITS, check_replay=True),
+                new_id=self.ids, settings=Settings(tiers=pro(LIMITS), check_replay=True),
             )
         )  # fmt: skip
 

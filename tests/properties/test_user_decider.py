@@ -1,206 +1,208 @@
-"""Properties of a user's memory under any sequence of commands, clocks that jump included."""
+"""Properties of a user's whole memory under any sequence of commands of all six kinds.
+
+Small limits in three tiers, tiers that go up and down, clocks that jump in both directions.
+"""
 
 from typing import Any
 
-import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.given import recorded
-
-from memory_actors import user
-from memory_actors.errors import MemoryActorsError
-from memory_actors.kinds import long_term, short_term, working
-from memory_actors.quota import Limits
-
-LIMITS = Limits(
-    working_keys=4,
-    working_bytes=60,
-    short_term_messages=4,
-    short_term_bytes=50,
-    short_term_ttl_s=10,
-    long_term_memories=12,
-    long_term_bytes=100,
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from support import recount
+from support.deciding import Decided, Deciding, Rows, living
+from support.user_rules import (
+    EntityRules,
+    EpisodicRules,
+    LongTermRules,
+    ShortTermRules,
+    StructuredRules,
+    WorkingRules,
 )
-NAMES = st.sampled_from([f"n{i}" for i in range(18)])
-SESSIONS = st.sampled_from(["s", "t", "u"])
-SIZES = st.integers(1, 70)
-METADATA = st.sampled_from([{}, {"a": 1}, {"a": True}, {"b": [1, None]}])
+
+from memory_actors import user_state
+from memory_actors.account import AlertChanged
+from memory_actors.errors import QuotaExceededError
+from memory_actors.kinds import short_term
+from memory_actors.kinds.kind import Add, Command, Pruned, Restore
+from memory_actors.kinds.structured.document import DocumentPut
+from memory_actors.kinds.working import KeySet
+from memory_actors.quota import Limits
+from memory_actors.records import Tier
+from memory_actors.user_state import KINDS, UserState
 
 
-class UserMachine(RuleBasedStateMachine):
-    """A user's decider, run as an actor would, beside a replay and a snapshot."""
+def tiny(tier: Tier, count: int, size: int) -> Limits:
+    """Return limits of about so many of everything, in so many bytes."""
+    return Limits(
+        tier=tier,
+        working_keys=count,
+        working_bytes=size,
+        short_term_messages=count,
+        short_term_bytes=size,
+        short_term_sessions=1 + count // 4,
+        short_term_ttl_s=20,
+        long_term_memories=2 * count,
+        long_term_bytes=2 * size,
+        entities=count,
+        relationships=count + 1,
+        entity_bytes=2 * size,
+        episodes=1 + count // 2,
+        episode_steps=count,
+        episodic_bytes=2 * size,
+        documents=count,
+        structured_bytes=2 * size,
+    )
+
+
+SIZES = st.tuples(st.integers(1, 10), st.integers(20, 200))
+
+
+class UserMachine(
+    WorkingRules, ShortTermRules, LongTermRules, EntityRules, EpisodicRules, StructuredRules
+):
+    """A user's decider, run as an actor runs it, beside a replay, a snapshot and a recount."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.decider = user.user_decider(LIMITS)
-        self.state = user.UserState()
-        self.log: list[Any] = []
-        self.snapshot = (user.dump(self.state), 0)
-        self.used: dict[str, bytes] = {}
+        self.begins(((2, 40), (4, 80), (10, 200)))
+        self.levels: dict[str, str] = {}
+        self.ever: set[str] = set()
         self.now_us = 1_000_000_000
+        self.made = 0
 
-    @rule(seconds=st.integers(-30, 30))
-    def clock_jumps(self, seconds: int) -> None:
-        self.now_us = max(0, self.now_us + seconds * 1_000_000)
+    @initialize(sizes=st.tuples(SIZES, SIZES, SIZES))
+    def begins(self, sizes: tuple[tuple[int, int], ...]) -> None:
+        tiers = {tier: tiny(tier, *size) for tier, size in zip(Tier, sizes, strict=True)}
+        self.limits_by_tier = {**tiers, None: tiers[Tier.PRO]}
+        self.deciding = Deciding(self.limits_by_tier)
+        self.snapshot = (user_state.dump(self.state), 0)
 
-    def ask(self, command: Any) -> None:
-        before = user.fingerprint(self.state)
-        try:
-            events = self.decider.decide(command, self.state)
-        except MemoryActorsError:
-            assert user.fingerprint(self.state) == before, "a refused command changes nothing"
-            return
-        for event in events:
-            entry = recorded(event, version=len(self.log) + 1)
-            self.log.append(entry)
-            self.state = self.decider.evolve(self.state, entry)
-        again = user.fingerprint(self.state)
-        assert again == before or events, "a state changes by events alone"
+    @property
+    def state(self) -> UserState:
+        return self.deciding.state
 
-    @rule(key=NAMES, value=st.integers(0, 3), size=SIZES, prune=st.booleans(), data=st.data())
-    def sets_a_key(self, key: str, value: int, size: int, prune: bool, data: Any) -> None:
-        order = data.draw(st.permutations(list(self.state.working.rows)))
-        self.ask(
-            working.SetKey(
-                now_us=self.now_us,
-                memory_id=f"w-{len(self.log)}",
-                key=key,
-                value=value,
-                size_bytes=size,
-                auto_prune=prune,
-                least_recent=tuple(order),
-            )
-        )
+    @property
+    def limits(self) -> Limits:
+        return self.limits_by_tier[self.state.account.tier]
 
-    @rule(key=NAMES)
-    def deletes_a_key(self, key: str) -> None:
-        self.ask(working.DeleteKey(now_us=self.now_us, key=key))
+    def ask(self, command: Command) -> Decided:
+        was = user_state.fingerprint(self.state)
+        decided = self.deciding.ask(command)
+        if not decided.events:
+            assert user_state.fingerprint(decided.after) == was, "events alone change a state"
+        assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
+        if decided.refusal is not None:
+            self.check_refusal(decided.refusal)
+            return decided
+        self.check_limits(decided)
+        self.check_lives(decided, living(decided.before), living(decided.after))
+        self.check_alerts(decided)
+        self.check_satisfied(decided)
+        return decided
 
-    @rule(name=NAMES, session=SESSIONS, size=SIZES)
-    def adds_a_message(self, name: str, session: str, size: int) -> None:
-        self.ask(
-            short_term.AddMessage(
-                now_us=self.now_us,
-                memory_id=name,
-                session_id=session,
-                content="c",
-                size_bytes=size,
-                occurred_at_us=self.now_us,
-            )
-        )
+    # --- what holds of each command
 
-    @rule(name=NAMES, size=SIZES, metadata=st.none() | METADATA)
-    def updates_a_message(self, name: str, size: int, metadata: Any) -> None:
-        self.ask(
-            short_term.UpdateMessage(
-                now_us=self.now_us, memory_id=name, content="d", size_bytes=size, metadata=metadata
-            )
-        )
+    def check_refusal(self, refusal: Exception) -> None:
+        """A refusal for lack of room says whose limit it is, and which."""
+        if isinstance(refusal, QuotaExceededError):
+            own = [limit for _, limit in recount.uses(self.state, self.limits).values()]
+            assert refusal.limit in [*own, self.limits.episode_steps]
+            assert refusal.tier == self.limits.tier
 
-    @rule(name=NAMES)
-    def deletes_a_message(self, name: str) -> None:
-        self.ask(short_term.DeleteMessage(now_us=self.now_us, memory_id=name))
+    def check_limits(self, decided: Decided) -> None:
+        """Nothing passes its limit; what is above one since that was lowered never grows."""
+        before = recount.uses(decided.before, self.limits)
+        for name, (used, limit) in recount.uses(decided.after, self.limits).items():
+            was, _ = before.get(name, (0, 0))
+            assert used <= max(limit, was), name
 
-    @rule(
-        names=st.lists(NAMES, min_size=1, max_size=5),
-        size=SIZES,
-        at=st.integers(0, 5),
-        pinned=st.booleans(),
-        prune=st.booleans(),
-        metadata=METADATA,
-    )
-    def adds_memories(
-        self, names: list[str], size: int, at: int, pinned: bool, prune: bool, metadata: Any
-    ) -> None:
-        memories = tuple(
-            long_term.NewMemory(
-                memory_id=f"l-{name}",
-                content=name,
-                size_bytes=size,
-                digest=name.encode(),
-                occurred_at_us=at,
-                pinned=pinned and name < "n12",
-                metadata=metadata,
-            )
-            for name in names
-        )
-        before = len(self.log)
-        self.ask(
-            long_term.AddMemories(
-                now_us=self.now_us,
-                memories=memories,
-                auto_prune=prune,
-                used=dict(self.used),
-            )
-        )
-        for entry in self.log[before:]:
-            if isinstance(entry.data, long_term.MemoryAdded):
-                self.used[entry.data.memory_id] = entry.data.digest
+    def check_lives(self, decided: Decided, before: Rows, after: Rows) -> None:
+        """Who comes, changes or goes is named; nobody comes back but by a restore or under a key;
+        what is pinned is not made to go."""
+        changed = {one for one in before.keys() | after.keys() if before.get(one) != after.get(one)}
+        assert changed <= decided.named
+        born = after.keys() - before.keys()
+        events = [entry.data for entry in decided.events]
+        kept_by_key = {e.memory_id for e in events if isinstance(e, KeySet | DocumentPut)}
+        assert isinstance(decided.command, Restore) or not born & self.ever - kept_by_key
+        self.ever |= born
+        for gone in [gone for event in events for gone in made_to_go(event)]:
+            assert not getattr(before[gone][1], "pinned", False)
 
-    @rule(name=NAMES, size=SIZES, metadata=st.none() | METADATA)
-    def updates_a_memory(self, name: str, size: int, metadata: Any) -> None:
-        self.ask(
-            long_term.UpdateMemory(
-                now_us=self.now_us,
-                memory_id=f"l-{name}",
-                content=f"u{size}",
-                size_bytes=size,
-                digest=f"u{size}".encode(),
-                metadata=metadata,
-            )
-        )
+    def check_alerts(self, decided: Decided) -> None:
+        """An alert is recorded exactly when a level changes, with the use that changed it."""
+        uses = recount.fullest(recount.uses(decided.after, self.limits))
+        expected = {}
+        for quota, (used, limit) in uses.items():
+            was = self.levels.get(quota)
+            level = recount.level(used, limit, was)
+            if level != was:
+                expected[quota] = (level, was, used, limit)
+        alerts = [entry.data for entry in decided.events if isinstance(entry.data, AlertChanged)]
+        assert len(alerts) == len(expected)
+        assert {a.quota: (a.level, a.was, a.used, a.limit) for a in alerts} == expected
+        changed = {quota: level for quota, (level, *_) in expected.items()}
+        self.levels = {quota: level for quota, level in (self.levels | changed).items() if level}
+        assert decided.after.account.levels == self.levels
 
-    @rule(name=NAMES)
-    def deletes_a_memory(self, name: str) -> None:
-        self.ask(long_term.DeleteMemory(now_us=self.now_us, memory_id=f"l-{name}"))
+    def check_satisfied(self, decided: Decided) -> None:
+        """To add or to restore again changes nothing."""
+        if isinstance(decided.command, Add | Restore):
+            again = self.deciding.enriched(decided.command)
+            assert not self.deciding.decider.decide(again, decided.after)
+
+    # --- what always holds
 
     @rule()
     def takes_a_snapshot(self) -> None:
-        self.snapshot = user.dump(self.state), len(self.log)
+        self.snapshot = user_state.dump(self.state), len(self.deciding.log)
 
     @invariant()
-    def no_limit_is_ever_passed(self) -> None:
-        state = self.state
-        assert len(state.working.rows) <= LIMITS.working_keys
-        assert state.working.size_bytes <= LIMITS.working_bytes
-        for session in state.short_term.sessions.values():
-            assert len(session.rows) <= LIMITS.short_term_messages
-            assert session.size_bytes <= LIMITS.short_term_bytes
-        assert len(state.long_term.rows) <= LIMITS.long_term_memories
-        assert state.long_term.size_bytes <= LIMITS.long_term_bytes
+    def counts_and_bytes_equal_a_recount(self) -> None:
+        for kind in KINDS:
+            state = self.state.of(kind)
+            assert kind.tally(state) == recount.tally(kind, state, self.deciding.log)
 
     @invariant()
-    def counters_equal_a_recount(self) -> None:
-        state = self.state
-        for part in (state.working, state.long_term):
-            assert part.size_bytes == sum(row.size_bytes for row in part.rows.values())
-        long_rows = state.long_term.rows.values()
-        assert state.long_term.stored_bytes == sum(row.stored_bytes for row in long_rows)
-        for session in state.short_term.sessions.values():
-            assert session.size_bytes == sum(row.size_bytes for row in session.rows)
-        named = {r.memory_id: s for s, x in state.short_term.sessions.items() for r in x.rows}
-        assert named == dict(state.short_term.session_of)
+    def what_is_used_of_each_quota_equals_a_recount(self) -> None:
+        counted = recount.fullest(recount.uses(self.state, self.limits))
+        for kind in KINDS:
+            for use in kind.quotas(self.state.of(kind), self.limits, None):
+                assert (use.used, use.limit) == counted[f"{kind.NAME}.{use.quota}"]
 
-    @precondition(lambda self: len(self.log) % 7 == 0)
+    @invariant()
+    def the_changes_of_the_totals_add_up(self) -> None:
+        totals = user_state.totals(self.state)
+        assert all(totals[name] == self.deciding.totals[name] for name in totals)
+
+    @invariant()
+    def what_has_expired_is_not_read(self) -> None:
+        now = self.state.at(self.now_us).short_term
+        assert all(s.expires_at_us > self.now_us for s in now.sessions.values())
+        assert all(short_term.find(now, row.memory_id) is row for row in short_term.rows(now))
+
+    @precondition(lambda self: len(self.deciding.log) % 4 == 0)
     @invariant()
     def live_is_replay_is_snapshot_and_tail(self) -> None:
-        live = user.fingerprint(self.state)
-        assert user.fingerprint(self.decider.fold(self.log)) == live
+        self.check_replay()
+
+    def teardown(self) -> None:
+        self.check_replay()
+
+    def check_replay(self) -> None:
+        decider, log = self.deciding.decider, self.deciding.log
+        live = user_state.fingerprint(self.state)
+        assert user_state.fingerprint(decider.fold(log)) == live
         data, version = self.snapshot
-        tail = self.decider.fold(self.log[version:], user.load(data))
-        assert user.fingerprint(tail) == live
-
-    @invariant()
-    def every_event_survives_the_codec(self) -> None:
-        if self.log:
-            event = self.log[-1].data
-            prepared = REGISTRY.prepare(event)
-            assert REGISTRY.decode(prepared.tag, prepared.schema, prepared.raw)[0] == event
-            assert isinstance(event, msgspec.Struct)
+        loaded = user_state.load(data)
+        assert user_state.dump(loaded) == data
+        assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
 
 
-REGISTRY = user.event_registry()
+def made_to_go(event: Any) -> tuple[str, ...]:
+    """Return the ids that an event takes away to make room."""
+    return event.memory_ids if isinstance(event, Pruned) else getattr(event, "evicted_ids", ())
+
 
 TestUserDecider = UserMachine.TestCase
 TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

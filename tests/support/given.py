@@ -5,7 +5,8 @@ from typing import Any
 
 from eventlog import Recorded
 from memory_actors.kinds.kind import Kind
-from memory_actors.quota import Limits
+from memory_actors.quota import Limits, Plan
+from memory_actors.records import Tier
 
 
 def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[Any]:
@@ -15,10 +16,12 @@ def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[A
 
 def fold(kind: Kind, events: Sequence[Any]) -> Any:
     """Return a kind's state after events."""
-    state = kind.initial
-    for version, event in enumerate(events, start=1):
-        state = kind.evolve(state, recorded(event, version))
-    return state
+    return kind.fold(kind.initial, [recorded(e, v) for v, e in enumerate(events, start=1)])
+
+
+def pro(limits: Limits) -> dict[Tier, Plan]:
+    """Return tiers in which the default one has these limits."""
+    return {Tier.PRO: Plan(limits=limits)}
 
 
 class Given:

@@ -11,9 +11,9 @@ from support.fakes import FakeEmbedder
 
 from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.spoken import RECIPE
 from memory_actors.embedding.vector_table import VectorTable, text_digest
 from memory_actors.errors import EmbedderError
+from memory_actors.phrasing import RECIPE
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors.indexes import dense
-from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex
+from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex, Match, centre
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
@@ -46,6 +46,10 @@ def build(rows: npt.NDArray[np.float32]) -> DenseIndex:
     return index
 
 
+def search(index: DenseIndex, query, k: int, allowed=None) -> list[Match]:
+    return index.search(query, k, centre(BACKGROUND, [index]), allowed)
+
+
 @pytest.fixture
 def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph from 300 rows on, so that tests are quick."""
@@ -63,7 +67,7 @@ def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int =
     queries = vectors(50, seed=99)
     found = 0
     for query in queries:
-        got = {match.label for match in index.search(query, k, BACKGROUND)}
+        got = {match.label for match in search(index, query, k)}
         found += len(got & set(by_definition(held, query, k)))
     return found / (k * len(queries))
 
@@ -72,20 +76,20 @@ def test_a_scan_ranks_by_centred_cosine() -> None:
     rows = vectors(200)
     index = build(rows)
     for query in vectors(20, seed=5):
-        got = [match.label for match in index.search(query, 7, BACKGROUND)]
+        got = [match.label for match in search(index, query, 7)]
         assert got == by_definition(dict(enumerate(rows)), query, 7)
 
 
 def test_scores_are_cosines() -> None:
     rows = vectors(50)
-    matches = build(rows).search(rows[3], 50, BACKGROUND)
+    matches = search(build(rows), rows[3], 50)
     assert matches[0].label == 3
     assert matches[0].score == pytest.approx(1, abs=1e-5)
     assert all(-1.00001 <= match.score <= 1.00001 for match in matches)
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    assert DenseIndex(DIMENSION).search(vectors(1)[0], 5, BACKGROUND) == []
+    assert search(DenseIndex(DIMENSION), vectors(1)[0], 5) == []
 
 
 def test_a_filter_is_exact_and_returns_all_it_can() -> None:
@@ -93,10 +97,10 @@ def test_a_filter_is_exact_and_returns_all_it_can() -> None:
     index = build(rows)
     allowed = list(range(0, 400, 50))
     query = vectors(1, seed=3)[0]
-    got = [match.label for match in index.search(query, 20, BACKGROUND, allowed)]
+    got = [match.label for match in search(index, query, 20, allowed)]
     assert sorted(got) == allowed
-    assert [m.label for m in index.search(query, 20, BACKGROUND, [])] == []
-    assert [m.label for m in index.search(query, 20, BACKGROUND, [9_999])] == []
+    assert [m.label for m in search(index, query, 20, [])] == []
+    assert [m.label for m in search(index, query, 20, [9_999])] == []
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -108,7 +112,7 @@ def test_a_graph_with_its_tail_is_close_to_exact() -> None:
         index.add(label, rows[label])
     assert not index.cheap
     assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.99
-    match = index.search(rows[1_940], 1, BACKGROUND)[0]
+    match = search(index, rows[1_940], 1)[0]
     assert match.label == 1_940, "what was just added is found at once"
 
 
@@ -144,7 +148,7 @@ def test_removed_neighbours_do_not_hide_the_rest() -> None:
     query = rows[0]
     for label in by_definition(dict(enumerate(rows)), query, 150):
         index.remove(label)
-    assert len(index.search(query, 10, BACKGROUND)) == 10
+    assert len(search(index, query, 10)) == 10
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -225,7 +229,7 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
         if index.wants_maintenance:
             index.adopt(index.maintain())
     query = vectors(1, seed=2)[0]
-    got = [match.label for match in index.search(query, 50, BACKGROUND)]
+    got = [match.label for match in search(index, query, 50)]
     assert sorted(got) == sorted(held)
     assert len(index) == len(held)
 
@@ -239,17 +243,17 @@ def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
     stop = threading.Event()
     failures: list[BaseException] = []
 
-    def search() -> None:
+    def keep_searching() -> None:
         while not stop.is_set():
             try:
                 for chosen in (allowed, None):
-                    labels = [m.label for m in index.search(rows[0], 20, BACKGROUND, chosen)]
+                    labels = [m.label for m in search(index, rows[0], 20, chosen)]
                     assert len(labels) == len(set(labels))
             except BaseException as error:
                 failures.append(error)
                 return
 
-    threads = [threading.Thread(target=search) for _ in range(2)]
+    threads = [threading.Thread(target=keep_searching) for _ in range(2)]
     for thread in threads:
         thread.start()
     for label in range(400, 4_000):
@@ -278,7 +282,7 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
 
     monkeypatch.setattr(dense, "_compacted", late)
     index.adopt(index.maintain())
-    labels = [match.label for match in index.search(rows[950], 1_000, BACKGROUND)]
+    labels = [match.label for match in search(index, rows[950], 1_000)]
     assert labels.count(950) == 1
     assert len(labels) == len(index) == 501
 
@@ -290,4 +294,4 @@ def test_more_results_than_a_graph_can_reach_are_found_by_a_scan() -> None:
     index = build(rows)
     maintain(index)
     for k in (1, 10, 40, 300, 1_500, 2_000):
-        assert len(index.search(rows[0], k, BACKGROUND)) == k
+        assert len(search(index, rows[0], k)) == k

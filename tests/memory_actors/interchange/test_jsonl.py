@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.fakes import FakeEmbedder
+from support.given import pro
 
 from memory_actors import EmbedderError, InvalidInputError, Item, Limits, QuotaExceededError
 from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
@@ -117,7 +118,7 @@ async def test_a_corrected_file_goes_on_where_it_stopped(store, file) -> None:
 async def test_a_full_memory_takes_what_fits_and_names_the_first_line_that_does_not(
     store, file
 ) -> None:
-    async with store(limits=Limits(long_term_memories=5)) as memory:
+    async with store(tiers=pro(Limits(long_term_memories=5))) as memory:
         with pytest.raises(QuotaExceededError, match=r"chat\.jsonl, line 6: .*max: 5") as caught:
             await import_jsonl(memory.user("u"), file(*chat(9)))
         assert len(await memory.user("u").list_memories()) == 5
@@ -127,7 +128,7 @@ async def test_a_full_memory_takes_what_fits_and_names_the_first_line_that_does_
 async def test_an_id_that_stands_for_another_content_is_refused_by_line(store, file) -> None:
     path = file('{"id": "a", "content": "x"}', '{"content": "y"}', '{"id": "a", "content": "z"}')
     async with store() as memory:
-        with pytest.raises(InvalidInputError, match=r"line 3: .*'a' stands for another content"):
+        with pytest.raises(InvalidInputError, match=r"line 3: .*'a' stands for another memory"):
             await import_jsonl(memory.user("u"), path)
         assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
 

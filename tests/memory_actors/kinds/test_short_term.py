@@ -4,8 +4,8 @@ import pytest
 from support.given import Given, fold
 
 from memory_actors.errors import NotFoundError, QuotaExceededError
+from memory_actors.kinds import short_term
 from memory_actors.kinds.short_term import (
-    KIND,
     SECOND_US,
     AddMessage,
     DeleteMessage,
@@ -13,6 +13,7 @@ from memory_actors.kinds.short_term import (
     MessageDeleted,
     SessionsExpired,
     UpdateMessage,
+    at,
     messages,
 )
 from memory_actors.quota import Limits
@@ -35,55 +36,55 @@ def add(name: str, *, session: str = "s", size: int = 10, now: int = 0) -> AddMe
 
 
 def test_a_message_renews_the_life_of_its_session() -> None:
-    (event,) = Given(KIND, added("a")).when(add("b", now=5))
+    (event,) = Given(short_term, added("a")).when(add("b", now=5))
     assert event.expires_at_us == 5 + HOUR_US
 
 
 def test_the_oldest_message_leaves_a_full_session() -> None:
-    given = Given(KIND, added("a"), added("b"), limits=Limits(short_term_messages=2))
+    given = Given(short_term, added("a"), added("b"), limits=Limits(short_term_messages=2))
     (event,) = given.when(add("c"))
-    assert event.evicted == ("a",)
+    assert event.evicted_ids == ("a",)
 
 
 def test_messages_leave_until_the_new_one_fits_by_size() -> None:
     limits = Limits(short_term_bytes=30)
-    given = Given(KIND, added("a"), added("b"), added("c"), limits=limits)
+    given = Given(short_term, added("a"), added("b"), added("c"), limits=limits)
     (event,) = given.when(add("d", size=15))
-    assert event.evicted == ("a", "b")
+    assert event.evicted_ids == ("a", "b")
 
 
 def test_a_message_larger_than_a_session_is_refused() -> None:
     with pytest.raises(QuotaExceededError):
-        Given(KIND, limits=Limits(short_term_bytes=30)).when(add("a", size=31))
+        Given(short_term, limits=Limits(short_term_bytes=30)).when(add("a", size=31))
 
 
 def test_sessions_have_room_of_their_own() -> None:
-    given = Given(KIND, added("a"), added("b"), limits=Limits(short_term_messages=2))
+    given = Given(short_term, added("a"), added("b"), limits=Limits(short_term_messages=2))
     (event,) = given.when(add("c", session="other"))
-    assert event.evicted == ()
+    assert event.evicted_ids == ()
 
 
 def test_an_expired_session_is_named_before_the_next_message() -> None:
-    given = Given(KIND, added("a"), added("b"))
+    given = Given(short_term, added("a"), added("b"))
     expired, event = given.when(add("c", now=HOUR_US))
-    assert expired == SessionsExpired(session_ids=("s",), memory_ids=("a", "b"))
-    assert event.evicted == ()
+    assert expired == SessionsExpired(session_ids=("s",), memory_ids=("a", "b"), cause="ttl")
+    assert event.evicted_ids == ()
 
 
 def test_expiry_of_one_session_is_found_while_another_is_used() -> None:
-    given = Given(KIND, added("a", expires=10), added("b", session="t", expires=HOUR_US))
+    given = Given(short_term, added("a", expires=10), added("b", session="t", expires=HOUR_US))
     expired, _ = given.when(add("c", session="t", now=10))
     assert expired.session_ids == ("s",)
 
 
 def test_a_session_is_not_read_once_its_time_is_up() -> None:
-    state = fold(KIND, [added("a", expires=10)])
-    assert [row.memory_id for row in messages(state, "s", 9)] == ["a"]
-    assert messages(state, "s", 10) == ()
+    state = fold(short_term, [added("a", expires=10)])
+    assert [row.memory_id for row in messages(at(state, 9), "s")] == ["a"]
+    assert messages(at(state, 10), "s") == ()
 
 
 def test_an_expired_message_cannot_be_changed() -> None:
-    given = Given(KIND, added("a", expires=10))
+    given = Given(short_term, added("a", expires=10))
     for command in (
         DeleteMessage(now_us=10, memory_id="a"),
         UpdateMessage(now_us=10, memory_id="a", content="x"),
@@ -93,30 +94,49 @@ def test_an_expired_message_cannot_be_changed() -> None:
 
 
 def test_a_clock_that_goes_back_revives_nothing_that_was_named() -> None:
-    state = fold(KIND, [added("a"), SessionsExpired(session_ids=("s",), memory_ids=("a",))])
-    assert messages(state, "s", 0) == ()
+    state = fold(
+        short_term,
+        [added("a"), SessionsExpired(session_ids=("s",), memory_ids=("a",), cause="ttl")],
+    )
+    assert messages(at(state, 0), "s") == ()
     assert state.next_expiry_us == 0
 
 
 def test_deleting_takes_a_message_out_of_its_session() -> None:
-    given = Given(KIND, added("a"), added("b"))
+    given = Given(short_term, added("a"), added("b"))
     (event,) = given.when(DeleteMessage(now_us=0, memory_id="a"))
     assert event == MessageDeleted(memory_id="a", session_id="s")
-    after = fold(KIND, [added("a"), added("b"), event])
-    assert [row.memory_id for row in messages(after, "s", 0)] == ["b"]
+    after = fold(short_term, [added("a"), added("b"), event])
+    assert [row.memory_id for row in messages(at(after, 0), "s")] == ["b"]
     assert after.sessions["s"].size_bytes == 10
 
 
 def test_adding_the_same_message_again_is_satisfied() -> None:
-    assert Given(KIND, added("a")).when(add("a")) == []
+    assert Given(short_term, added("a")).when(add("a")) == []
 
 
 def test_an_update_may_not_grow_a_session_beyond_its_size() -> None:
-    given = Given(KIND, added("a"), added("b"), limits=Limits(short_term_bytes=20))
+    given = Given(short_term, added("a"), added("b"), limits=Limits(short_term_bytes=20))
     with pytest.raises(QuotaExceededError):
         given.when(UpdateMessage(now_us=0, memory_id="a", content="x", size_bytes=11))
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:
-    state = fold(KIND, [added("a"), added("b", session="t"), added("c", evicted=("a",))])
-    assert KIND.load(KIND.dump(state)) == state
+    state = fold(short_term, [added("a"), added("b", session="t"), added("c", evicted_ids=("a",))])
+    assert short_term.load(short_term.dump(state)) == state
+
+
+def test_at_the_limit_of_sessions_the_one_that_expires_first_goes() -> None:
+    given = Given(
+        short_term, added("a", session="s", expires=20), added("b", session="t", expires=10),
+        limits=Limits(short_term_sessions=2),
+    )  # fmt: skip
+    assert len(given.when(add("c", session="s"))) == 1, "no new session"
+    gone, _ = given.when(add("c", session="u"))
+    assert gone == SessionsExpired(session_ids=("t",), memory_ids=("b",), cause="quota")
+
+
+def test_sums_follow_sessions_that_come_and_go() -> None:
+    events = [added("a", size=5), added("b", session="t"), added("c", evicted_ids=("a",))]
+    tally = short_term.tally(fold(short_term, events))
+    assert (tally.count, tally.size_bytes, tally.stored_bytes, tally.evicted) == (2, 20, 20, 1)

@@ -6,7 +6,8 @@ import pytest
 from support.given import Given, fold
 
 from memory_actors.errors import NotFoundError, QuotaExceededError
-from memory_actors.kinds.working import KIND, DeleteKey, KeyDeleted, KeySet, SetKey
+from memory_actors.kinds import working
+from memory_actors.kinds.working import DeleteKey, KeyDeleted, KeySet, SetKey
 from memory_actors.quota import Limits
 
 
@@ -19,58 +20,60 @@ def set_key(key: str, value: Any = 2, *, size: int = 10, **more: Any) -> SetKey:
 
 
 def test_a_new_key_gets_the_new_id_and_an_old_one_keeps_its_own() -> None:
-    given = Given(KIND, was_set("a"))
+    given = Given(working, was_set("a"))
     assert given.when(set_key("b"))[0].memory_id == "new"
     assert given.when(set_key("a"))[0].memory_id == "id-a"
 
 
 def test_setting_the_same_value_again_is_satisfied() -> None:
-    assert Given(KIND, was_set("a", 1)).when(set_key("a", 1)) == []
+    assert Given(working, was_set("a", 1)).when(set_key("a", 1)) == []
 
 
 def test_true_and_one_are_different_values() -> None:
-    assert len(Given(KIND, was_set("a", 1)).when(set_key("a", True))) == 1
-    assert len(Given(KIND, was_set("a", 1)).when(set_key("a", 1.0))) == 1
+    assert len(Given(working, was_set("a", 1)).when(set_key("a", True))) == 1
+    assert len(Given(working, was_set("a", 1)).when(set_key("a", 1.0))) == 1
 
 
 def test_a_new_key_at_the_limit_is_refused_and_an_old_one_is_not() -> None:
-    given = Given(KIND, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
+    given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
     with pytest.raises(QuotaExceededError, match=r"max: 2"):
         given.when(set_key("c"))
     assert given.when(set_key("a"))[0].evicted == ()
 
 
 def test_with_leave_the_least_recently_used_key_goes() -> None:
-    given = Given(KIND, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
+    given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
     (event,) = given.when(set_key("c", auto_prune=True, least_recent=("b", "a")))
     assert (event.evicted, event.evicted_ids) == (("b",), ("id-b",))
 
 
 def test_keys_unknown_to_the_order_of_use_count_as_recent() -> None:
-    given = Given(KIND, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
+    given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
     (event,) = given.when(set_key("c", auto_prune=True, least_recent=("b", "gone")))
     assert event.evicted == ("b",)
 
 
 def test_by_size_the_least_recently_used_go_without_being_asked() -> None:
-    given = Given(KIND, was_set("a"), was_set("b"), was_set("c"), limits=Limits(working_bytes=30))
+    given = Given(
+        working, was_set("a"), was_set("b"), was_set("c"), limits=Limits(working_bytes=30)
+    )
     (event,) = given.when(set_key("d", size=15, least_recent=("c", "a", "b")))
     assert event.evicted == ("c", "a")
 
 
 def test_a_key_that_grows_never_evicts_itself() -> None:
-    given = Given(KIND, was_set("a"), was_set("b"), limits=Limits(working_bytes=20))
+    given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_bytes=20))
     (event,) = given.when(set_key("a", size=20, least_recent=("a", "b")))
     assert event.evicted == ("b",)
 
 
 def test_a_value_that_can_never_fit_is_refused() -> None:
     with pytest.raises(QuotaExceededError, match="size quota"):
-        Given(KIND, limits=Limits(working_bytes=20)).when(set_key("a", size=21, auto_prune=True))
+        Given(working, limits=Limits(working_bytes=20)).when(set_key("a", size=21, auto_prune=True))
 
 
 def test_a_key_is_deleted_by_name_or_by_id() -> None:
-    given = Given(KIND, was_set("a"))
+    given = Given(working, was_set("a"))
     gone = KeyDeleted(memory_id="id-a", key="a")
     assert given.when(DeleteKey(now_us=1, key="a")) == [gone]
     assert given.when(DeleteKey(now_us=1, memory_id="id-a")) == [gone]
@@ -79,6 +82,6 @@ def test_a_key_is_deleted_by_name_or_by_id() -> None:
 
 
 def test_a_dump_keeps_the_order_in_which_keys_were_set() -> None:
-    state = fold(KIND, [was_set("a"), was_set("b"), was_set("a", 2)])
-    assert list(KIND.load(KIND.dump(state)).rows) == ["b", "a"]
-    assert KIND.load(KIND.dump(state)) == state
+    state = fold(working, [was_set("a"), was_set("b"), was_set("a", 2)])
+    assert list(working.load(working.dump(state)).held) == ["b", "a"]
+    assert working.load(working.dump(state)) == state

@@ -64,6 +64,12 @@ class Watch:
     async def enrich(self, command: Any, state: int) -> Any:
         return command
 
+    def admit(self, before: int, after: int) -> dict[str, int]:
+        return {}
+
+    def release(self, changes: dict[str, int]) -> None:
+        pass
+
     def published(self, events: Sequence[Recorded[Any]], before: int, after: int) -> None:
         if self.failure is not None:
             failure, self.failure = self.failure, None

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.given import pro
 
 from eventlog import EventLog, Snapshot
-from memory_actors import Item, Limits, QuarantinedError, live_user, user
+from memory_actors import Item, Limits, QuarantinedError, live_user, user_state
 from memory_actors.indexes import dense
+from memory_actors.kinds import long_term
 from memory_actors.kinds.long_term import MemoryUpdated
 
 pytestmark = pytest.mark.anyio
 
 
 async def in_the_log(tmp_path: Path, change: Any) -> None:
-    async with EventLog.open(tmp_path / "memory", user.event_registry()) as log:
+    async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:
         await change(log)
 
 
@@ -39,13 +41,13 @@ async def test_a_poisoned_user_stays_readable_and_harms_nobody(open_memory, tmp_
         assert (await bob.usage()).kinds["long_term"].count == 2
 
 
-@pytest.mark.parametrize("data", [b"junk", b"", user.dump(user.UserState())[:-3]])
+@pytest.mark.parametrize("data", [b"junk", b"", user_state.dump(user_state.UserState())[:-3]])
 async def test_a_snapshot_that_does_not_load_is_passed_over(open_memory, tmp_path, data) -> None:
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
 
     async def damage(log: EventLog) -> None:
-        await log.save_snapshot("user:ada", Snapshot(1, data), user.SNAPSHOT_FINGERPRINT)
+        await log.save_snapshot("user:ada", Snapshot(1, data), user_state.SNAPSHOT_FINGERPRINT)
 
     await in_the_log(tmp_path, damage)
     async with open_memory() as memory:
@@ -116,11 +118,11 @@ async def test_a_large_user_gets_a_graph_that_survives_reopening(open_memory, mo
 
 async def _cheap(memory: Any) -> bool:
     async with memory._services.runtime.use("user:ada") as live:
-        return live.index.dense.cheap
+        return live.indexes.get(long_term).dense.cheap
 
 
 async def test_pruned_memories_leave_the_index(open_memory, clock) -> None:
-    async with open_memory(limits=Limits(long_term_memories=50)) as memory:
+    async with open_memory(tiers=pro(Limits(long_term_memories=50))) as memory:
         ada = memory.user("ada")
         for n in range(60):
             clock.move(1)

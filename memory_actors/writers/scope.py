@@ -1,24 +1,21 @@
-"""On whose behalf a handle acts, and how it reaches that user's actor."""
+"""On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.actor import Reply, Request
 from memory_actors.kinds.kind import Command
 from memory_actors.live_user import LiveUser
+from memory_actors.quota import Limits
 from memory_actors.services import Services
+from memory_actors.streams import stream_of
+from memory_actors.user_state import UserState
 from memory_actors.validation import check_name, check_optional_name
 
 T = TypeVar("T")
-
-STREAM_PREFIX = "user:"
-
-
-def stream_of(user_id: str) -> str:
-    """Return the name of a user's stream."""
-    return STREAM_PREFIX + user_id
 
 
 class Scope:
@@ -71,6 +68,19 @@ class Scope:
             await live.check_replay()
         return reply
 
+    @contextmanager
+    def observed(self, operation: str, kind: str) -> Iterator[None]:
+        """Measure an operation, and how it ends."""
+        started_s, outcome = perf_counter(), "ok"
+        try:
+            yield
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            seconds = perf_counter() - started_s
+            self.services.metrics.observe(operation, kind, seconds, outcome)
+
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         task = asyncio.create_task(work)
@@ -79,12 +89,18 @@ class Scope:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    def refuse_early(self, live: LiveUser, command: Command) -> None:
+    async def refuse_early(self, live: LiveUser, command: Command, adds: Mapping[str, int]) -> None:
         """Refuse now what the confirmed state would refuse, before the work that leads up to it.
 
         The events are dropped: the decision that counts is the actor's.
         """
-        self.services.decider.decide(command, live.state)
+        enriched = await live.enrich(command, live.state)
+        if self.services.decider.decide(enriched, live.state):
+            self.services.totals.check(adds)
+
+    def limits(self, state: UserState) -> Limits:
+        """Return what a user of this state may hold."""
+        return self.services.limits[state.account.tier]
 
     def _meta(self, command: Command) -> dict[str, str]:
         meta = {"command": type(command).__name__}

@@ -1,0 +1,268 @@
+"""`user.entities`: people, things and places, and what relates them, from when to when."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from memory_actors.errors import NotFoundError
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.graph import Direction
+from memory_actors.reading import Found, memories
+from memory_actors.records import (
+    Entity,
+    Memory,
+    Metadata,
+    Neighbour,
+    Receipt,
+    Relationship,
+)
+from memory_actors.validation import check_choice, check_count, check_name, time_us
+from memory_actors.writers.entity import DEFAULT_TYPE, EntityWriter, resolve
+from memory_actors.writers.scope import Scope
+
+DIRECTIONS = ("both", "out", "in")
+
+
+class EntityGraph:
+    """A graph of at most 5,000 entities and 10,000 relationships by default.
+
+    Where an entity is asked for, its id or its name will do. Times are when something was true.
+    """
+
+    def __init__(self, scope: Scope, writer: EntityWriter):
+        self._scope = scope
+        self._writer = writer
+
+    # --- write
+
+    async def add_entity(
+        self,
+        name: str,
+        type: str = DEFAULT_TYPE,  # noqa: A002 - the field's own word
+        observations: Sequence[str] = (),
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: datetime | str | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool = False,
+    ) -> Receipt:
+        """Add an entity, or add to the one that has this name and type what is new.
+
+        Names are the same whatever their case and blanks. Observations it has are not repeated,
+        metadata is merged key by key.
+
+        :raises QuotaExceededError: too many entities (`auto_prune` lets the oldest tenth go, with
+            their relationships), or too many bytes.
+        """
+        return await self._writer.add_entity(
+            name,
+            type,
+            observations,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=auto_prune,
+        )
+
+    async def observe(self, entity_ref: str, *observations: str) -> Receipt:
+        """Add observations to an entity.
+
+        :raises NotFoundError: there is no such entity.
+        """
+        row = await self._entity(entity_ref)
+        return await self._writer.add_entity(row.name, row.type, observations)
+
+    async def remove_observation(self, entity_ref: str, observation: str) -> Receipt:
+        """Delete one observation of an entity, given as it reads.
+
+        :raises NotFoundError: there is no such entity, or no such observation.
+        """
+        return await self._writer.remove_observation(await self._entity(entity_ref), observation)
+
+    async def relate(
+        self,
+        source: str,
+        relation: str,
+        target: str,
+        *,
+        fact: str | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        exclusive: bool | None = None,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool = False,
+    ) -> Receipt:
+        """Say that one entity relates to another from a time on (None: from now).
+
+        `exclusive` says that the source has one such relationship at a time: those that contradict
+        this one then end when it begins. None looks the relation up in
+        `Settings.exclusive_relations` (lives_in, works_at, …). What is true already is brought up
+        to date, not said twice. `fact` puts it in words that are found by meaning.
+
+        :raises NotFoundError: one of the entities is not there: add it first.
+        :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
+        """
+        return await self._writer.relate(
+            source,
+            relation,
+            target,
+            fact=fact,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            exclusive=exclusive,
+            metadata=metadata,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=auto_prune,
+        )
+
+    async def end(self, relationship_id: str, at: datetime | str | None = None) -> Receipt:
+        """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
+
+        :raises NotFoundError: there is no such relationship.
+        """
+        async with self._scope.live() as live:
+            row = entity.find(live.state.entity, check_name(relationship_id, "relationship_id"))
+        if not isinstance(row, graph.Relationship):
+            raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
+        return await self._writer.end(row, at)
+
+    async def delete(self, entity_ref: str) -> Receipt:
+        """Delete an entity with its relationships, or one relationship by its id.
+
+        :raises NotFoundError: there is neither.
+        """
+        async with self._scope.live() as live:
+            row = entity.find(live.state.entity, check_name(entity_ref, "entity"))
+        return await self._writer.delete(row or await self._entity(entity_ref))
+
+    # --- read
+
+    async def get(self, entity_ref: str, type: str | None = None) -> Entity:  # noqa: A002
+        """Return an entity by id or name; `type` tells entities of one name apart.
+
+        :raises NotFoundError: there is no such entity.
+        :raises InvalidInputError: several have this name, and no type is given.
+        """
+        (found,) = await self._read([await self._entity(entity_ref, type)])
+        return _entity(found)
+
+    async def relationships(
+        self,
+        entity_ref: str,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: datetime | str | None = None,
+        ended: bool = False,
+    ) -> list[Relationship]:
+        """Return the relationships of an entity that are true at a time (None: now), newest first.
+
+        With `ended`, those that were ever true.
+        """
+        way = check_choice(direction, DIRECTIONS, "direction")
+        at_us = None if ended else self._time(as_of)
+        async with self._scope.live() as live:
+            state = live.state.entity
+            row = resolve(state, entity_ref)
+        walk = partial(
+            graph.relationships,
+            state.graph,
+            row.memory_id,
+            as_of_us=at_us,
+            relation=relation,
+            direction=way,
+        )
+        rows = await anyio.to_thread.run_sync(walk)
+        return [_relationship(memory) for memory in await self._read(rows)]
+
+    async def neighbours(
+        self,
+        entity_ref: str,
+        depth: int = 1,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: datetime | str | None = None,
+        ended: bool = False,
+        limit: int = 100,
+    ) -> list[Neighbour]:
+        """Return the entities within `depth` relationships, the nearest first.
+
+        What is true at `as_of` (None: now) is followed; with `ended`, what was ever true.
+        """
+        way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
+        at_us = None if ended else self._time(as_of)
+        async with self._scope.live() as live:
+            state = live.state.entity
+            walk = partial(
+                graph.neighbours,
+                state.graph,
+                resolve(state, entity_ref).memory_id,
+                depth,
+                relation=relation,
+                direction=way,
+                as_of_us=at_us,
+                limit=count,
+            )
+        found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
+        ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
+        rows = [row for memory_id in ids if (row := entity.find(state, memory_id)) is not None]
+        read = {memory.memory_id: memory for memory in await self._read(rows)}
+        return [
+            Neighbour(
+                entity=_entity(read[there.memory_id]),
+                distance=there.distance,
+                path=tuple(_relationship(read[step]) for step in there.path),
+            )
+            for there in found
+        ]
+
+    # --- plumbing
+
+    async def _entity(self, entity_ref: str, type: str | None = None) -> entity.Entity:  # noqa: A002
+        async with self._scope.live() as live:
+            return resolve(live.state.entity, entity_ref, type)
+
+    async def _read(self, rows: Sequence[Any]) -> list[Memory]:
+        found = [Found(entity, row) for row in rows]
+        return await memories(self._scope.services.log, self._scope.stream, found)
+
+    def _time(self, as_of: datetime | str | None) -> int:
+        at_us = time_us(as_of, "as_of")
+        return self._scope.now_us() if at_us is None else at_us
+
+
+def _entity(memory: Memory) -> Entity:
+    return Entity(
+        memory_id=memory.memory_id,
+        name=memory.data["name"],
+        type=memory.data["type"],
+        observations=tuple(memory.data["observations"]),
+        metadata=memory.metadata,
+        created_at=memory.created_at,
+        occurred_at=memory.occurred_at,
+        pinned=memory.pinned,
+    )
+
+
+def _relationship(memory: Memory) -> Relationship:
+    return msgspec.convert(
+        {
+            **memory.data,
+            "memory_id": memory.memory_id,
+            "metadata": memory.metadata,
+            "created_at": memory.created_at,
+            "pinned": memory.pinned,
+        },
+        Relationship,
+    )

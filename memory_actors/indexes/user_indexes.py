@@ -1,0 +1,135 @@
+"""All indexes of one user: one for each kind that has something to index, made when it has.
+
+They stand apart so that a search of one kind costs nothing for the others, and share one centre, so
+that their scores compare.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eventlog import EventStore
+from memory_actors.chores import Chores
+from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.service import EmbeddingService
+from memory_actors.indexes.dense import centre
+from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.kinds.kind import Kind, Passage
+
+Find = Callable[[Kind, str], Any]
+"""(kind, memory id) -> the living row, or None."""
+
+
+class UserIndexes:
+    """The indexes of one user's memories, by kind."""
+
+    def __init__(
+        self,
+        stream: str,
+        path: Path,
+        *,
+        log: EventStore,
+        embeddings: EmbeddingService,
+        chores: Chores,
+        find: Find,
+    ):
+        self._stream = stream
+        self._path = path
+        self._log = log
+        self._embeddings = embeddings
+        self._chores = chores
+        self._find = find
+        self._of: dict[str, MemoryIndex] = {}
+
+    def get(self, kind: Kind) -> MemoryIndex | None:
+        """Return the index of a kind, None if there is nothing in it."""
+        return self._of.get(kind.NAME)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        return sum(index.size_bytes for index in self._of.values())
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the vectors that are searched, as float32."""
+        width = 4 * self._embeddings.embedder.dimension
+        return width * sum(len(index.dense) for index in self._of.values())
+
+    def centre(self, background: Vectors) -> Vectors:
+        """Return where the common part of all vectors lies; `background` is float32 [d]."""
+        return centre(background, (index.dense for index in self._of.values()))
+
+    def follow(self, kind: Kind, old: Any, new: Any) -> None:
+        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        before, after = _indexed(kind, old), _indexed(kind, new)
+        if before != after:
+            self._made(kind).follow(before, after, (new or old).memory_id)
+
+    def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
+        """Take these for all the rows of a kind that there are."""
+        found = [row for row in rows if _indexed(kind, row)]
+        if found or kind.NAME in self._of:
+            self._made(kind).compare(found)
+
+    def settle(self, vectors: Mapping[bytes, Vectors]) -> None:
+        """Index the passages that wanted these vectors, by digest of what was embedded."""
+        for index in self._of.values():
+            index.settle(vectors)
+
+    def maintain(self) -> None:
+        """Start the slow part of keeping the indexes quick, where it pays."""
+        for index in self._of.values():
+            index.maintain()
+
+    def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
+        """Index what wants a vector after a pause. See `MemoryIndex.index_later`."""
+        self._made(kind).index_later(drained)
+
+    def index_now(self) -> None:
+        """Begin to index what wants a vector."""
+        for index in self._of.values():
+            index.index_wanting()
+
+    async def indexed(self, kinds: Iterable[Kind]) -> None:
+        """Wait for memories of these kinds that are just being indexed, a few seconds at most."""
+        for kind in kinds:
+            index = self.get(kind)
+            if index is not None:
+                await index.indexed()
+
+    async def load(self, kind: Kind, rows: Iterable[Any]) -> None:
+        """Read the index of a kind with these rows from its files and the table of vectors."""
+        found = [row for row in rows if _indexed(kind, row)]
+        if found:
+            await self._made(kind).load(found)
+
+    async def save(self) -> None:
+        """Keep what would be slow to build again."""
+        for index in self._of.values():
+            await index.save()
+
+    def retire(self) -> None:
+        """Let go of what refers back to the user, so that its memory is free at once."""
+        self._of.clear()
+        del self._find
+
+    def _made(self, kind: Kind) -> MemoryIndex:
+        index = self._of.get(kind.NAME)
+        if index is None:
+            index = self._of[kind.NAME] = MemoryIndex(
+                self._stream,
+                kind,
+                self._path.with_suffix(f".{kind.NAME}.index"),
+                log=self._log,
+                embeddings=self._embeddings,
+                chores=self._chores,
+                find=partial(self._find, kind),
+            )
+        return index
+
+
+def _indexed(kind: Kind, row: Any) -> Sequence[Passage]:
+    """Return the passages of a row that are found by an index."""
+    return () if row is None else [p for p in kind.passages(row) if p.digest]

@@ -1,0 +1,102 @@
+"""What a line's `data` may be: the parts of an entity, a relationship, an episode or a document."""
+
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.records import MemoryType
+
+Time: TypeAlias = str | float
+"""ISO 8601 (naive means UTC), or seconds since 1970."""
+
+
+class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A misspelled field is an error: dropping it silently would lose what it says."""
+
+
+class EntityParts(_Data, frozen=True, kw_only=True):
+    """An entity."""
+
+    name: str
+    type: str = "entity"
+    observations: tuple[str, ...] = ()
+
+
+class RelationshipParts(_Data, frozen=True, kw_only=True):
+    """A relationship. Each end by id, by name, or both; an id that is not known leaves the name."""
+
+    relation: str
+    source_id: str | None = None
+    source: str | None = None
+    target_id: str | None = None
+    target: str | None = None
+    fact: str | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
+
+
+class StepParts(_Data, frozen=True, kw_only=True):
+    """A step that an episode kept."""
+
+    action: str
+    number: int | None = None
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+
+
+class EvictedParts(_Data, frozen=True, kw_only=True):
+    """What a step left that made room for others."""
+
+    number: int
+    sha256: str
+    snippet: str
+
+
+class EpisodeParts(_Data, frozen=True, kw_only=True):
+    """An episode."""
+
+    goal: str
+    agent_id: str | None = None
+    status: Literal["running", "done", "failed"] = "running"
+    result: str | None = None
+    steps: tuple[StepParts, ...] = ()
+    evicted: tuple[EvictedParts, ...] = ()
+    steps_evicted: int = 0
+
+
+class DocumentParts(_Data, frozen=True, kw_only=True):
+    """A document."""
+
+    value: dict[str, Any]
+    collection: str | None = None
+    key: str | None = None
+
+
+Parts: TypeAlias = EntityParts | RelationshipParts | EpisodeParts | DocumentParts
+
+HAVE_DATA: Final = (MemoryType.ENTITY, MemoryType.EPISODIC, MemoryType.STRUCTURED)
+"""The kinds whose lines say what they hold in `data`."""
+
+
+def parts_of(kind: MemoryType, data: object) -> Parts:
+    """Return what `data` says, by the kind of its line; what relates two entities has a relation.
+
+    :raises InvalidInputError: it does not say what this kind needs, or more.
+    """
+    if not isinstance(data, dict):
+        raise InvalidInputError(f"'data' must be a JSON object, not {type(data).__name__}")
+    try:
+        return msgspec.convert(data, _type_of(kind, data), strict=True)
+    except msgspec.ValidationError as error:
+        reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `data.")
+        raise InvalidInputError(f"'data' is not as it must be: {reason}") from error
+
+
+def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
+    if kind is MemoryType.EPISODIC:
+        return EpisodeParts
+    if kind is MemoryType.STRUCTURED:
+        return DocumentParts
+    return RelationshipParts if "relation" in data else EntityParts

@@ -1,0 +1,250 @@
+"""Entities and what relates them: a graph of people, things and places, and of when it was so.
+
+An entity is a name, a type and what was observed of it. A relationship goes from one entity to
+another, says one thing, and is true from a time on until, maybe, another. Both are memories: each
+has an id, is listed, read and found by meaning. An entity is found by its name and by each of its
+observations; a relationship by its fact.
+
+The kind has more rooms than one, in the order of the others:
+
+- `events`: what the log keeps
+- `state`, `graph`: the rows, their fold, the snapshot; neighbours and relationships of one
+- `commands`: what can be asked
+- `room`, `decide_entity`, `decide_relationship`, `restore`: what is decided
+
+Here is what all kinds have: one `decide`, and the reads.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from eventlog.records import to_datetime
+from memory_actors.kinds import kind
+from memory_actors.kinds.entity import decide_entity, decide_relationship
+from memory_actors.kinds.entity.commands import (
+    COMMANDS,
+    AddEntity,
+    DeleteEntity,
+    DeleteRelationship,
+    EndRelationship,
+    Relate,
+    RemoveObservation,
+    RestoreEntities,
+    UpdateEntity,
+    UpdateRelationship,
+)
+from memory_actors.kinds.entity.decide_entity import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
+from memory_actors.kinds.entity.events import Event, Observation, registry
+from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.entity.restore import restore
+from memory_actors.kinds.entity.room import NAME
+from memory_actors.kinds.entity.state import (
+    Dump,
+    Entities,
+    Entity,
+    dump,
+    evolve,
+    find,
+    find_named,
+    fold,
+    load,
+    named,
+)
+from memory_actors.kinds.kind import (
+    Command,
+    Events,
+    Passage,
+    Tally,
+    index_of,
+    none_at_hand,
+    timeless,
+    version_of,
+)
+from memory_actors.phrasing import fact_text, name_text, observation_text
+from memory_actors.quota import Limits
+from memory_actors.records import QuotaUse
+
+__all__ = [
+    "COMMANDS",
+    "NAME",
+    "OBSERVATIONS_BYTES_MAX",
+    "OBSERVATIONS_MAX",
+    "AddEntity",
+    "DeleteEntity",
+    "DeleteRelationship",
+    "Dump",
+    "EndRelationship",
+    "Entities",
+    "Entity",
+    "Event",
+    "Observation",
+    "Relate",
+    "Relationship",
+    "RemoveObservation",
+    "RestoreEntities",
+    "Row",
+    "UpdateEntity",
+    "UpdateRelationship",
+    "at",
+    "at_hand",
+    "content",
+    "data",
+    "decide",
+    "dump",
+    "evolve",
+    "find",
+    "find_named",
+    "fold",
+    "initial",
+    "load",
+    "named",
+    "passage_text",
+    "passages",
+    "quotas",
+    "registry",
+    "rows",
+    "said",
+    "sources",
+    "tally",
+]
+
+Row = Entity | Relationship
+
+initial = Entities()
+
+# --- decide
+
+
+def decide(command: Command, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises QuotaExceededError: no room, and no leave to make some.
+    :raises InvalidInputError: an id that stands for another memory, a validity that ends before it
+        begins, more than an entity may hold.
+    :raises NotFoundError: no such entity, relationship or observation.
+    """
+    match command:
+        case AddEntity():
+            return decide_entity.add(command, state, limits)
+        case UpdateEntity():
+            return decide_entity.update(command, state, limits)
+        case RemoveObservation():
+            return decide_entity.remove_observation(command, state)
+        case DeleteEntity():
+            return decide_entity.delete(command, state)
+        case Relate():
+            return decide_relationship.relate(command, state, limits)
+        case EndRelationship():
+            return decide_relationship.end(command, state)
+        case UpdateRelationship():
+            return decide_relationship.update(command, state, limits)
+        case DeleteRelationship():
+            return decide_relationship.delete(command, state)
+    assert isinstance(command, RestoreEntities)
+    return restore(command, state, limits)
+
+
+# --- reads
+
+at = timeless
+at_hand = none_at_hand
+
+
+def tally(state: Entities) -> Tally:
+    """Return counts and bytes."""
+    return Tally(
+        len(state.held),
+        state.size_bytes,
+        state.stored_bytes,
+        pruned=state.pruned,
+        relationships=len(state.graph.held),
+    )
+
+
+def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is."""
+    return (
+        QuotaUse("entities", "count", len(state.held), limits.entities),
+        QuotaUse("relationships", "count", len(state.graph.held), limits.relationships),
+        QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
+    )
+
+
+def rows(state: Entities) -> Iterable[Row]:
+    """Return the living entities, then the living relationships."""
+    return chain(state.held.rows.values(), state.graph.held.rows.values())
+
+
+def said(state: Entities, command: Relate) -> Relationship | None:
+    """Return the relationship that says what the command does: in the end its receipt's one."""
+    return decide_relationship.known_as(command, state.graph)
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return the name and each observation of an entity; the text of a relationship."""
+    first = Passage(kind.label(row.version), row.digest)
+    if isinstance(row, Relationship):
+        return (first,)
+    return (first, *(Passage(held.label, held.digest) for held in row.observations))
+
+
+def passage_text(row: Row, passage_label: int, events: Events) -> str:
+    """Return what was embedded; an observation says whom it is about."""
+    if isinstance(row, Relationship):
+        return content(row, events)
+    if not index_of(passage_label):
+        return name_text(row.name, row.type)
+    return observation_text(row.name, _observation(passage_label, events))
+
+
+def sources(row: Row) -> Sequence[int]:
+    """Return the versions of the events with name and observations, or with the fact."""
+    held = row.observations if isinstance(row, Entity) else ()
+    return sorted({row.version, *(version_of(observation.label) for observation in held)})
+
+
+def content(row: Row, events: Events) -> str:
+    """Return an entity with one observation a line; a relationship as its fact, or in words."""
+    if isinstance(row, Relationship):
+        event = events[row.version].data
+        return fact_text(event.source, row.relation, event.target, _fact(event))
+    name, observations = name_text(row.name, row.type), _observations(row, events)
+    return "\n".join([f"{name}:", *observations]) if observations else name
+
+
+def data(row: Row, events: Events) -> dict[str, Any]:
+    """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
+    if isinstance(row, Entity):
+        return {"name": row.name, "type": row.type, "observations": _observations(row, events)}
+    event = events[row.version].data
+    return {
+        "source_id": row.source_id,
+        "source": event.source,
+        "relation": row.relation,
+        "target_id": row.target_id,
+        "target": event.target,
+        "fact": _fact(event),
+        "valid_from": _iso(row.valid_from_us),
+        "valid_to": _iso(row.valid_to_us),
+    }
+
+
+def _observations(row: Entity, events: Events) -> list[str]:
+    return [_observation(held.label, events) for held in row.observations]
+
+
+def _observation(passage_label: int, events: Events) -> str:
+    """Return the text of an observation: of an update, or of those that came together."""
+    event = events[version_of(passage_label)].data
+    text = getattr(event, "content", None)
+    return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
+
+
+def _fact(event: Any) -> str | None:
+    """Return the fact in an event of a relationship: of an update, its content."""
+    return getattr(event, "fact", None) or getattr(event, "content", None)
+
+
+def _iso(time_us: int | None) -> str | None:
+    return None if time_us is None else to_datetime(time_us).isoformat()

@@ -1,0 +1,221 @@
+"""What commands about entities decide.
+
+An entity is its name and type: to add one that is there adds what is new of it, and nothing twice.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import msgspec
+
+from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.kinds.entity.commands import (
+    AddEntity,
+    DeleteEntity,
+    RemoveObservation,
+    UpdateEntity,
+)
+from memory_actors.kinds.entity.events import (
+    EntityAdded,
+    EntityDeleted,
+    EntityObserved,
+    EntityUpdated,
+    Event,
+    Observation,
+    ObservationRemoved,
+    RelationshipDeleted,
+)
+from memory_actors.kinds.entity.graph import name_key, touching
+from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
+from memory_actors.kinds.entity.state import Entities, Entity, find, named
+from memory_actors.kinds.kind import PASSAGES_MAX, refuse_id, same_json
+from memory_actors.phrasing import observation_text, text_digest
+from memory_actors.quota import MIB, Limits, size
+from memory_actors.validation import metadata_copy
+
+OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
+OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
+assert OBSERVATIONS_MAX < PASSAGES_MAX
+
+# --- add
+
+
+def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Add an entity, or merge it into the one that has its name and type."""
+    _check_id(command, state)
+    known = named(state, command.name, command.type)
+    if known is not None:
+        return _merge(command, known, state, limits)
+    if command.memory_id in command.used:  # and deleted since
+        return []
+    added = _added(command)
+    _check_observations(command.name, added.observations, None, limits)
+    victims = oldest_entities if command.auto_prune else None
+    need = Room(entities=1, size_bytes=added.size_bytes)
+    return [*make_room(state, limits, need, victims), added]
+
+
+def _check_id(command: AddEntity, state: Entities) -> None:
+    """Refuse an id that stands for anything else than an entity of this name and type."""
+    for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
+        if it is None:
+            continue
+        if not isinstance(it, EntityAdded | Entity) or _key(it) != _key(command):
+            refuse_id(command.memory_id)
+
+
+def _key(it: EntityAdded | Entity | AddEntity) -> tuple[str, str]:
+    return name_key(it.name), name_key(it.type)
+
+
+def _added(command: AddEntity) -> EntityAdded:
+    observations = _new(command.observations, set())
+    name_bytes = len(command.name.encode()) + len(command.type.encode())
+    return EntityAdded(
+        memory_id=command.memory_id,
+        name=command.name,
+        type=command.type,
+        digest=command.digest,
+        size_bytes=name_bytes + _bytes(observations),
+        occurred_at_us=command.occurred_at_us,
+        observations=observations,
+        metadata=command.metadata,
+        pinned=command.pinned,
+    )
+
+
+def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
+    """Return the observations that are not known, each once."""
+    by_digest = {o.digest: o for o in reversed(observations) if o.digest not in known}
+    return tuple(o for o in observations if by_digest.get(o.digest) is o)
+
+
+def _bytes(observations: Sequence[Any]) -> int:
+    return sum(observation.size_bytes for observation in observations)
+
+
+def _check_observations(
+    name: str, new: Sequence[Observation], row: Entity | None, limits: Limits
+) -> None:
+    """Refuse more observations than one entity may have.
+
+    :raises InvalidInputError: one command has more.
+    :raises QuotaExceededError: together with what the entity has there are more.
+    """
+    count, new_bytes = len(new), _bytes(new)
+    if count > OBSERVATIONS_MAX or new_bytes > OBSERVATIONS_BYTES_MAX:
+        raise InvalidInputError(
+            f"{count:,} observations of {name!r:.80} take {size(new_bytes)} (max: "
+            f"{OBSERVATIONS_MAX:,}, {size(OBSERVATIONS_BYTES_MAX)}): keep the rest as memories"
+        )
+    if row is None or not new:
+        return
+    held_bytes = _bytes(row.observations)
+    if len(row.observations) + count > OBSERVATIONS_MAX:
+        _refuse_more(row, len(row.observations), OBSERVATIONS_MAX, "count", limits)
+    if held_bytes + new_bytes > OBSERVATIONS_BYTES_MAX:
+        _refuse_more(row, held_bytes, OBSERVATIONS_BYTES_MAX, "bytes", limits)
+
+
+def _refuse_more(row: Entity, used: int, limit: int, unit: str, limits: Limits) -> NoReturn:
+    has, most = (f"{used:,}", f"{limit:,}") if unit == "count" else (size(used), size(limit))
+    raise QuotaExceededError(
+        f"Entity {row.name!r:.80} has {has}{'' if unit == 'count' else ' of'} observations (max: "
+        f"{most}). Remove old observations, or update it with a summary of them.",
+        kind=NAME, used=used, limit=limit, unit=unit, tier=limits.tier,
+    )  # fmt: skip
+
+
+def _merge(command: AddEntity, row: Entity, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Add to an entity what the command knows and the entity does not."""
+    known = {observation.digest for observation in row.observations}
+    new = _new(_as_named(row, command), known)
+    metadata = merged(row.metadata, command.metadata)
+    pinned = command.pinned and not row.pinned
+    if not new and metadata is None and not pinned:
+        return []
+    _check_observations(row.name, new, row, limits)
+    victims = partial(oldest_entities, keep=row.memory_id) if command.auto_prune else None
+    observed = EntityObserved(
+        memory_id=row.memory_id,
+        occurred_at_us=command.occurred_at_us,
+        observations=new,
+        metadata=metadata,
+        pinned=pinned,
+    )
+    return [*make_room(state, limits, Room(size_bytes=_bytes(new)), victims), observed]
+
+
+def _as_named(row: Entity, command: AddEntity) -> Sequence[Observation]:
+    """Return the observations with the digests they have under the entity's own spelling.
+
+    Else the same observation of ALICE and of Alice would be two, and be found by no text.
+    """
+    if command.name == row.name:
+        return command.observations
+    return [
+        msgspec.structs.replace(o, digest=text_digest(observation_text(row.name, o.text)))
+        for o in command.observations
+    ]
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """Return metadata with new values for some keys, None if that changes nothing.
+
+    :raises InvalidInputError: together they are larger than metadata may be.
+    """
+    both = {**old, **new}
+    return None if same_json(both, old) else metadata_copy(both)
+
+
+# --- change and delete
+
+
+def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Replace all observations by one, or the metadata."""
+    row = _living(state, command.memory_id)
+    only = [observation.digest for observation in row.observations] == [command.digest]
+    content = None if only else command.content
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if content is None and metadata is None:
+        return []
+    if content is not None:
+        grows = command.size_bytes - _bytes(row.observations)
+        make_room(state, limits, Room(size_bytes=grows), None)
+    return [
+        EntityUpdated(
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=command.size_bytes if content is not None else 0,
+            digest=command.digest if content is not None else b"",
+            metadata=metadata,
+        )
+    ]
+
+
+def remove_observation(command: RemoveObservation, state: Entities) -> Sequence[Event]:
+    """Delete one observation."""
+    row = _living(state, command.memory_id)
+    if all(observation.digest != command.digest for observation in row.observations):
+        raise NotFoundError(
+            f"entity {row.name!r:.80} has no such observation: give one as it reads in `data`"
+        )
+    return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
+
+
+def delete(command: DeleteEntity, state: Entities) -> Sequence[Event]:
+    """Delete an entity and its relationships, or one relationship."""
+    memory_id = command.memory_id
+    if memory_id in state.graph.held.rows:
+        return [RelationshipDeleted(memory_id=memory_id)]
+    _living(state, memory_id)
+    gone = tuple(touching(state.graph, (memory_id,)))
+    return [EntityDeleted(memory_id=memory_id, relationship_ids=gone)]
+
+
+def _living(state: Entities, memory_id: str) -> Entity:
+    row = state.held.rows.get(memory_id)
+    if row is None:
+        raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")
+    return row

@@ -1,0 +1,253 @@
+"""What commands about relationships decide.
+
+What was true stays on record: a new fact that contradicts an old one ends it, and erases nothing.
+Two relationships contradict each other if they are between the same two by the same relation, or,
+where the new one is said to be exclusive, from the same source by the same relation. The one that
+begins later is true from then on, in whatever order they are said. The end of a known relationship
+may only move to an earlier time: so no two that contradict each other come to overlap.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from eventlog.records import to_datetime
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds.entity.commands import (
+    DeleteRelationship,
+    EndRelationship,
+    Relate,
+    UpdateRelationship,
+)
+from memory_actors.kinds.entity.decide_entity import merged
+from memory_actors.kinds.entity.events import (
+    Event,
+    RelationshipAdded,
+    RelationshipDeleted,
+    RelationshipEnded,
+    RelationshipUpdated,
+)
+from memory_actors.kinds.entity.graph import Graph, Relationship, alike, relation_key, valid_at
+from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
+from memory_actors.kinds.entity.state import Entities, Entity, find, tentatively
+from memory_actors.kinds.kind import refuse_id, same_json
+from memory_actors.quota import Limits
+
+A = TypeVar("A", bound=RelationshipAdded)
+
+# --- relate
+
+
+def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Add a relationship, or bring the one up to date that says the same."""
+    source, target = (_end(state, end) for end in (command.source_id, command.target_id))
+    _check_validity(command.valid_from_us, command.valid_to_us)
+    _check_id(command, state)
+    known = known_as(command, state.graph)
+    if known is not None:
+        return _say_again(command, known, state, limits)
+    if _said_before(command, state.graph):
+        return []
+    need = Room(relationships=1, size_bytes=command.size_bytes)
+    pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
+    left = tentatively(state, pruned)
+    return [*pruned, placed(_added(command, source, target), left.graph)]
+
+
+def _end(state: Entities, entity_id: str) -> Entity:
+    entity = state.held.rows.get(entity_id)
+    if entity is None:
+        raise NotFoundError(f"no entity {entity_id!r} to relate: add it first")
+    return entity
+
+
+def _check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
+    if valid_to_us is not None and valid_to_us < valid_from_us:
+        begins, ends = to_datetime(valid_from_us), to_datetime(valid_to_us)
+        raise InvalidInputError(f"valid_to {ends} is before valid_from {begins}: swap them")
+
+
+def _check_id(command: Relate, state: Entities) -> None:
+    """Refuse an id that stands for anything else than this relation of these two."""
+    for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
+        if it is None:
+            continue
+        if not isinstance(it, RelationshipAdded | Relationship) or _key(it) != _key(command):
+            refuse_id(command.memory_id)
+
+
+def _said_before(command: Relate, graph: Graph) -> bool:
+    """Say whether the id was used for this before, though it is not true now or was deleted."""
+    row = graph.held.rows.get(command.memory_id)
+    if row is not None and row.valid_from_us != command.valid_from_us:
+        refuse_id(command.memory_id)  # it stands for another time at which it was true
+    return row is not None or command.memory_id in command.used
+
+
+def _key(it: RelationshipAdded | Relationship | Relate) -> tuple[str, str, str]:
+    return it.source_id, relation_key(it.relation), it.target_id
+
+
+def known_as(command: Relate, graph: Graph) -> Relationship | None:
+    """Return the relationship that says the same and is true when the new one begins.
+
+    After the command was carried out: the one that says it now, whatever its id.
+
+    If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
+    """
+    begins = command.valid_from_us
+    never = command.valid_to_us == begins
+    since_us = begins - 1 if never else begins  # what is true at no time is over when it begins
+    same = alike(graph, command.source_id, command.relation, command.target_id, since_us)
+    if never:
+        same = [row for row in same if row.never_valid and row.valid_from_us == begins]
+    else:
+        same = [row for row in same if valid_at(row, begins)]
+    return same[0] if same else None
+
+
+def _added(command: Relate, source: Entity, target: Entity) -> RelationshipAdded:
+    return RelationshipAdded(
+        memory_id=command.memory_id,
+        source_id=command.source_id,
+        source=source.name,
+        relation=command.relation,
+        target_id=command.target_id,
+        target=target.name,
+        digest=command.digest,
+        size_bytes=command.size_bytes,
+        valid_from_us=command.valid_from_us,
+        valid_to_us=command.valid_to_us,
+        fact=command.fact,
+        exclusive=command.exclusive,
+        metadata=command.metadata,
+        pinned=command.pinned,
+    )
+
+
+def placed(added: A, graph: Graph) -> A:
+    """Return a relationship among those that it contradicts: who ends whom, and when."""
+    target_id = None if added.exclusive else added.target_id
+    rivals = alike(graph, added.source_id, added.relation, target_id, added.valid_from_us)
+    later = [
+        row.valid_from_us
+        for row in rivals
+        if row.valid_from_us > added.valid_from_us and not row.never_valid
+    ]
+    ends = [end for end in (added.valid_to_us, *later) if end is not None]
+    valid_to_us = min(ends, default=None)
+    closed = _true_at(rivals, added.valid_from_us) if valid_to_us != added.valid_from_us else []
+    closed_ids = tuple(row.memory_id for row in closed)
+    return msgspec.structs.replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
+
+
+def _true_at(rows: Sequence[Relationship], time_us: int) -> list[Relationship]:
+    """Return those that are true at a time, in an order that does not depend on hashes."""
+    found = [row for row in rows if valid_at(row, time_us)]
+    return sorted(found, key=lambda row: (row.version, row.memory_id))
+
+
+def _say_again(
+    command: Relate, row: Relationship, state: Entities, limits: Limits
+) -> Sequence[Event]:
+    """Bring a known relationship up to date, and end what it contradicts."""
+    changed = _changed(command, row, state)
+    grows = changed[0].size_bytes - row.size_bytes if changed and changed[0].content else 0
+    victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
+    pruned = make_room(state, limits, Room(size_bytes=grows), victims)
+    left = tentatively(state, pruned)
+    return [*pruned, *changed, *_endings(command, row, left.graph)]
+
+
+def _changed(command: Relate, row: Relationship, state: Entities) -> list[RelationshipUpdated]:
+    """Return what a relationship becomes by being said again; what is left out stays."""
+    fact = None if command.digest == row.digest else command.fact
+    metadata = merged(row.metadata, command.metadata)
+    pinned = command.pinned and not row.pinned
+    if fact is None and metadata is None and not pinned:
+        return []
+    updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
+    return [updated if fact is None else _with_fact(updated, row, command, fact, state)]
+
+
+def _with_fact(
+    updated: RelationshipUpdated,
+    row: Relationship,
+    command: Relate | UpdateRelationship,
+    fact: str,
+    state: Entities,
+) -> RelationshipUpdated:
+    return msgspec.structs.replace(
+        updated,
+        content=fact,
+        size_bytes=command.size_bytes,
+        digest=command.digest,
+        source=state.held.rows[row.source_id].name,
+        target=state.held.rows[row.target_id].name,
+    )
+
+
+def _endings(command: Relate, row: Relationship, graph: Graph) -> list[RelationshipEnded]:
+    """Return what ends when a known relationship is said again, maybe with an end of its own."""
+    endings = []
+    if command.valid_to_us is not None and _ends_after(row, command.valid_to_us):
+        endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us))
+    if not command.exclusive or command.valid_to_us == command.valid_from_us:
+        return endings
+    others = alike(graph, row.source_id, row.relation, None, command.valid_from_us)
+    return endings + [
+        RelationshipEnded(memory_id=other.memory_id, valid_to_us=command.valid_from_us)
+        for other in _true_at(others, command.valid_from_us)
+        if other.memory_id != row.memory_id
+    ]
+
+
+def _ends_after(row: Relationship, time_us: int) -> bool:
+    return row.valid_to_us is None or row.valid_to_us > time_us
+
+
+# --- change and delete
+
+
+def end(command: EndRelationship, state: Entities) -> Sequence[Event]:
+    """End a relationship, or move its end to an earlier time."""
+    row = _living(state, command.memory_id)
+    _check_validity(row.valid_from_us, command.valid_to_us)
+    if row.valid_to_us == command.valid_to_us:
+        return []
+    if not _ends_after(row, command.valid_to_us):
+        assert row.valid_to_us is not None
+        raise InvalidInputError(
+            f"relationship {row.memory_id!r} ended at {to_datetime(row.valid_to_us)} already: "
+            "if it was true again later, relate the two again from then on"
+        )
+    return [RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us)]
+
+
+def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Replace the fact, or the metadata."""
+    row = _living(state, command.memory_id)
+    fact = None if command.digest == row.digest else command.content
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if fact is None and metadata is None:
+        return []
+    updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata)
+    if fact is None:
+        return [updated]
+    make_room(state, limits, Room(size_bytes=command.size_bytes - row.size_bytes), None)
+    return [_with_fact(updated, row, command, fact, state)]
+
+
+def delete(command: DeleteRelationship, state: Entities) -> Sequence[Event]:
+    """Delete a relationship."""
+    row = _living(state, command.memory_id)
+    return [RelationshipDeleted(memory_id=row.memory_id)]
+
+
+def _living(state: Entities, memory_id: str) -> Relationship:
+    row = state.graph.held.rows.get(memory_id)
+    if row is None:
+        raise NotFoundError(f"no relationship {memory_id!r}: it was never there, or it was deleted")
+    return row

@@ -1,0 +1,175 @@
+"""What the log keeps of entities and of the relationships between them.
+
+An event has every text that its row needs: a relationship carries the names of both its ends, which
+never change, so that no other row has to be read to say what it is. Whatever leaves or ends because
+of an event is named in it and is a key of it, so that the events about one id tell its whole life.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventlog import EventRegistry
+from memory_actors.kinds.kind import Pruned, Updated
+
+registry = EventRegistry()
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One thing that is known about an entity."""
+
+    text: str
+    size_bytes: int
+    digest: bytes
+    """Of `phrasing.observation_text`, with the name as the entity has it."""
+
+
+# --- entities
+
+
+@registry.event("entity.added", keys=lambda event: (event.memory_id,))
+class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An entity was added. Its name is passage 0 of the event, its observations follow."""
+
+    memory_id: str
+    name: str
+    type: str
+    digest: bytes
+    """Of `phrasing.name_text`."""
+    size_bytes: int
+    """Of name, type and observations."""
+    occurred_at_us: int
+    observations: tuple[Observation, ...] = ()
+    metadata: dict[str, Any] = {}
+    pinned: bool = False
+
+
+@registry.event("entity.restored", keys=lambda event: (event.memory_id,))
+class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An entity that had gone came back, as it was when it went."""
+
+    created_at_us: int
+
+
+@registry.event("entity.observed", keys=lambda event: (event.memory_id,))
+class EntityObserved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """More became known of an entity. Its observations are passages 1 and on, as when added."""
+
+    memory_id: str
+    occurred_at_us: int
+    observations: tuple[Observation, ...] = ()
+    metadata: dict[str, Any] | None = None
+    """All of it from now on; None keeps what was."""
+    pinned: bool = False
+    """True pins it; False keeps what was."""
+
+
+@registry.event("entity.unobserved", keys=lambda event: (event.memory_id,))
+class ObservationRemoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An observation of an entity was deleted."""
+
+    memory_id: str
+    digest: bytes
+
+
+@registry.event("entity.updated", keys=lambda event: (event.memory_id,))
+class EntityUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One observation (passage 1) took the place of all, or the metadata changed, or both."""
+
+    digest: bytes = b""
+
+
+@registry.event("entity.deleted", keys=lambda event: (event.memory_id, *event.relationship_ids))
+class EntityDeleted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An entity was deleted by its user, and with it every relationship of it."""
+
+    memory_id: str
+    relationship_ids: tuple[str, ...] = ()
+
+
+@registry.event("entity.pruned", keys=lambda event: event.memory_ids)
+class EntitiesPruned(Pruned, frozen=True, kw_only=True):
+    """The oldest entities with their relationships, or the oldest relationships, were deleted."""
+
+
+# --- relationships
+
+
+@registry.event("relationship.added", keys=lambda event: (event.memory_id, *event.closed_ids))
+class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A relationship was added, and ended those that it contradicts."""
+
+    memory_id: str
+    source_id: str
+    source: str
+    """Its name."""
+    relation: str
+    target_id: str
+    target: str
+    """Its name."""
+    digest: bytes
+    """Of `phrasing.fact_text`."""
+    size_bytes: int
+    """Of the same text."""
+    valid_from_us: int
+    valid_to_us: int | None = None
+    """Valid before this, no longer at it; None: no end is known."""
+    fact: str | None = None
+    exclusive: bool = False
+    """Whether the source was said to have one such relationship at a time."""
+    closed_ids: tuple[str, ...] = ()
+    """Relationships that are valid no longer than until `valid_from_us`."""
+    metadata: dict[str, Any] = {}
+    pinned: bool = False
+
+
+@registry.event("relationship.restored", keys=lambda event: (event.memory_id, *event.closed_ids))
+class RelationshipRestored(
+    RelationshipAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A relationship that had gone came back, and ended those that it contradicts."""
+
+    created_at_us: int
+
+
+@registry.event("relationship.updated", keys=lambda event: (event.memory_id,))
+class RelationshipUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A relationship got a new fact (the content), new metadata, or both; None keeps what was."""
+
+    digest: bytes = b""
+    source: str = ""
+    """The names of both ends, with a new fact: this event has then all the texts."""
+    target: str = ""
+    pinned: bool = False
+    """True pins it; False keeps what was."""
+
+
+@registry.event("relationship.ended", keys=lambda event: (event.memory_id,))
+class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A relationship is valid no longer than until a time."""
+
+    memory_id: str
+    valid_to_us: int
+
+
+@registry.event("relationship.deleted", keys=lambda event: (event.memory_id,))
+class RelationshipDeleted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A relationship was deleted by its user."""
+
+    memory_id: str
+
+
+Event: TypeAlias = (
+    EntityAdded
+    | EntityRestored
+    | EntityObserved
+    | ObservationRemoved
+    | EntityUpdated
+    | EntityDeleted
+    | EntitiesPruned
+    | RelationshipAdded
+    | RelationshipRestored
+    | RelationshipUpdated
+    | RelationshipEnded
+    | RelationshipDeleted
+)

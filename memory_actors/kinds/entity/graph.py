@@ -1,0 +1,302 @@
+"""The relationships of one user as a graph: who is linked to whom, by what, and when.
+
+An edge is found from either end: entity -> relation -> other end -> ids of the relationships. Each
+level is a persistent map, so adding an edge costs the logarithm of what the entity has already, a
+hub of ten thousand included, and a reader keeps the graph that it began with.
+
+Where one fact follows another ten thousand times, a new one must not look at all of them: what has
+no end yet is linked once more on its own, beside the latest end of the others. What begins after
+that has to do with the former only. The latest end is a bound: it stays when its relationship goes.
+
+Validity is half-open, [from, to): the moment a fact ends is the moment the next one may begin. One
+that ends where it begins is never valid: it was contradicted at once, and is kept as a record.
+"""
+
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from immutables import Map
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.kinds.held import Held
+from memory_actors.kinds.kind import Row
+
+Direction: TypeAlias = Literal["out", "in", "both"]
+"""From the source to the target, the other way, or whichever."""
+Edge: TypeAlias = tuple[str, str, str]
+"""An end, the relation's key, the other end."""
+Edges: TypeAlias = Map[str, Map[str, Map[str, tuple[str, ...]]]]
+"""Entity id -> relation key -> id of the other end -> relationship ids, sorted."""
+
+DEPTH_MAX = 100  # of a walk: each entity comes with the path to it
+
+_AGE = attrgetter("occurred_at_us", "version", "memory_id")
+_NONE: Map[str, Any] = Map()
+
+# --- what is the same
+
+
+def name_key(name: str) -> str:
+    """Return what two spellings of one name have in common."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
+
+
+@lru_cache(maxsize=1024)  # relations are few, and asked for several times by each event
+def relation_key(relation: str) -> str:
+    """Return what two spellings of one relation have in common: works_at, "Works at"."""
+    return name_key(relation.replace("_", " "))
+
+
+# --- the graph
+
+
+class Relationship(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A relationship without its text. What it says was true from `occurred_at_us` on."""
+
+    source_id: str
+    relation: str
+    target_id: str
+    digest: bytes
+    valid_to_us: int | None
+    pinned: bool
+
+    @property
+    def valid_from_us(self) -> int:
+        """The first moment at which it is true."""
+        return self.occurred_at_us
+
+    @property
+    def outward(self) -> Edge:
+        """The edge as it is found from the source."""
+        return self.source_id, relation_key(self.relation), self.target_id
+
+    @property
+    def inward(self) -> Edge:
+        """The edge as it is found from the target."""
+        return self.target_id, relation_key(self.relation), self.source_id
+
+    @property
+    def never_valid(self) -> bool:
+        """Whether it ends where it begins."""
+        return self.valid_to_us == self.valid_from_us
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """The living relationships. Never changes: a `draft` makes the next one."""
+
+    held: Held[Relationship] = Held()
+    outgoing: Edges = Map()
+    incoming: Edges = Map()
+    unended: Edges = Map()
+    """The outgoing ones that have no end."""
+    ended_us: Map[str, Map[str, int]] = Map()
+    """Source id -> relation key -> no one of these with an end has a later one."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Relationship], ended_us: Mapping[str, Mapping[str, int]]) -> "Graph":
+        """Return the graph of these relationships."""
+        draft = cls().draft()
+        for row in rows:
+            draft.put(row)
+        for source_id, by_relation in ended_us.items():
+            draft.ended_us[source_id] = Map(by_relation)
+        return draft.finish()
+
+    def draft(self) -> "GraphDraft":
+        """Return a copy that changes in place, for one fold."""
+        return GraphDraft(self)
+
+
+class GraphDraft:
+    """A graph that changes in place."""
+
+    __slots__ = ("ended_us", "held", "incoming", "outgoing", "unended")
+
+    def __init__(self, graph: Graph):
+        self.held = graph.held.draft()
+        self.outgoing = graph.outgoing.mutate()
+        self.incoming = graph.incoming.mutate()
+        self.unended = graph.unended.mutate()
+        self.ended_us = graph.ended_us.mutate()
+
+    def put(self, row: Relationship) -> None:
+        """Add a relationship, or replace the one with its id; its ends stay what they are."""
+        old = self.held.rows.get(row.memory_id)
+        if old is not None:
+            self._unlink_end(old)
+        else:
+            _link(self.outgoing, row.outward, row.memory_id)
+            _link(self.incoming, row.inward, row.memory_id)
+        self._link_end(row)
+        self.held.put(row)
+
+    def drop(self, memory_id: str) -> None:
+        """Take a relationship away."""
+        row = self.held.drop(memory_id)
+        _unlink(self.outgoing, row.outward, memory_id)
+        _unlink(self.incoming, row.inward, memory_id)
+        self._unlink_end(row)
+        source_id, relation, _ = row.outward
+        ended = self.ended_us.get(source_id, _NONE)
+        if relation in ended and relation not in self.outgoing.get(source_id, _NONE):
+            _put(self.ended_us, source_id, ended.delete(relation))
+
+    def _link_end(self, row: Relationship) -> None:
+        if row.valid_to_us is None:
+            _link(self.unended, row.outward, row.memory_id)
+            return
+        source_id, relation, _ = row.outward
+        ended = self.ended_us.get(source_id, _NONE)
+        latest = max(ended.get(relation, row.valid_to_us), row.valid_to_us)
+        self.ended_us[source_id] = ended.set(relation, latest)
+
+    def _unlink_end(self, row: Relationship) -> None:
+        if row.valid_to_us is None:
+            _unlink(self.unended, row.outward, row.memory_id)
+
+    def finish(self) -> Graph:
+        """Return what has become of the graph."""
+        return Graph(
+            self.held.finish(),
+            self.outgoing.finish(),
+            self.incoming.finish(),
+            self.unended.finish(),
+            self.ended_us.finish(),
+        )
+
+
+def _link(edges: Any, edge: Edge, memory_id: str) -> None:
+    end, relation, other = edge
+    by_relation = edges.get(end, _NONE)
+    by_other = by_relation.get(relation, _NONE)
+    ids = tuple(sorted((*by_other.get(other, ()), memory_id)))
+    edges[end] = by_relation.set(relation, by_other.set(other, ids))
+
+
+def _unlink(edges: Any, edge: Edge, memory_id: str) -> None:
+    end, relation, other = edge
+    by_relation = edges[end]
+    by_other = by_relation[relation]
+    ids = tuple(kept for kept in by_other[other] if kept != memory_id)
+    _put(edges, end, _set(by_relation, relation, _set(by_other, other, ids)))
+
+
+def _set(edges: Map[str, Any], key: str, value: Any) -> Map[str, Any]:
+    """Return a map with a value; an empty one is left out, so that equal graphs are equal."""
+    return edges.set(key, value) if value else edges.delete(key)
+
+
+def _put(edges: Any, key: str, value: Map[str, Any]) -> None:
+    if value:
+        edges[key] = value
+    else:
+        del edges[key]
+
+
+# --- reads
+
+
+def valid_at(row: Relationship, time_us: int) -> bool:
+    """Say whether a relationship is true at a time."""
+    return row.valid_from_us <= time_us and (row.valid_to_us is None or time_us < row.valid_to_us)
+
+
+def alike(
+    graph: Graph, source_id: str, relation: str, target_id: str | None, since_us: int
+) -> list[Relationship]:
+    """Return the relationships of a source by one relation, to one target or to any.
+
+    Those that are over by `since_us` may be missing.
+    """
+    key = relation_key(relation)
+    over_us = graph.ended_us.get(source_id, _NONE).get(key, since_us)
+    edges = graph.outgoing if since_us < over_us else graph.unended
+    by_target = edges.get(source_id, _NONE).get(key, _NONE)
+    found = by_target.values() if target_id is None else (by_target.get(target_id, ()),)
+    return [graph.held.rows[memory_id] for memory_id in chain.from_iterable(found)]
+
+
+def touching(graph: Graph, entity_ids: Iterable[str]) -> list[str]:
+    """Return the ids of all relationships that have an end in these entities, sorted."""
+    edges = (graph.outgoing, graph.incoming)
+    return sorted({r for e in entity_ids for way in edges for r in _ids(way, e, None)})
+
+
+def relationships(
+    graph: Graph,
+    entity_id: str,
+    *,
+    as_of_us: int | None = None,
+    relation: str | None = None,
+    direction: Direction = "both",
+) -> list[Relationship]:
+    """Return the relationships of an entity that are true at a time, or ever; newest first."""
+    key = None if relation is None else relation_key(relation)
+    ways = {"out": [graph.outgoing], "in": [graph.incoming]}
+    edges = ways.get(direction, [graph.outgoing, graph.incoming])
+    ids = dict.fromkeys(r for way in edges for r in _ids(way, entity_id, key))  # a loop is in both
+    found = (graph.held.rows[memory_id] for memory_id in ids)
+    true = found if as_of_us is None else (row for row in found if valid_at(row, as_of_us))
+    return sorted(true, key=_AGE, reverse=True)
+
+
+def _ids(edges: Edges, entity_id: str, relation: str | None) -> Iterator[str]:
+    by_relation = edges.get(entity_id, _NONE)
+    chosen = by_relation.values() if relation is None else (by_relation.get(relation, _NONE),)
+    return chain.from_iterable(ids for by_other in chosen for ids in by_other.values())
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """An entity that is reached from another one."""
+
+    memory_id: str
+    distance: int
+    """How many relationships away, from 1."""
+    path: tuple[str, ...]
+    """The ids of those relationships, from the start."""
+
+
+def neighbours(
+    graph: Graph,
+    entity_id: str,
+    depth: int = 1,
+    *,
+    relation: str | None = None,
+    direction: Direction = "both",
+    as_of_us: int | None = None,
+    limit: int | None = None,
+) -> list[Neighbour]:
+    """Return the entities within `depth` relationships of one, the nearest first.
+
+    Each is reached by a shortest path, over the newest relationships where there are several. With
+    `as_of_us` only what is true at that time is followed. At most `limit` are returned.
+
+    :raises InvalidInputError: a depth that is not from 1 to 100.
+    """
+    if not 0 < depth <= DEPTH_MAX:
+        raise InvalidInputError(f"depth must be from 1 to {DEPTH_MAX}, not {depth!r:.80}")
+    steps = partial(relationships, graph, as_of_us=as_of_us, relation=relation, direction=direction)
+    return list(islice(_walk(entity_id, depth, steps), limit))
+
+
+def _walk(
+    entity_id: str, depth: int, steps: Callable[[str], Iterable[Relationship]]
+) -> Iterator[Neighbour]:
+    """Go breadth first, and to no entity twice."""
+    known, queue = {entity_id}, deque([Neighbour(entity_id, 0, ())])
+    while queue and queue[0].distance < depth:
+        here = queue.popleft()
+        for row in steps(here.memory_id):
+            other = row.target_id if row.source_id == here.memory_id else row.source_id
+            if other not in known:
+                known.add(other)
+                there = Neighbour(other, here.distance + 1, (*here.path, row.memory_id))
+                queue.append(there)
+                yield there

@@ -1,0 +1,106 @@
+"""Room for entities and relationships: what a decision needs, and what may go for it.
+
+Entities make room among entities: the oldest tenth goes, each with all its relationships.
+Relationships make room among relationships. What is pinned stays, and so do both its ends.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn, TypeAlias
+
+import msgspec
+
+from memory_actors.kinds.entity.events import EntitiesPruned
+from memory_actors.kinds.entity.graph import touching
+from memory_actors.kinds.entity.state import Entities, Entity
+from memory_actors.kinds.held import oldest
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
+
+NAME = "entity"
+
+
+class Room(NamedTuple):
+    """How much of each limit; what is not asked for, or given back, never lacks."""
+
+    entities: int = 0
+    relationships: int = 0
+    size_bytes: int = 0
+
+
+Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
+"""What goes for the room that lacks; None if that cannot be made."""
+
+
+def make_room(
+    state: Entities, limits: Limits, need: Room, victims: Victims | None
+) -> list[EntitiesPruned]:
+    """Return the prune that makes room for what is needed; none where there is room.
+
+    :raises QuotaExceededError: there is none, and none can or may be made.
+    """
+    lacking = Room(
+        _lacking(len(state.held), need.entities, limits.entities),
+        _lacking(len(state.graph.held), need.relationships, limits.relationships),
+        _lacking(state.size_bytes, need.size_bytes, limits.entity_bytes),
+    )
+    if not any(lacking):
+        return []
+    going = victims(state, lacking) if victims is not None else None
+    if going is None:
+        _refuse(state, limits, lacking)
+    return [EntitiesPruned(memory_ids=going, cause="quota")]
+
+
+def _lacking(used: int, need: int, limit: int) -> int:
+    return max(0, used + need - limit) if need > 0 else 0
+
+
+def _refuse(state: Entities, limits: Limits, lacking: Room) -> NoReturn:
+    if lacking.entities:
+        refuse_count(NAME, "memories", len(state.held), limits.entities, limits.tier)
+    if lacking.relationships:
+        count = len(state.graph.held)
+        refuse_count(NAME, "relationships", count, limits.relationships, limits.tier)
+    refuse_bytes(NAME, state.size_bytes, limits.entity_bytes, limits.tier)
+
+
+def oldest_relationships(
+    state: Entities, lacking: Room, keep: str | None = None
+) -> tuple[str, ...] | None:
+    """Return the oldest relationships, without the one to keep."""
+    held = state.graph.held
+    rows = (row for row in held.rows.values() if row.memory_id != keep)
+    return oldest(rows, len(held), lacking.relationships, lacking.size_bytes)
+
+
+def oldest_entities(
+    state: Entities, lacking: Room, keep: str | None = None
+) -> tuple[str, ...] | None:
+    """Return the oldest entities, without the one to keep, and then their relationships."""
+    prunable = _prunable(state, keep)
+    if lacking.size_bytes:
+        prunable = _with_relationships(state, prunable)
+    going = oldest(prunable.values(), len(state.held), lacking.entities, lacking.size_bytes)
+    return None if going is None else (*going, *touching(state.graph, going))
+
+
+def _prunable(state: Entities, keep: str | None) -> dict[str, Entity]:
+    pinned = (row for row in state.graph.held.rows.values() if row.pinned)
+    kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
+    return {key: row for key, row in state.held.rows.items() if key not in kept and not row.pinned}
+
+
+def _with_relationships(state: Entities, prunable: dict[str, Entity]) -> dict[str, Entity]:
+    """Return entities with all the bytes that go when they go, the oldest first."""
+    goes = dict.fromkeys(prunable, 0)
+    for row in state.graph.held.rows.values():
+        ends = [prunable[end] for end in (row.source_id, row.target_id) if end in prunable]
+        if ends:  # it goes with the first of them
+            goes[min(ends, key=_age).memory_id] += row.size_bytes
+    return {
+        key: msgspec.structs.replace(row, size_bytes=row.size_bytes + goes[key])
+        for key, row in prunable.items()
+    }
+
+
+def _age(row: Entity) -> tuple[int, int]:
+    return row.occurred_at_us, row.version

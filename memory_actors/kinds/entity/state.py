@@ -1,0 +1,353 @@
+"""Entities and relationships as they are now: rows without observations and facts, and their fold.
+
+An entity's texts are spread over the events that told them: each observation knows its label and
+its digest. A relationship's text is in one event. What an entity's row says of stored bytes is the
+sum of all events about it since it was there.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from immutables import Map, MapMutation
+
+from eventlog import Recorded
+from memory_actors.kinds.entity.events import (
+    EntitiesPruned,
+    EntityAdded,
+    EntityDeleted,
+    EntityObserved,
+    EntityRestored,
+    EntityUpdated,
+    Event,
+    Observation,
+    ObservationRemoved,
+    RelationshipAdded,
+    RelationshipDeleted,
+    RelationshipEnded,
+    RelationshipRestored,
+    RelationshipUpdated,
+)
+from memory_actors.kinds.entity.graph import Graph, Relationship, name_key
+from memory_actors.kinds.held import Groups, Held, put_in, take_from
+from memory_actors.kinds.kind import Row, label
+
+_NONE: Map[str, str] = Map()
+
+# --- state
+
+
+class ObservationRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An observation without its text."""
+
+    label: int
+    digest: bytes
+    size_bytes: int
+
+
+class Entity(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """An entity without the texts of its observations; `version` is of the event with its name."""
+
+    name: str
+    type: str
+    digest: bytes
+    """Of the text of its name."""
+    observations: tuple[ObservationRow, ...]
+    pinned: bool
+
+    @property
+    def name_bytes(self) -> int:
+        """Bytes of name and type."""
+        return self.size_bytes - sum(observation.size_bytes for observation in self.observations)
+
+
+class Entities(msgspec.Struct, frozen=True):
+    """The living entities with their relationships, and how many of both were pruned so far."""
+
+    held: Held[Entity] = Held()
+    names: Groups = Map()
+    """Name key -> type key -> memory id."""
+    graph: Graph = Graph()
+    pruned: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of names, types, observations and facts."""
+        return self.held.size_bytes + self.graph.held.size_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that the events of the living take in the log."""
+        return self.held.stored_bytes + self.graph.held.stored_bytes
+
+
+# --- evolve
+
+
+def evolve(state: Entities, recorded: Recorded[Event]) -> Entities:
+    """Fold one event into the state."""
+    return fold(state, (recorded,))
+
+
+def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
+    """Fold many events into the state."""
+    draft = _Draft(state)
+    for recorded in events:
+        _FOLD[type(recorded.data)](draft, recorded.data, recorded)
+    return draft.finish()
+
+
+def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
+    """Return what the state would be after events that have no place in the log yet."""
+    return fold(state, (Recorded("", 0, 0, 0, "", event, 0, 0, b"") for event in events))
+
+
+class _Draft:
+    """A state that changes in place."""
+
+    __slots__ = ("graph", "held", "names", "pruned")
+
+    def __init__(self, state: Entities):
+        self.held = state.held.draft()
+        self.names = state.names.mutate()
+        self.graph = state.graph.draft()
+        self.pruned = state.pruned
+
+    def finish(self) -> Entities:
+        return Entities(self.held.finish(), self.names.finish(), self.graph.finish(), self.pruned)
+
+    def drop(self, memory_id: str) -> None:
+        if memory_id not in self.held.rows:
+            self.graph.drop(memory_id)
+            return
+        row = self.held.drop(memory_id)
+        _unname(self.names, row)
+
+
+def _name(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
+    put_in(names, name_key(row.name), name_key(row.type), row.memory_id)
+
+
+def _unname(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
+    key, type_key = name_key(row.name), name_key(row.type)
+    # Another one has the name if a newer Unicode made two names one: a replay goes on all the same.
+    if names.get(key, _NONE).get(type_key) == row.memory_id:
+        take_from(names, key, type_key)
+
+
+def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
+    row = Entity(
+        memory_id=event.memory_id,
+        version=recorded.version,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        created_at_us=_created_at_us(event, recorded),
+        occurred_at_us=event.occurred_at_us,
+        metadata=event.metadata,
+        name=event.name,
+        type=event.type,
+        digest=event.digest,
+        observations=_observed(event.observations, recorded),
+        pinned=event.pinned,
+    )
+    draft.held.put(row)
+    _name(draft.names, row)
+
+
+def _created_at_us(event: Any, recorded: Recorded[Event]) -> int:
+    restored = isinstance(event, EntityRestored | RelationshipRestored)
+    return int(event.created_at_us) if restored else recorded.recorded_at_us
+
+
+def _observed(
+    observations: Iterable[Observation], recorded: Recorded[Event]
+) -> tuple[ObservationRow, ...]:
+    """Return the rows of observations: the first is passage 1 of its event."""
+    return tuple(
+        ObservationRow(label(recorded.version, index), observation.digest, observation.size_bytes)
+        for index, observation in enumerate(observations, start=1)
+    )
+
+
+def _entity_observed(draft: _Draft, event: EntityObserved, recorded: Recorded[Event]) -> None:
+    row = draft.held.rows[event.memory_id]
+    new = _observed(event.observations, recorded)
+    changed = msgspec.structs.replace(
+        row,
+        size_bytes=row.size_bytes + sum(observation.size_bytes for observation in new),
+        stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        observations=(*row.observations, *new),
+        metadata=row.metadata if event.metadata is None else event.metadata,
+        pinned=row.pinned or event.pinned,
+    )
+    draft.held.put(changed)
+
+
+def _unobserved(draft: _Draft, event: ObservationRemoved, recorded: Recorded[Event]) -> None:
+    row = draft.held.rows[event.memory_id]
+    kept = tuple(held for held in row.observations if held.digest != event.digest)
+    draft.held.put(_with_observations(row, kept, recorded))
+
+
+def _entity_updated(draft: _Draft, event: EntityUpdated, recorded: Recorded[Event]) -> None:
+    row = draft.held.rows[event.memory_id]
+    observations = row.observations
+    if event.content is not None:
+        only = ObservationRow(label(recorded.version, 1), event.digest, event.size_bytes)
+        observations = (only,)
+    if event.metadata is not None:
+        row = msgspec.structs.replace(row, metadata=event.metadata)
+    draft.held.put(_with_observations(row, observations, recorded))
+
+
+def _with_observations(
+    row: Entity, observations: tuple[ObservationRow, ...], recorded: Recorded[Event]
+) -> Entity:
+    return msgspec.structs.replace(
+        row,
+        size_bytes=row.name_bytes + sum(observation.size_bytes for observation in observations),
+        stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        observations=observations,
+    )
+
+
+def _entity_deleted(draft: _Draft, event: EntityDeleted, _recorded: Recorded[Event]) -> None:
+    for memory_id in (*event.relationship_ids, event.memory_id):
+        draft.drop(memory_id)
+
+
+def _entities_pruned(draft: _Draft, event: EntitiesPruned, _recorded: Recorded[Event]) -> None:
+    for memory_id in event.memory_ids:
+        draft.drop(memory_id)
+    draft.pruned += len(event.memory_ids)
+
+
+def _relationship_added(draft: _Draft, event: RelationshipAdded, recorded: Recorded[Event]) -> None:
+    for memory_id in event.closed_ids:
+        _end(draft, memory_id, event.valid_from_us, 0)
+    row = Relationship(
+        memory_id=event.memory_id,
+        version=recorded.version,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        created_at_us=_created_at_us(event, recorded),
+        occurred_at_us=event.valid_from_us,
+        metadata=event.metadata,
+        source_id=event.source_id,
+        relation=event.relation,
+        target_id=event.target_id,
+        digest=event.digest,
+        valid_to_us=event.valid_to_us,
+        pinned=event.pinned,
+    )
+    draft.graph.put(row)
+
+
+def _end(draft: _Draft, memory_id: str, valid_to_us: int, stored_bytes: int) -> None:
+    row = draft.graph.held.rows[memory_id]
+    stored = row.stored_bytes + stored_bytes
+    ended = msgspec.structs.replace(row, valid_to_us=valid_to_us, stored_bytes=stored)
+    draft.graph.put(ended)
+
+
+def _relationship_ended(draft: _Draft, event: RelationshipEnded, recorded: Recorded[Event]) -> None:
+    _end(draft, event.memory_id, event.valid_to_us, recorded.stored_bytes)
+
+
+def _relationship_updated(
+    draft: _Draft, event: RelationshipUpdated, recorded: Recorded[Event]
+) -> None:
+    row = draft.graph.held.rows[event.memory_id]
+    changed = msgspec.structs.replace(
+        row,
+        stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        metadata=row.metadata if event.metadata is None else event.metadata,
+        pinned=row.pinned or event.pinned,
+    )
+    if event.content is not None:
+        changed = msgspec.structs.replace(
+            changed,
+            version=recorded.version,
+            size_bytes=event.size_bytes,
+            digest=event.digest,
+        )
+    draft.graph.put(changed)
+
+
+def _relationship_deleted(
+    draft: _Draft, event: RelationshipDeleted, _recorded: Recorded[Event]
+) -> None:
+    draft.drop(event.memory_id)
+
+
+_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = MappingProxyType(
+    {
+        EntityAdded: _entity_added,
+        EntityRestored: _entity_added,
+        EntityObserved: _entity_observed,
+        ObservationRemoved: _unobserved,
+        EntityUpdated: _entity_updated,
+        EntityDeleted: _entity_deleted,
+        EntitiesPruned: _entities_pruned,
+        RelationshipAdded: _relationship_added,
+        RelationshipRestored: _relationship_added,
+        RelationshipUpdated: _relationship_updated,
+        RelationshipEnded: _relationship_ended,
+        RelationshipDeleted: _relationship_deleted,
+    }
+)
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their names' and texts' versions."""
+
+    entities: list[Entity] = []
+    relationships: list[Relationship] = []
+    pruned: int = 0
+    ended_us: dict[str, dict[str, int]] = {}
+    """As in the graph."""
+
+
+def dump(state: Entities) -> Dump:
+    """Return the state as plain rows."""
+    graph = state.graph
+    ended_us = {source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())}
+    return Dump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+
+
+def load(dumped: Dump) -> Entities:
+    """Return the state back."""
+    names = Groups().mutate()
+    for row in dumped.entities:
+        _name(names, row)
+    graph = Graph.of(dumped.relationships, dumped.ended_us)
+    return Entities(Held.of(dumped.entities), names.finish(), graph, dumped.pruned)
+
+
+# --- look-ups
+
+
+def find(state: Entities, memory_id: str) -> Entity | Relationship | None:
+    """Return the row of a living entity or relationship."""
+    return state.held.rows.get(memory_id) or state.graph.held.rows.get(memory_id)
+
+
+def named(state: Entities, name: str, entity_type: str) -> Entity | None:
+    """Return the entity of this name and type, however they are spelled."""
+    memory_id = state.names.get(name_key(name), _NONE).get(name_key(entity_type))
+    return None if memory_id is None else state.held.rows[memory_id]
+
+
+def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[Entity, ...]:
+    """Return the entities of this name, however it is spelled; of one type or of any.
+
+    Oldest first; at most one if the type is given.
+    """
+    if entity_type is not None:
+        row = named(state, name, entity_type)
+        return () if row is None else (row,)
+    rows = [state.held.rows[i] for i in state.names.get(name_key(name), _NONE).values()]
+    return tuple(sorted(rows, key=lambda row: (row.version, row.memory_id)))

@@ -1,0 +1,387 @@
+"""Episodic memory: what an agent set out to do, the steps it took, and what came of it.
+
+An episode is running until it is finished, done or failed. Of its steps it keeps a limited number:
+the first, the last and those with an error stay longest. Each agent has a limited number of
+episodes: the next one takes the place of its oldest finished one, those that failed last, for they
+teach the most. What is running goes only with leave, and what is pinned never.
+
+Around it: `episode.py`, the events and the row of one episode; `state.py`, all of a user's;
+`text.py`, what one says; `restore.py`, how one comes back.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from typing import Any, NoReturn
+
+import msgspec
+from immutables import Map
+
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds.episodic import episode, text
+from memory_actors.kinds.episodic import state as episode_state
+from memory_actors.kinds.episodic.episode import (
+    EpisodeDeleted,
+    EpisodeFinished,
+    EpisodesPruned,
+    EpisodeStarted,
+    EpisodeUpdated,
+    Event,
+    Row,
+    StepAdded,
+    leaving,
+    markers,
+)
+from memory_actors.kinds.episodic.restore import returning
+from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.held import oldest
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Delete,
+    Restore,
+    Tally,
+    added_before,
+    none_at_hand,
+    refuse_id,
+    same_json,
+    timeless,
+)
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.records import QuotaUse
+
+NAME = "episodic"
+
+# --- events, state, evolve
+
+registry = episode.registry
+initial = Episodic()
+evolve = episode_state.evolve
+fold = episode_state.fold
+
+# --- commands
+
+
+class StartEpisode(Add, frozen=True, kw_only=True):
+    """Start an episode."""
+
+    memory_id: str
+    agent_id: str
+    goal: str
+    size_bytes: int
+    digest: bytes
+    occurred_at_us: int
+    metadata: dict[str, Any] = {}
+    session_id: str | None = None
+    pinned: bool = False
+    auto_prune: bool = False
+    """Leave to prune: the oldest running one where none is finished, or finished ones by size."""
+
+
+class AddStep(Command, frozen=True, kw_only=True):
+    """Add a step to a running episode."""
+
+    memory_id: str
+    action: str
+    size_bytes: int
+    digest: bytes
+    sha256: bytes
+    """See `text.step_sha256`."""
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+
+
+class FinishEpisode(Command, frozen=True, kw_only=True):
+    """End a running episode, with words about it or without."""
+
+    memory_id: str
+    failed: bool = False
+    result: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+
+
+class UpdateEpisode(Command, frozen=True, kw_only=True):
+    """Replace an episode's goal, its metadata, or both, whether it runs or not."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    metadata: dict[str, Any] | None = None
+
+
+class DeleteEpisode(Delete, frozen=True, kw_only=True):
+    """Delete an episode."""
+
+
+class RestoreEpisodes(Restore, frozen=True, kw_only=True):
+    """Bring back episodes that were evicted, pruned or deleted, with the steps they had."""
+
+
+COMMANDS = (StartEpisode, AddStep, FinishEpisode, UpdateEpisode, DeleteEpisode, RestoreEpisodes)
+
+# --- decide
+
+
+def decide(command: Command, state: Episodic, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises QuotaExceededError: no room, and no leave to make some.
+    :raises InvalidInputError: an id that stands for another memory; an episode that is finished.
+    :raises NotFoundError: no such episode.
+    """
+    if isinstance(command, StartEpisode):
+        return _start(command, state, limits)
+    if isinstance(command, AddStep):
+        return _add_step(command, state, limits)
+    if isinstance(command, FinishEpisode):
+        return _finish(command, state, limits)
+    if isinstance(command, UpdateEpisode):
+        return _update(command, state, limits)
+    if isinstance(command, RestoreEpisodes):
+        return _restore(command, state, limits)
+    assert isinstance(command, DeleteEpisode)
+    _living(state, command.memory_id)
+    return [EpisodeDeleted(memory_id=command.memory_id)]
+
+
+def _start(command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    if _known(command, state):
+        return []
+    evicted, pruned = _room_by_count(command, state, limits)
+    pruned += _room_by_bytes(command, state, limits, gone={*evicted, *pruned})
+    started = EpisodeStarted(
+        memory_id=command.memory_id,
+        agent_id=command.agent_id,
+        goal=command.goal,
+        size_bytes=command.size_bytes,
+        digest=command.digest,
+        occurred_at_us=command.occurred_at_us,
+        metadata=command.metadata,
+        session_id=command.session_id,
+        pinned=command.pinned,
+        evicted_ids=evicted,
+    )
+    return [EpisodesPruned(memory_ids=pruned, cause="quota"), started] if pruned else [started]
+
+
+def _known(command: StartEpisode, state: Episodic) -> bool:
+    """Say whether this very episode was started before, even if it has gone since."""
+    memory_id, agent_id = command.memory_id, command.agent_id
+    if added_before(command, memory_id, EpisodeStarted, "digest", command.digest):
+        return added_before(command, memory_id, EpisodeStarted, "agent_id", agent_id)
+    row = find(state, memory_id)
+    if row is not None and (row.agent_id, row.goal.digest) != (agent_id, command.digest):
+        refuse_id(memory_id)
+    return row is not None
+
+
+def _room_by_count(
+    command: StartEpisode, state: Episodic, limits: Limits
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what leaves the agent by itself for one more episode, and what is pruned for it.
+
+    By itself only one goes: an agent that is above a limit which was lowered loses nothing more
+    without leave.
+    """
+    ids = state.agents.get(command.agent_id, Map())
+    over = len(ids) + 1 - limits.episodes
+    if over <= 0:
+        return (), ()
+    unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
+    gone = nsmallest(over, unpinned, key=_order_of_leaving)
+    victims = tuple(row.memory_id for row in gone)
+    if len(victims) == over == 1 and not gone[0].running:
+        return victims, ()
+    if not command.auto_prune or len(victims) < over:
+        _refuse_episode(command.agent_id, len(ids), limits)
+    return (), victims
+
+
+def _order_of_leaving(row: Row) -> tuple[int, int, int]:
+    return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
+
+
+def _room_by_bytes(
+    command: StartEpisode, state: Episodic, limits: Limits, gone: set[str]
+) -> tuple[str, ...]:
+    """Return what has to be pruned, besides what is `gone`, for the goal to fit by size."""
+    held = state.held
+    freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
+    over = held.size_bytes - freed + command.size_bytes - limits.episodic_bytes
+    if over <= 0:
+        return ()
+    others = (row for row in held.rows.values() if not row.running and row.memory_id not in gone)
+    victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+    if victims is None:
+        refuse_bytes(NAME, held.size_bytes, limits.episodic_bytes, limits.tier)
+    return victims
+
+
+def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Event]:
+    row = _running(state, command.memory_id)
+    gone = leaving(row.steps, limits.episode_steps)
+    _refuse_steps(len(row.steps) - len(gone) + 1, limits)
+    freed = sum(step.size_bytes for step in gone)
+    _refuse_growth(command.size_bytes - freed, state, limits)
+    return [
+        StepAdded(
+            memory_id=command.memory_id,
+            number=row.next_number,
+            action=command.action,
+            size_bytes=command.size_bytes,
+            digest=command.digest,
+            sha256=command.sha256,
+            observation=command.observation,
+            outcome=command.outcome,
+            error=command.error,
+            evicted=markers(gone),
+        )
+    ]
+
+
+def _refuse_growth(growth: int, state: Episodic, limits: Limits) -> None:
+    """Refuse to grow beyond the limit; what is above a limit that was lowered may stay so."""
+    size = state.held.size_bytes
+    if growth > 0 and size + growth > limits.episodic_bytes:
+        refuse_bytes(NAME, size, limits.episodic_bytes, limits.tier)
+
+
+def _finish(command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    _running(state, command.memory_id)
+    _refuse_growth(command.size_bytes, state, limits)
+    return [
+        EpisodeFinished(
+            memory_id=command.memory_id,
+            failed=command.failed,
+            result=command.result,
+            size_bytes=command.size_bytes,
+            digest=command.digest,
+        )
+    ]
+
+
+def _update(command: UpdateEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    row = _living(state, command.memory_id)
+    goal = None if command.digest == row.goal.digest else command.content
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if goal is None:
+        return [] if metadata is None else [_updated(command, metadata=metadata)]
+    _refuse_growth(command.size_bytes - row.goal.size_bytes, state, limits)
+    changed = {"content": goal, "size_bytes": command.size_bytes, "digest": command.digest}
+    return [_updated(command, metadata=metadata, **changed)]
+
+
+def _updated(command: UpdateEpisode, **changed: Any) -> EpisodeUpdated:
+    return EpisodeUpdated(memory_id=command.memory_id, **changed)
+
+
+def _restore(command: RestoreEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:
+    gone = [memory_id for memory_id in command.memory_ids if memory_id not in state.held.rows]
+    back = [
+        returning(memory_id, command.past.get(memory_id, ()), limits.episode_steps)
+        for memory_id in dict.fromkeys(gone)
+    ]
+    _refuse_without_room([one.row for one in back], state, limits)
+    return [event for one in back for event in one.events]
+
+
+def _refuse_without_room(rows: Sequence[Row], state: Episodic, limits: Limits) -> None:
+    """Refuse what does not fit as a whole: by agent, by steps, by size."""
+    for agent_id, count in Counter(row.agent_id for row in rows).items():
+        used = len(state.agents.get(agent_id, ()))
+        if used + count > limits.episodes:
+            _refuse_episode(agent_id, used, limits)
+    for row in rows:
+        _refuse_steps(len(row.steps), limits)
+    _refuse_growth(sum(row.size_bytes for row in rows), state, limits)
+
+
+def _refuse_episode(agent_id: str, used: int, limits: Limits) -> NoReturn:
+    refuse_count(NAME, f"episodes of agent {agent_id!r}", used, limits.episodes, limits.tier)
+
+
+def _refuse_steps(count: int, limits: Limits) -> None:
+    """Refuse steps where none may be kept: otherwise older ones make room."""
+    if count > limits.episode_steps:
+        refuse_count(NAME, "steps of an episode", count - 1, limits.episode_steps, limits.tier)
+
+
+def _running(state: Episodic, memory_id: str) -> Row:
+    row = _living(state, memory_id)
+    if not row.running:
+        raise InvalidInputError(f"episode {memory_id!r} is finished ({row.status}): start another")
+    return row
+
+
+def _living(state: Episodic, memory_id: str) -> Row:
+    row = find(state, memory_id)
+    if row is None:
+        raise NotFoundError(f"no episode {memory_id!r}: it was never there, deleted or evicted")
+    return row
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their goals' versions."""
+
+    rows: list[Row] = []
+    evicted: int = 0
+    pruned: int = 0
+
+
+def dump(state: Episodic) -> Dump:
+    """Return the state as plain rows."""
+    return Dump(state.held.in_order(), state.evicted, state.pruned)
+
+
+def load(dumped: Dump) -> Episodic:
+    """Return the state back."""
+    return Episodic.of(dumped.rows, dumped.evicted, dumped.pruned)
+
+
+# --- reads
+
+at = timeless
+
+
+def tally(state: Episodic) -> Tally:
+    """Return counts and bytes."""
+    held = state.held
+    return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned)
+
+
+def quotas(state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is; the episodes are an agent's, or those of the fullest one."""
+    count = state.fullest if agent_id is None else len(state.agents.get(agent_id, ()))
+    return (
+        QuotaUse("episodes", "count", count, limits.episodes),
+        QuotaUse("bytes", "bytes", state.held.size_bytes, limits.episodic_bytes),
+    )
+
+
+def rows(state: Episodic) -> Iterable[Row]:
+    """Return the living episodes."""
+    return state.held.rows.values()
+
+
+def rows_of(state: Episodic, agent_id: str) -> Iterable[Row]:
+    """Return the living episodes of one agent."""
+    return map(state.held.rows.__getitem__, state.agents.get(agent_id, ()))
+
+
+def find(state: Episodic, memory_id: str) -> Row | None:
+    """Return a living episode's row."""
+    return state.held.rows.get(memory_id)
+
+
+at_hand = none_at_hand
+passages = text.passages
+passage_text = text.passage_text
+sources = text.sources
+content = text.content
+data = text.data

@@ -1,0 +1,122 @@
+"""Rows by id with their sums, and which of them are the oldest: what most kinds are built on."""
+
+from collections.abc import Iterable
+from heapq import nsmallest
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from immutables import Map, MapMutation
+
+from memory_actors.kinds.kind import Row
+
+PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
+
+R = TypeVar("R", bound=Row)
+
+
+class Held(msgspec.Struct, Generic[R], frozen=True):
+    """Living rows and the sums of their sizes. Never changes: a `draft` makes the next one."""
+
+    rows: Map[str, R] = Map()
+    size_bytes: int = 0
+    stored_bytes: int = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[R]) -> "Held[R]":
+        """Return these rows with their sums."""
+        draft = Held[R]().draft()
+        for row in rows:
+            draft.put(row)
+        return draft.finish()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def in_order(self) -> list[R]:
+        """Return the rows in the order of their texts' versions."""
+        return sorted(self.rows.values(), key=lambda row: (row.version, row.memory_id))
+
+    def draft(self) -> "Draft[R]":
+        """Return a copy that changes in place, for one fold."""
+        return Draft(self)
+
+
+class Draft(Generic[R]):
+    """Rows that change in place: ten times as fast as one `Held` after each event."""
+
+    __slots__ = ("rows", "size_bytes", "stored_bytes")
+
+    def __init__(self, held: Held[R]):
+        self.rows = held.rows.mutate()
+        self.size_bytes = held.size_bytes
+        self.stored_bytes = held.stored_bytes
+
+    def put(self, row: R) -> None:
+        """Add a row, or replace the one with its id."""
+        old = self.rows.get(row.memory_id)
+        if old is not None:
+            self.size_bytes -= old.size_bytes
+            self.stored_bytes -= old.stored_bytes
+        self.rows[row.memory_id] = row
+        self.size_bytes += row.size_bytes
+        self.stored_bytes += row.stored_bytes
+
+    def drop(self, memory_id: str) -> R:
+        """Take a row away and return it."""
+        row: R = self.rows.pop(memory_id)
+        self.size_bytes -= row.size_bytes
+        self.stored_bytes -= row.stored_bytes
+        return row
+
+    def finish(self) -> Held[R]:
+        """Return what has become of the rows."""
+        return Held(self.rows.finish(), self.size_bytes, self.stored_bytes)
+
+
+def oldest(
+    rows: Iterable[Any], count: int, over_count: int, over_bytes: int
+) -> tuple[str, ...] | None:
+    """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
+
+    Oldest by the time it was true, then by the order of arrival. None if all are not enough.
+    """
+    tenth = max(1, count // PRUNE_DIVISOR)
+    unpinned = [row for row in rows if not row.pinned]
+    taken: list[Any] = []
+    # Most often the first tenth is enough: a heap of it spares sorting the rest.
+    ordered = nsmallest(tenth, unpinned, key=_age)
+    while over_count > 0 or over_bytes > 0:
+        chunk = ordered[len(taken) : len(taken) + tenth]
+        if not chunk and len(ordered) < len(unpinned):
+            ordered = sorted(unpinned, key=_age)
+            continue
+        if not chunk:
+            return None
+        taken += chunk
+        over_count -= len(chunk)
+        over_bytes -= sum(row.size_bytes for row in chunk)
+    return tuple(row.memory_id for row in taken)
+
+
+def _age(row: Row) -> tuple[int, int]:
+    return row.occurred_at_us, row.version
+
+
+# --- ids by group: the episodes of an agent, the documents of a collection
+
+Groups: TypeAlias = Map[str, Map[str, str]]
+"""Memory ids by group and by their key in it. A group without ids is not there."""
+
+
+def put_in(groups: MapMutation[str, Map[str, str]], group: str, key: str, memory_id: str) -> None:
+    """Name an id in a group; where the key names one already, it changes."""
+    groups[group] = groups.get(group, Map()).set(key, memory_id)
+
+
+def take_from(groups: MapMutation[str, Map[str, str]], group: str, key: str) -> None:
+    """Take a key out of a group, and the group away with its last one."""
+    left = groups[group].delete(key)
+    if left:
+        groups[group] = left
+    else:
+        del groups[group]

@@ -1,0 +1,359 @@
+"""Short-term memory: the last messages of each session, first in, first out, gone after a while.
+
+A session expires a fixed time after its last message. What is expired is no longer read, whatever
+the state still holds; the next command of the kind names it in an event, and then it goes.
+"""
+
+from collections.abc import Iterable, Sequence
+from heapq import nlargest, nsmallest
+from typing import Any, TypeAlias
+
+import msgspec
+from immutables import Map
+
+from eventlog import EventRegistry, Recorded
+from memory_actors.errors import NotFoundError
+from memory_actors.kinds import kind
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Delete,
+    Events,
+    Passage,
+    Tally,
+    Updated,
+    added_before,
+    folding,
+    its_content,
+    no_data,
+    own_version,
+    same_json,
+    updated_row,
+)
+from memory_actors.kinds.short_term import sessions
+from memory_actors.kinds.short_term.sessions import Row, Session, ShortTerm, expiry
+from memory_actors.phrasing import spoken
+from memory_actors.quota import Limits, refuse_bytes
+from memory_actors.records import QuotaUse
+
+NAME = "short_term"
+SECOND_US = 1_000_000
+SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
+
+registry = EventRegistry()
+
+# --- events
+
+
+@registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted_ids))
+class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A message was added to a session, and the oldest left it."""
+
+    memory_id: str
+    session_id: str
+    content: str
+    size_bytes: int
+    expires_at_us: int
+    """When the whole session expires."""
+    occurred_at_us: int
+    evicted_ids: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    role: str | None = None
+
+
+@registry.event("short_term.updated", keys=lambda event: (event.memory_id,))
+class MessageUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A message got a new content, new metadata, or both; None keeps what was."""
+
+    session_id: str
+
+
+@registry.event("short_term.deleted", keys=lambda event: (event.memory_id,))
+class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A message was deleted by its user."""
+
+    memory_id: str
+    session_id: str
+
+
+@registry.event("short_term.expired", keys=lambda event: event.memory_ids)
+class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole sessions went."""
+
+    session_ids: tuple[str, ...]
+    memory_ids: tuple[str, ...]
+    cause: str
+    """ttl: their time was up; quota: too many sessions were living."""
+
+
+Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
+
+# --- state (see sessions.py)
+
+initial = ShortTerm()
+
+# --- evolve
+
+
+def evolve(state: ShortTerm, recorded: Recorded[Event]) -> ShortTerm:
+    """Fold one event into the state."""
+    event = recorded.data
+    if isinstance(event, MessageAdded):
+        return _added(state, event, recorded)
+    if isinstance(event, MessageUpdated):
+        return _updated(state, event, recorded)
+    if isinstance(event, MessageDeleted):
+        session = state.session(event.session_id)
+        return state.put(session.holding(_without(session, (event.memory_id,))))
+    for session_id in event.session_ids:
+        session = state.session(session_id)
+        state = state.put(session.holding(()), evicted=len(session.rows))
+    return state
+
+
+def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> ShortTerm:
+    row = Row(
+        memory_id=event.memory_id,
+        version=recorded.version,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        created_at_us=recorded.recorded_at_us,
+        occurred_at_us=event.occurred_at_us,
+        metadata=event.metadata,
+        session_id=event.session_id,
+        role=event.role,
+    )
+    session = state.session(event.session_id)
+    rows = (*_without(session, event.evicted_ids), row)
+    changed = session.holding(rows, event.expires_at_us)
+    return state.put(changed, evicted=len(event.evicted_ids))
+
+
+def _updated(state: ShortTerm, event: MessageUpdated, recorded: Recorded[Event]) -> ShortTerm:
+    session = state.session(event.session_id)
+    rows = (
+        updated_row(row, event, recorded) if row.memory_id == event.memory_id else row
+        for row in session.rows
+    )
+    return state.put(session.holding(rows))
+
+
+def _without(session: Session, memory_ids: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(row for row in session.rows if row.memory_id not in memory_ids)
+
+
+fold = folding(evolve)
+
+# --- commands
+
+
+class AddMessage(Add, frozen=True, kw_only=True):
+    """Add a message to a session."""
+
+    memory_id: str
+    session_id: str
+    content: str
+    size_bytes: int
+    occurred_at_us: int
+    metadata: dict[str, Any] = {}
+    role: str | None = None
+
+
+class UpdateMessage(Command, frozen=True, kw_only=True):
+    """Replace a message's content, its metadata, or both."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    metadata: dict[str, Any] | None = None
+
+
+class DeleteMessage(Delete, frozen=True, kw_only=True):
+    """Delete a message."""
+
+
+COMMANDS = (AddMessage, UpdateMessage, DeleteMessage)
+
+# --- decide
+
+
+def decide(command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises QuotaExceededError: a message larger than a session may be.
+    :raises InvalidInputError: an id that stands for another memory.
+    :raises NotFoundError: no such message, or it has expired.
+    """
+    living = sessions.at(state, command.now_us)
+    due = state.due(command.now_us)
+    expired = [_sessions_expired(due, "ttl")] if due else []
+    if isinstance(command, AddMessage):
+        return [*expired, *added] if (added := _add(command, living, limits)) else []
+    if isinstance(command, UpdateMessage):
+        return [*expired, *changed] if (changed := _update(command, living, limits)) else []
+    assert isinstance(command, DeleteMessage)
+    row = _living(living, command.memory_id)
+    return [*expired, MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
+
+
+def _sessions_expired(sessions: Sequence[Session], cause: str) -> SessionsExpired:
+    return SessionsExpired(
+        session_ids=tuple(session.session_id for session in sessions),
+        memory_ids=tuple(row.memory_id for session in sessions for row in session.rows),
+        cause=cause,
+    )
+
+
+def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    known = added_before(command, command.memory_id, MessageAdded, "content", command.content)
+    if known or command.memory_id in state.session_of:
+        return []
+    if command.size_bytes > limits.short_term_bytes:
+        refuse_bytes(NAME, command.size_bytes, limits.short_term_bytes, limits.tier)
+    added = MessageAdded(
+        memory_id=command.memory_id,
+        session_id=command.session_id,
+        content=command.content,
+        size_bytes=command.size_bytes,
+        expires_at_us=command.now_us + limits.short_term_ttl_s * SECOND_US,
+        occurred_at_us=command.occurred_at_us,
+        evicted_ids=_first_out(command, state, limits),
+        metadata=command.metadata,
+        role=command.role,
+    )
+    return [*_room_for_a_session(command, state, limits), added]
+
+
+def _first_out(command: AddMessage, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
+    """Return the oldest messages, as many as have to leave the session."""
+    held = sessions.messages(state, command.session_id)
+    count, size = len(held) + 1, sum(row.size_bytes for row in held) + command.size_bytes
+    evicted: list[str] = []
+    while count > limits.short_term_messages or size > limits.short_term_bytes:
+        oldest = held[len(evicted)]
+        evicted.append(oldest.memory_id)
+        count, size = count - 1, size - oldest.size_bytes
+    return tuple(evicted)
+
+
+def _room_for_a_session(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    """Let the sessions that would expire first go, if there are too many for one more."""
+    over = len(state.sessions) + 1 - limits.short_term_sessions
+    if command.session_id in state.sessions or over <= 0:
+        return []
+    return [_sessions_expired(nsmallest(over, state.sessions.values(), key=expiry), "quota")]
+
+
+def _update(command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+    row = _living(state, command.memory_id)
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if command.content is None and metadata is None:
+        return []
+    session = state.sessions[row.session_id]
+    size = session.size_bytes - row.size_bytes + command.size_bytes
+    if command.content is not None and size > max(limits.short_term_bytes, session.size_bytes):
+        refuse_bytes(NAME, session.size_bytes, limits.short_term_bytes, limits.tier)
+    return [
+        MessageUpdated(
+            memory_id=row.memory_id,
+            session_id=row.session_id,
+            content=command.content,
+            size_bytes=command.size_bytes,
+            metadata=metadata,
+        )
+    ]
+
+
+def _living(state: ShortTerm, memory_id: str) -> Row:
+    row = find(state, memory_id)
+    if row is None:
+        raise NotFoundError(f"no message {memory_id!r}: it was never there, deleted or expired")
+    return row
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as sessions, by id."""
+
+    living: list[Session] = []
+    next_expiry_us: int = 0
+    evicted: int = 0
+
+
+def dump(state: ShortTerm) -> Dump:
+    """Return the state as plain sessions."""
+    ordered = sorted(state.sessions.values(), key=lambda session: session.session_id)
+    return Dump(ordered, state.next_expiry_us, state.evicted)
+
+
+def load(dumped: Dump) -> ShortTerm:
+    """Return the state back."""
+    return ShortTerm(
+        Map((session.session_id, session) for session in dumped.living),
+        Map((row.memory_id, s.session_id) for s in dumped.living for row in s.rows),
+        dumped.next_expiry_us,
+        sum(session.size_bytes for session in dumped.living),
+        sum(session.stored_bytes for session in dumped.living),
+        dumped.evicted,
+    )
+
+
+# --- reads
+
+at = sessions.at
+messages = sessions.messages
+
+
+def tally(state: ShortTerm) -> Tally:
+    """Return counts and bytes over all sessions."""
+    return Tally(len(state.session_of), state.size_bytes, state.stored_bytes, state.evicted)
+
+
+def quotas(state: ShortTerm, limits: Limits, session_id: str | None) -> Sequence[QuotaUse]:
+    """Return how full a session is, or the fullest one."""
+    found = state.sessions.get(session_id) if session_id is not None else None
+    chosen = [found] if found else [] if session_id is not None else state.sessions.values()
+    count = max((len(session.rows) for session in chosen), default=0)
+    size_bytes = max((session.size_bytes for session in chosen), default=0)
+    return (
+        QuotaUse("messages", "count", count, limits.short_term_messages),
+        QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes),
+        QuotaUse("sessions", "count", len(state.sessions), limits.short_term_sessions),
+    )
+
+
+def rows(state: ShortTerm) -> Iterable[Row]:
+    """Return the messages of all sessions, by session."""
+    ordered = sorted(state.sessions.values(), key=lambda session: session.session_id)
+    return (row for session in ordered for row in session.rows)
+
+
+def find(state: ShortTerm, memory_id: str) -> Row | None:
+    """Return a message's row."""
+    held = sessions.messages(state, state.session_of.get(memory_id, ""))
+    return next((row for row in held if row.memory_id == memory_id), None)
+
+
+def at_hand(state: ShortTerm, session_id: str | None) -> Sequence[Row]:
+    """Return a session's messages, or those of the sessions that were used last."""
+    if session_id is not None:
+        return sessions.messages(state, session_id)
+    recent = nlargest(SESSIONS_SEARCHED, state.sessions.values(), key=expiry)
+    return [row for session in recent for row in session.rows]
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage: the message."""
+    return (Passage(kind.label(row.version), b""),)
+
+
+def passage_text(row: Row, _label: int, events: Events) -> str:
+    """Return the message with its speaker."""
+    return spoken(its_content(row, events), row.role)
+
+
+sources = own_version
+content = its_content
+data = no_data

@@ -1,0 +1,399 @@
+"""Structured memory: JSON documents in collections, each under a key, queried by field.
+
+A put replaces the document that has its collection and key, which keeps its id. Values stay in the
+log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
+the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
+
+`document.py` has the events and the row of a document, and what it says.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from immutables import Map
+
+from eventlog import Recorded
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds import kind
+from memory_actors.kinds.held import Groups, Held, oldest, put_in, take_from
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Delete,
+    Events,
+    Passage,
+    Restore,
+    Tally,
+    none_at_hand,
+    own_version,
+    refuse_id,
+    same_json,
+    timeless,
+)
+from memory_actors.kinds.structured import document
+from memory_actors.kinds.structured.document import (
+    DocumentDeleted,
+    DocumentPut,
+    DocumentRestored,
+    DocumentsPruned,
+    DocumentUpdated,
+    Event,
+    Row,
+    as_it_was,
+    document_text,
+    evolved,
+    value_json,
+    value_of,
+)
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.records import QuotaUse
+
+NAME = "structured"
+
+# --- events
+
+registry = document.registry
+
+# --- state
+
+
+class Structured(msgspec.Struct, frozen=True):
+    """The living documents, and how many were pruned so far."""
+
+    held: Held[Row] = Held()
+    collections: Groups = Map()
+    """Memory ids by collection and key."""
+    pruned: int = 0
+
+
+initial = Structured()
+
+# --- evolve
+
+
+def evolve(state: Structured, recorded: Recorded[Event]) -> Structured:
+    """Fold one event into the state."""
+    return fold(state, (recorded,))
+
+
+def fold(state: Structured, events: Iterable[Recorded[Event]]) -> Structured:
+    """Fold many events into the state."""
+    draft = _Draft(state)
+    for recorded in events:
+        draft.apply(recorded)
+    return draft.finish()
+
+
+class _Draft:
+    """A state that changes in place, for one fold."""
+
+    def __init__(self, state: Structured):
+        self.held = state.held.draft()
+        self.collections = state.collections.mutate()
+        self.pruned = state.pruned
+
+    def apply(self, recorded: Recorded[Event]) -> None:
+        """Fold one event."""
+        event = recorded.data
+        if isinstance(event, DocumentPut | DocumentUpdated):
+            row = evolved(self.held.rows.get(event.memory_id), recorded)
+            self.held.put(row)
+            put_in(self.collections, row.collection, row.key, row.memory_id)
+        elif isinstance(event, DocumentDeleted):
+            self._drop(event.memory_id)
+        else:
+            for memory_id in event.memory_ids:
+                self._drop(memory_id)
+            self.pruned += len(event.memory_ids)
+
+    def _drop(self, memory_id: str) -> None:
+        row = self.held.drop(memory_id)
+        take_from(self.collections, row.collection, row.key)
+
+    def finish(self) -> Structured:
+        """Return what has become of the state."""
+        return Structured(self.held.finish(), self.collections.finish(), self.pruned)
+
+
+# --- commands
+
+
+class PutDocument(Add, frozen=True, kw_only=True):
+    """Put a value under a key of a collection."""
+
+    memory_id: str
+    """For a new document; an existing one keeps its id."""
+    collection: str
+    key: str
+    value: Any
+    size_bytes: int
+    digest: bytes
+    """Of `document_text`."""
+    value_digest: bytes
+    """Of `value_json`."""
+    occurred_at_us: int
+    metadata: dict[str, Any] | None = None
+    """None keeps what was."""
+    pinned: bool | None = None
+    """None keeps what was."""
+    auto_prune: bool = False
+
+
+class UpdateDocument(Command, frozen=True, kw_only=True):
+    """Replace a document's value, its metadata, or both."""
+
+    memory_id: str
+    value: Any = None
+    """None keeps what was; a document that is null takes a `PutDocument`."""
+    size_bytes: int = 0
+    digest: bytes = b""
+    value_digest: bytes = b""
+    metadata: dict[str, Any] | None = None
+
+
+class DeleteDocument(Delete, frozen=True, kw_only=True):
+    """Delete a document."""
+
+
+class RestoreDocuments(Restore, frozen=True, kw_only=True):
+    """Bring back documents that were pruned or deleted."""
+
+
+COMMANDS = (PutDocument, UpdateDocument, DeleteDocument, RestoreDocuments)
+
+# --- decide
+
+
+def decide(command: Command, state: Structured, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises QuotaExceededError: no room, and no leave to make some.
+    :raises InvalidInputError: an id that stands for another memory, or a key that is taken.
+    :raises NotFoundError: no such document.
+    """
+    if isinstance(command, PutDocument):
+        return _put(command, state, limits)
+    if isinstance(command, UpdateDocument):
+        return _update(command, state, limits)
+    if isinstance(command, RestoreDocuments):
+        return _restore(command, state, limits)
+    assert isinstance(command, DeleteDocument)
+    _living(state, command.memory_id)
+    return [DocumentDeleted(memory_id=command.memory_id)]
+
+
+def _put(command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
+    old = find_key(state, command.collection, command.key)
+    put = _as_put(command, old)
+    _refuse_foreign_id(command, put, state)
+    if old is not None and _says_the_same(put, old):
+        return []
+    victims = _make_room(put, old, state, limits, auto_prune=command.auto_prune)
+    return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
+
+
+def _as_put(command: PutDocument, old: Row | None) -> DocumentPut:
+    metadata, pinned = command.metadata, command.pinned
+    if metadata is None:
+        metadata = {} if old is None else old.metadata
+    if pinned is None:
+        pinned = False if old is None else old.pinned
+    return DocumentPut(
+        memory_id=command.memory_id if old is None else old.memory_id,
+        collection=command.collection,
+        key=command.key,
+        value=command.value,
+        size_bytes=command.size_bytes,
+        digest=command.digest,
+        value_digest=command.value_digest,
+        occurred_at_us=command.occurred_at_us,
+        metadata=metadata,
+        pinned=pinned,
+    )
+
+
+def _refuse_foreign_id(command: PutDocument, put: DocumentPut, state: Structured) -> None:
+    """Refuse an id that stands, or stood, for anything but the document of this key."""
+    known = [command.used[own_id] for own_id in command.own_ids if own_id in command.used]
+    living = state.held.rows.get(put.memory_id)
+    for other in [*known, *([living] if living is not None else [])]:
+        ours = isinstance(other, DocumentPut | Row)
+        if not ours or (other.collection, other.key) != (put.collection, put.key):
+            refuse_id(command.memory_id)
+
+
+def _says_the_same(put: DocumentPut, row: Row) -> bool:
+    return (put.value_digest, put.pinned) == (row.value_digest, row.pinned) and same_json(
+        put.metadata, row.metadata
+    )
+
+
+def _make_room(
+    put: DocumentPut, old: Row | None, state: Structured, limits: Limits, *, auto_prune: bool
+) -> tuple[str, ...]:
+    """Return what has to go for a document to fit in the place of the `old` one, if there is one.
+
+    What replaces one at least as large takes no room.
+    """
+    held = state.held
+    over_count = len(held) + 1 - limits.documents if old is None else 0
+    growth = put.size_bytes - (old.size_bytes if old is not None else 0)
+    over_bytes = held.size_bytes + growth - limits.structured_bytes if growth > 0 else 0
+    if over_count <= 0 and over_bytes <= 0:
+        return ()
+    others = (row for row in held.rows.values() if row is not old)
+    victims = oldest(others, len(held), over_count, over_bytes) if auto_prune else None
+    if victims is None:
+        _refuse(held, limits, over_count)
+    return victims
+
+
+def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
+    if over_count > 0:
+        refuse_count(NAME, "documents", len(held), limits.documents, limits.tier)
+    refuse_bytes(NAME, held.size_bytes, limits.structured_bytes, limits.tier)
+
+
+def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Sequence[Event]:
+    row = _living(state, command.memory_id)
+    value = None if command.value_digest == row.value_digest else command.value
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if value is None:
+        changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata)
+        return [] if metadata is None else [changed]
+    growth = command.size_bytes - row.size_bytes
+    if growth > 0 and state.held.size_bytes + growth > limits.structured_bytes:
+        _refuse(state.held, limits, 0)
+    return [
+        DocumentUpdated(
+            memory_id=row.memory_id,
+            value=value,
+            size_bytes=command.size_bytes,
+            digest=command.digest,
+            value_digest=command.value_digest,
+            metadata=metadata,
+        )
+    ]
+
+
+def _restore(command: RestoreDocuments, state: Structured, limits: Limits) -> Sequence[Event]:
+    gone = [memory_id for memory_id in command.memory_ids if memory_id not in state.held.rows]
+    restored = [as_it_was(one, command.past.get(one, ())) for one in dict.fromkeys(gone)]
+    _refuse_taken_keys(restored, state)
+    over_count = len(state.held) + len(restored) - limits.documents
+    size = state.held.size_bytes + sum(event.size_bytes for event in restored)
+    if restored and (over_count > 0 or size > limits.structured_bytes):
+        _refuse(state.held, limits, over_count)
+    return restored
+
+
+def _refuse_taken_keys(restored: Sequence[DocumentRestored], state: Structured) -> None:
+    seen: set[tuple[str, str]] = set()
+    for event in restored:
+        place = (event.collection, event.key)
+        if place in seen or find_key(state, *place) is not None:
+            raise InvalidInputError(
+                f"document {event.memory_id!r} cannot be restored: key {event.key!r} of "
+                f"collection {event.collection!r} is now another document's. Delete that first"
+            )
+        seen.add(place)
+
+
+def _living(state: Structured, memory_id: str) -> Row:
+    row = find(state, memory_id)
+    if row is None:
+        raise NotFoundError(f"no document {memory_id!r}: it was never there, or it was deleted")
+    return row
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their values' versions."""
+
+    rows: list[Row] = []
+    pruned: int = 0
+
+
+def dump(state: Structured) -> Dump:
+    """Return the state as plain rows."""
+    return Dump(state.held.in_order(), state.pruned)
+
+
+def load(dumped: Dump) -> Structured:
+    """Return the state back."""
+    collections = Groups().mutate()
+    for row in dumped.rows:
+        put_in(collections, row.collection, row.key, row.memory_id)
+    return Structured(Held.of(dumped.rows), collections.finish(), dumped.pruned)
+
+
+# --- reads
+
+at = timeless
+
+
+def tally(state: Structured) -> Tally:
+    """Return counts and bytes."""
+    held = state.held
+    return Tally(len(held), held.size_bytes, held.stored_bytes, pruned=state.pruned)
+
+
+def quotas(state: Structured, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is."""
+    return (
+        QuotaUse("documents", "count", len(state.held), limits.documents),
+        QuotaUse("bytes", "bytes", state.held.size_bytes, limits.structured_bytes),
+    )
+
+
+def rows(state: Structured) -> Iterable[Row]:
+    """Return the living documents."""
+    return state.held.rows.values()
+
+
+def rows_of(state: Structured, collection: str) -> Iterable[Row]:
+    """Return the living documents of one collection."""
+    return map(state.held.rows.__getitem__, state.collections.get(collection, Map()).values())
+
+
+def collections(state: Structured) -> Mapping[str, int]:
+    """Return how many documents each collection has, by name."""
+    return {name: len(state.collections[name]) for name in sorted(state.collections)}
+
+
+def find(state: Structured, memory_id: str) -> Row | None:
+    """Return a living document's row."""
+    return state.held.rows.get(memory_id)
+
+
+def find_key(state: Structured, collection: str, key: str) -> Row | None:
+    """Return the row of the document that has a collection and key."""
+    memory_id = state.collections.get(collection, Map()).get(key)
+    return None if memory_id is None else state.held.rows[memory_id]
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage: the document."""
+    return (Passage(kind.label(row.version), row.digest),)
+
+
+def passage_text(row: Row, _label: int, events: Events) -> str:
+    """Return the document as it is found."""
+    return document_text(row.collection, row.key, value_of(row, events))
+
+
+def content(row: Row, events: Events) -> str:
+    """Return the value as JSON."""
+    return value_json(value_of(row, events))
+
+
+def data(row: Row, events: Events) -> dict[str, Any]:
+    """Return the value, and where it is."""
+    return {"collection": row.collection, "key": row.key, "value": value_of(row, events)}
+
+
+at_hand = none_at_hand
+sources = own_version

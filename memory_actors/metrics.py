@@ -1,0 +1,176 @@
+"""What is measured, for Prometheus. The only importer of prometheus_client (extra `metrics`).
+
+Operations are counted and timed as they end; everything that merely is (live actors, queues, bytes)
+is read when a scrape asks. Labels hold names from the code, never a user's id or content: each new
+label value is a series that lives as long as the process.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from memory_actors.errors import InvalidInputError, MissingExtraError
+from memory_actors.privacy import reason
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+BUCKETS_S = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+"""From a working-memory read to a write that waits for a busy disk."""
+LABELS: Mapping[str, str] = {"quota_use_ratio": "quota", "global_quota_use_ratio": "quota"}
+LABEL = "name"  # of a metric with labels that nobody named
+
+Statistics = Callable[[], Mapping[str, float | Mapping[str, float]]]
+"""Gives a number for each name, or a number for each value of the name's label."""
+
+_HELP = {
+    "live_actors": "Users in memory",
+    "live_bytes": "Bytes that users in memory hold, estimated",
+    "mailbox_depth": "Commands that wait in the mailboxes of all users",
+    "writer_queue_depth": "Appends that wait for the writer of the log",
+    "embedder_queue_depth": "Texts that wait for the embedding model",
+    "log_bytes": "Bytes of the log on disk",
+    "resident_bytes": "Resident memory of the process in bytes",
+    "embeddings_computed_total": "Texts that the model embedded",
+    "embeddings_cached_total": "Texts whose embedding was found in a cache",
+    "alerts_posted_total": "Quota alerts raised",
+    "quota_use_ratio": "Used part of a quota, from 0 to 1, of the live user with the least room",
+    "global_quota_use_ratio": "Used part of a quota over all users, from 0 to 1",
+}
+
+_logger = structlog.get_logger("memory_actors.metrics")
+
+
+class Metrics(Protocol):
+    """Where measurements go."""
+
+    def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
+        """Note that an operation on a kind of memory ended, how long it took, and how."""
+        ...
+
+    def watch(self, statistics: Statistics) -> Callable[[], None]:
+        """Show the numbers that `statistics` gives whenever asked; return what ends that."""
+        ...
+
+
+class NoMetrics:
+    """Measurements that nobody wants."""
+
+    def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
+        """Do nothing."""
+
+    def watch(self, statistics: Statistics) -> Callable[[], None]:  # noqa: ARG002 - nobody looks
+        """Do nothing."""
+        return lambda: None
+
+
+class PrometheusMetrics:
+    """Measurements for Prometheus, in `registry` or in the client's default one.
+
+    One of these serves one memory system.
+
+    :raises MissingExtraError: prometheus-client is not installed.
+    :raises InvalidInputError: the registry already has metrics of this namespace.
+    """
+
+    def __init__(
+        self, registry: "CollectorRegistry | None" = None, namespace: str = "memory_actors"
+    ):
+        client = _client()
+        self._registry = client.REGISTRY if registry is None else registry
+        self._namespace = namespace
+        self._watched: _Collector | None = None
+        try:
+            self._add_instruments(client)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"cannot register metrics as {namespace!r}: {error}. Make one PrometheusMetrics, "
+                "or give each its own registry or namespace"
+            ) from error
+
+    def _add_instruments(self, client: Any) -> None:
+        self._operations = client.Counter(
+            "operations", "Operations that ended", ["operation", "kind", "outcome"],
+            namespace=self._namespace, registry=self._registry,
+        )  # fmt: skip
+        self._seconds = client.Histogram(
+            "operation_seconds", "Time that operations took", ["operation", "kind"],
+            namespace=self._namespace, registry=self._registry, buckets=BUCKETS_S,
+        )  # fmt: skip
+
+    def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
+        """Count an operation and its time. Never pass a user's id or content."""
+        self._operations.labels(operation, kind, outcome).inc()
+        self._seconds.labels(operation, kind).observe(seconds)
+
+    def watch(
+        self, statistics: Statistics, labels: Mapping[str, str] = LABELS
+    ) -> Callable[[], None]:
+        """Show numbers that are read at each scrape; return what ends it.
+
+        `statistics` is called in the thread of the scrape, and should be quick; when it raises,
+        that is logged and the scrape goes without. Names that end in `_total` are counters, all
+        others gauges. `labels` names the label of a name with a number for each of its values.
+
+        :raises InvalidInputError: something is watched already.
+        """
+        if self._watched is not None:
+            raise InvalidInputError(
+                "these metrics watch a system already: make others for this one"
+            )
+        self._watched = collector = _Collector(self._namespace, statistics, labels)
+        self._registry.register(collector)
+        return lambda: self._unwatch(collector)
+
+    def _unwatch(self, collector: "_Collector") -> None:
+        if self._watched is collector:
+            self._registry.unregister(collector)
+            self._watched = None
+
+
+class _Collector:
+    """Reads statistics when a scrape asks."""
+
+    def __init__(self, namespace: str, statistics: Statistics, labels: Mapping[str, str]):
+        self._namespace = namespace
+        self._statistics = statistics
+        self._labels = labels
+
+    def describe(self) -> "Iterator[Metric]":
+        """Name nothing beforehand: the registry would call `collect` to find out."""
+        return iter(())
+
+    def collect(self) -> "Iterator[Metric]":
+        try:
+            found = [self._metric(name, held) for name, held in self._statistics().items()]
+        except Exception as error:  # or the whole scrape would fail, of the application too
+            _logger.warning("statistics could not be read", error=reason(error))
+            found = []
+        return iter(found)
+
+    def _metric(self, name: str, held: "float | Mapping[str, float]") -> "Metric":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        full_name, about = f"{self._namespace}_{name}", _HELP.get(name, name.replace("_", " "))
+        if not isinstance(held, Mapping):
+            return family(full_name, about, value=held)
+        metric = family(full_name, about, labels=[self._labels.get(name, LABEL)])
+        for value, number in held.items():
+            metric.add_metric([value], number)
+        return metric
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise MissingExtraError(
+            "metrics need prometheus-client: run `pip install 'memory-actors[metrics]'`"
+        ) from error
+    return prometheus_client

@@ -1,0 +1,38 @@
+"""What is embedded for a memory: its content, and who said it."""
+
+import hashlib
+
+DIGEST_BYTES = 16
+RECIPE = "spoken/1"
+"""Names what `spoken` does. Vectors of another recipe are not found, so they are made anew."""
+
+
+def spoken(content: str, role: str | None) -> str:
+    """Return a content with its speaker in front, unless it says so already.
+
+    A question mostly names whom it is about. On the development conversations turn recall@10 is
+    0.334 with the bare words, and 0.493 with the speaker.
+    """
+    if role is None or content.casefold().startswith(f"{role.casefold()}:"):
+        return content
+    return f"{role}: {content}"
+
+
+def name_text(name: str, entity_type: str) -> str:
+    """Return what an entity is found by: its name and its type."""
+    return f"{name} ({entity_type})" if entity_type else name
+
+
+def observation_text(name: str, observation: str) -> str:
+    """Return an observation with the entity it is about in front, unless it says so already."""
+    return spoken(observation, name)
+
+
+def fact_text(source: str, relation: str, target: str, fact: str | None) -> str:
+    """Return what a relationship says: its fact, or else the names and the relation in a row."""
+    return f"{source} {relation.replace('_', ' ')} {target}" if fact is None else fact
+
+
+def text_digest(text: str) -> bytes:
+    """Return what a text's vector is found under."""
+    return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]

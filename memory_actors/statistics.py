@@ -1,0 +1,57 @@
+"""What the parts of a memory system have done, for people and for a scrape."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from eventlog import LogStatistics
+from memory_actors.alerts import AlertStatistics
+from memory_actors.embedding.service import EmbeddingStatistics
+from memory_actors.monitor import MemoryStatistics
+from memory_actors.runtime import RuntimeStatistics
+from memory_actors.services import Services
+from memory_actors.user_state import KINDS
+
+
+class SystemStatistics(msgspec.Struct, frozen=True):
+    """What the parts of a memory system have done since it was opened."""
+
+    log: LogStatistics
+    runtime: RuntimeStatistics
+    embeddings: EmbeddingStatistics
+    memory: MemoryStatistics
+    """Of this process: current and peak."""
+    alerts: AlertStatistics
+
+
+def gauges(
+    services: Services, statistics: SystemStatistics
+) -> dict[str, float | Mapping[str, float]]:
+    """Return the numbers that a scrape shows, by name. See `metrics.PrometheusMetrics.watch`."""
+    embeddings = statistics.embeddings
+    return {
+        "live_actors": statistics.runtime.live,
+        "live_bytes": statistics.runtime.live_bytes,
+        "mailbox_depth": sum(live.actor.waiting for live in services.runtime.lives()),
+        "writer_queue_depth": statistics.log.queued_events,
+        "embedder_queue_depth": embeddings.waiting,
+        "log_bytes": statistics.log.used_bytes,
+        "resident_bytes": statistics.memory.current_bytes,
+        "embeddings_computed_total": embeddings.computed,
+        "embeddings_cached_total": embeddings.from_memory + embeddings.from_disk,
+        "alerts_posted_total": statistics.alerts.posted,
+        "quota_use_ratio": _quota_use(services),
+        "global_quota_use_ratio": {u.quota: u.percent / 100 for u in services.totals.quotas()},
+    }
+
+
+def _quota_use(services: Services) -> dict[str, float]:
+    """Return how full each quota is for the live user with the least room in it."""
+    fullest: dict[str, float] = {}
+    for live in services.runtime.lives():
+        limits = services.limits[live.state.account.tier]
+        for kind in KINDS:
+            for use in kind.quotas(live.state.of(kind), limits, None):
+                name = f"{kind.NAME}.{use.quota}"
+                fullest[name] = max(fullest.get(name, 0.0), use.percent / 100)
+    return fullest

@@ -1,0 +1,169 @@
+"""One user's memory: every kind of it, in one stream of events, under one decider.
+
+To add a kind: write its module in `kinds/` and name it in `KINDS` and `UserState`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from eventlog import Decider, EventRegistry, Recorded
+from memory_actors import account
+from memory_actors.account import Account
+from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds.entity import Entities
+from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.kind import Command, Kind, Part, Tally
+from memory_actors.kinds.long_term import LongTerm
+from memory_actors.kinds.short_term.sessions import ShortTerm
+from memory_actors.kinds.structured import Structured
+from memory_actors.kinds.working import Working
+from memory_actors.quota import Limits
+from memory_actors.records import Tier
+
+KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured)
+KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
+PARTS: tuple[Part, ...] = (*KINDS, account)
+
+LimitsByTier = Mapping[Tier | None, Limits]
+"""The limits of each tier; under None those of a user whose tier was never set."""
+
+
+class UserState(msgspec.Struct, frozen=True):
+    """The state of each part, by name. Shared freely: nothing in it ever changes."""
+
+    working: Working = working.initial
+    short_term: ShortTerm = short_term.initial
+    long_term: LongTerm = long_term.initial
+    entity: Entities = entity.initial
+    episodic: Episodic = episodic.initial
+    structured: Structured = structured.initial
+    account: Account = account.initial
+
+    def of(self, part: Part) -> Any:
+        """Return the state of one part."""
+        return getattr(self, part.NAME)
+
+    def at(self, now_us: int) -> "UserState":
+        """Return the state as it reads at a time: without what has expired."""
+        state = self
+        for kind in KINDS:
+            before = state.of(kind)
+            now = kind.at(before, now_us)
+            if now is not before:
+                state = msgspec.structs.replace(state, **{kind.NAME: now})
+        return state
+
+    def changed(self, before: "UserState") -> list[Kind]:
+        """Return the kinds whose state is another one than before."""
+        return [kind for kind in KINDS if self.of(kind) is not before.of(kind)]
+
+
+_PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
+_PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
+
+
+def event_registry() -> EventRegistry:
+    """Return a registry of every event a user's stream may hold."""
+    registry = EventRegistry()
+    for part in PARTS:
+        registry.include(part.registry)
+    return registry
+
+
+def kind_of_event(event: Any) -> Kind | None:
+    """Return the kind of memory that an event is about, None if it is about none."""
+    return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
+
+
+def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
+    """Return the state after events, each run of one part at once."""
+    for part, run in groupby(events, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
+        state = msgspec.structs.replace(state, **{part.NAME: part.fold(state.of(part), run)})
+    return state
+
+
+def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
+    """Fold one event into the state of its part."""
+    return fold(state, (recorded,))
+
+
+def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
+    """Return the decider of users with these limits."""
+
+    def decide(command: Command, state: UserState) -> Sequence[Any]:
+        part = _PART_OF_COMMAND[type(command)]
+        return part.decide(command, state.of(part), limits[state.account.tier])
+
+    def follow_up(before: UserState, after: UserState) -> Sequence[Any]:
+        mine = limits[after.account.tier]
+        kinds = KINDS if after.account.tier != before.account.tier else after.changed(before)
+        return [
+            alert
+            for kind in kinds
+            for alert in account.alerts(
+                after.account, kind.NAME, kind.quotas(after.of(kind), mine, None)
+            )
+        ]
+
+    return Decider(UserState(), decide, evolve, fold, follow_up)
+
+
+# --- totals over all users
+
+_COUNTED = ("count", "size_bytes", "stored_bytes", "relationships")
+
+
+def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
+    """Return what a user adds to the totals over all users, by kind and sum."""
+    counted: dict[str, int] = {}
+    for kind in kinds:
+        tally: Tally = kind.tally(state.of(kind))
+        counted |= {f"{kind.NAME}.{name}": getattr(tally, name) for name in _COUNTED}
+    return counted
+
+
+def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
+    """Return how the totals over all users change with a user's state."""
+    kinds = after.changed(before)
+    if not kinds:
+        return {}
+    old, new = totals(before, kinds), totals(after, kinds)
+    return {name: new[name] - old[name] for name in new if new[name] != old[name]}
+
+
+# --- snapshots
+
+Dumped = msgspec.defstruct(
+    "Dumped", [(part.NAME, part.Dump) for part in PARTS], frozen=True, module=__name__
+)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Dumped)
+
+SNAPSHOT_FINGERPRINT = hashlib.sha256(
+    msgspec.json.encode(msgspec.json.schema(Dumped), order="sorted")
+).hexdigest()[:16]
+"""Changes with any field of the state, so that a snapshot of another shape is never loaded."""
+
+
+def dump(state: UserState) -> bytes:
+    """Return the state as bytes: the same bytes for the same events."""
+    return _encoder.encode(Dumped(*(part.dump(state.of(part)) for part in PARTS)))
+
+
+def load(data: bytes) -> UserState:
+    """Return the state from bytes.
+
+    :raises msgspec.DecodeError: they are no such state.
+    """
+    dumped = _decoder.decode(data)
+    return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
+
+
+def fingerprint(state: UserState) -> str:
+    """Return a hash of the state: two states with the same one read the same."""
+    return hashlib.sha256(dump(state)).hexdigest()

@@ -1,0 +1,231 @@
+"""What the writers of all kinds share.
+
+Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
+answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
+the receipt says `indexed=False`, and it is indexed when the embedder works again.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, Self
+
+import structlog
+
+from memory_actors.actor import Reply
+from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.vector_table import text_digest
+from memory_actors.errors import EmbedderError, InvalidInputError
+from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
+from memory_actors.live_user import LiveUser
+from memory_actors.privacy import hashed, reason
+from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.writers.scope import Scope
+
+_logger = structlog.get_logger("memory_actors.user")
+
+
+class Written(NamedTuple):
+    """What came of a command."""
+
+    reply: Reply
+    evicted: tuple[str, ...]
+    pruned: tuple[str, ...]
+    started_s: float
+    indexed: bool = True
+
+    @classmethod
+    def of(cls, reply: Reply, started_s: float, *, indexed: bool = True) -> Self:
+        """Return what came of a command, its victims picked out of its events."""
+        events = [recorded.data for recorded in reply.events]
+        evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
+        pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
+        return cls(reply, evicted, pruned, started_s, indexed)
+
+
+class Writer(ABC):
+    """Adds, changes and deletes memories of one kind for one user."""
+
+    kind: ClassVar[Kind]
+    takes: ClassVar[frozenset[str]]
+    """The optional fields of an `Item` that mean something for this kind."""
+    delete_command: ClassVar[type[Delete]]
+    restore_command: ClassVar[type[Restore] | None] = None
+    relaxed: ClassVar[bool] = False
+    """Whether it is answered before it is on disk."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+
+    @abstractmethod
+    async def add(
+        self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
+    ) -> Receipt:
+        """Add one memory, given as a text."""
+
+    @abstractmethod
+    async def update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace what a memory says, its metadata, or both."""
+
+    async def delete(self, row: Any) -> Receipt:
+        """Delete a memory."""
+        command = self.delete_command(now_us=self.scope.now_us(), memory_id=row.memory_id)
+        return self.receipt(row.memory_id, "delete", await self.write(command), row)
+
+    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Bring back memories that have gone, all or none; return a receipt for each that did.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: one of them never was.
+        :raises InvalidInputError: this kind keeps nothing that could come back.
+        """
+        if self.restore_command is None:
+            raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
+        self.scope.services.monitor.admit()
+        command = self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
+        with self.scope.observed(type(command).__name__, self.kind.NAME):
+            written = await self.scope.to_the_end(self._restored(command))
+        rows = (self.find(written.reply, memory_id) for memory_id in memory_ids)
+        return [self.receipt(row.memory_id, "restore", written, row) for row in rows if row]
+
+    async def _restored(self, command: Restore) -> Written:
+        started_s = perf_counter()
+        async with self.scope.live() as live:
+            reply = await self.scope.ask(live, command)
+            live.indexes.index_now()  # their vectors are still in the table
+            await live.indexes.indexed([self.kind])
+        return Written.of(reply, started_s)
+
+    # --- the way of a command
+
+    async def write(
+        self,
+        command: Command,
+        texts: Sequence[str] = (),
+        *,
+        adds: Mapping[str, int] | None = None,
+        idempotency_key: str | None = None,
+        digest: bytes = b"",
+    ) -> Written:
+        """Carry out a command, and index the texts of what it adds.
+
+        `adds` is what it adds to the totals over all users, where that is known beforehand.
+
+        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
+        """
+        if not isinstance(command, Delete):
+            self.scope.services.monitor.admit()
+        with self.scope.observed(type(command).__name__, self.kind.NAME):
+            return await self._write(command, texts, adds, idempotency_key, digest)
+
+    async def _write(
+        self,
+        command: Command,
+        texts: Sequence[str],
+        adds: Mapping[str, int] | None,
+        idempotency_key: str | None,
+        digest: bytes,
+    ) -> Written:
+        started_s = perf_counter()
+        if texts:
+            work = self._write_texts(command, list(texts), adds or {}, idempotency_key, digest)
+            reply, indexed = await self.scope.to_the_end(work)
+            return Written.of(reply, started_s, indexed=indexed)
+        async with self.scope.live() as live:
+            reply = await self.scope.ask(
+                live, command, relaxed=self.relaxed, deletes=isinstance(command, Delete)
+            )
+        return Written.of(reply, started_s)
+
+    async def _write_texts(
+        self,
+        command: Command,
+        texts: list[str],
+        adds: Mapping[str, int],
+        idempotency_key: str | None,
+        digest: bytes,
+    ) -> tuple[Reply, bool]:
+        """Ask the actor and embed the texts at the same time; say whether they are indexed."""
+        async with self.scope.live() as live:
+            if idempotency_key is None and not getattr(command, "auto_prune", False):
+                await self.scope.refuse_early(live, command, adds)
+            embedding = asyncio.create_task(self.scope.services.embeddings.embed(texts))
+            embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
+            try:
+                reply = await self.scope.ask(
+                    live, command, idempotency_key=idempotency_key, digest=digest
+                )
+            except BaseException:
+                embedding.cancel()
+                live.indexes.index_later(
+                    self.kind, live.actor.drain
+                )  # after a deadline it may yet be added
+                raise
+            return reply, await self._index(live, texts, embedding)
+
+    async def _index(
+        self, live: LiveUser, texts: list[str], embedding: asyncio.Task[list[Vectors]]
+    ) -> bool:
+        """Index the texts when their vectors are there; leave it for later if they fail."""
+        try:
+            vectors = await embedding
+        except EmbedderError as error:
+            _logger.warning(
+                "memory kept, not indexed",
+                user=hashed(self.scope.user_id),
+                count=len(texts),
+                error=reason(error),
+            )
+            live.indexes.index_later(self.kind, live.actor.drain)
+            return False
+        live.indexes.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
+        return True
+
+    # --- what comes in and goes out
+
+    def check_fields(self, item: Item, idempotency_key: str | None = None) -> None:
+        """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
+
+        :raises InvalidInputError: one of them is given.
+        """
+        given = {
+            "key": item.key,
+            "occurred_at": item.occurred_at,
+            "session_id": item.session_id,
+            "role": item.role,
+            "pinned": item.pinned or None,
+            "idempotency_key": idempotency_key,
+        }
+        for name, value in given.items():
+            if value is not None and name not in self.takes:
+                raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
+
+    def find(self, reply: Reply, memory_id: str) -> Any:
+        """Return a row of the state after a command."""
+        return self.kind.find(reply.state.of(self.kind), memory_id)
+
+    def receipt(
+        self, memory_id: str, operation: str, written: Written, row: Any = None, quota: int = 0
+    ) -> Receipt:
+        """Return a receipt; `row` says whose quota it is about, `quota` which one."""
+        if operation == "add" and written.pruned:
+            operation = "add_with_prune"
+        return Receipt(
+            memory_id=memory_id,
+            operation=operation if written.reply.events else "unchanged",
+            memory_type=self.kind.NAME,
+            latency_ms=(perf_counter() - written.started_s) * 1e3,
+            quota_remaining=self._remaining(written.reply.state, self.whose(row), quota),
+            evicted=written.evicted,
+            pruned=written.pruned,
+            indexed=written.indexed,
+        )
+
+    def whose(self, _row: Any) -> str | None:
+        """Return the session or agent whose quota a row counts for; None where it is the user's."""
+        return None
+
+    def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
+        use = self.kind.quotas(state.of(self.kind), self.scope.limits(state), whose)[quota]
+        return max(0, use.limit - use.used)

@@ -1,0 +1,287 @@
+"""Relationships between entities: what their commands decide."""
+
+import pytest
+from support.entities import PEOPLE, after, people, relate, related, restore, validity
+from support.given import Given, fold, recorded
+
+from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import EndRelationship, UpdateRelationship, graph
+from memory_actors.kinds.entity.events import (
+    EntityDeleted,
+    RelationshipDeleted,
+    RelationshipEnded,
+    RelationshipUpdated,
+)
+from memory_actors.quota import Limits
+
+# --- relate
+
+
+def test_a_relationship_carries_the_names_of_its_ends() -> None:
+    (event,) = people().when(relate("r", "ann", "works_at", "bob", 5))
+    assert event == related("r", "ann", "works_at", "bob", 5)
+    assert (event.source, event.target) == ("Ann", "Bob")
+
+
+def test_a_validity_may_not_end_before_it_begins() -> None:
+    with pytest.raises(InvalidInputError, match="before valid_from"):
+        people().when(relate("r", "ann", "knows", "bob", 5, valid_to_us=4))
+    assert people().when(relate("r", "ann", "knows", "bob", 5, valid_to_us=5))
+
+
+def test_the_same_while_it_is_true_is_satisfied_however_spelled() -> None:
+    given = people(related("r", "ann", "works_at", "bob", 5))
+    for relation in ("works_at", "WORKS AT"):
+        assert given.when(relate("other", "ann", relation, "bob", 7)) == []
+
+
+def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
+    given = people(related("r", "ann", "works_at", "bob", 5))
+    again, new = (
+        relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
+    )
+    for command, memory_id in ((again, "r"), (new, "s")):
+        row = entity.said(after(given, command), command)
+        assert row is not None
+        assert row.memory_id == memory_id
+    assert entity.said(given.state, new) is None
+
+
+def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
+    given = people(related("r", "ann", "works_at", "bob", 5, metadata={"a": 1}))
+    command = relate("s", "ann", "works_at", "bob", 6, fact="She runs it.", metadata={"b": 2})
+    assert given.when(command) == [
+        RelationshipUpdated(
+            memory_id="r", content="She runs it.", size_bytes=12, digest=command.digest,
+            source="Ann", target="Bob", metadata={"a": 1, "b": 2},
+        )
+    ]  # fmt: skip
+    state = after(given, command)
+    again = relate("t", "ann", "works_at", "bob", 7)
+    assert entity.decide(again, state, given.limits) == [], "without a fact it keeps the one it has"
+    (pin,) = given.when(relate("t", "ann", "works_at", "bob", 7, pinned=True))
+    assert (pin.pinned, pin.content, pin.metadata) == (True, None, None)
+
+
+def test_said_again_with_an_end_it_ends_but_never_later_than_was_known() -> None:
+    given = people(related("r", "ann", "knows", "bob", 5, valid_to_us=20))
+    assert given.when(relate("s", "ann", "knows", "bob", 6, valid_to_us=9)) == [
+        RelationshipEnded(memory_id="r", valid_to_us=9)
+    ]
+    assert given.when(relate("s", "ann", "knows", "bob", 6, valid_to_us=30)) == []
+
+
+def test_a_new_fact_ends_the_one_that_it_contradicts() -> None:
+    given = people(related("r", "ann", "lives_in", "bob", 5))
+    command = relate("s", "ann", "Lives in", "cid", 9, exclusive=True)
+    (event,) = given.when(command)
+    assert (event.closed_ids, event.valid_to_us) == (("r",), None)
+    assert entity.registry.keys(event) == ("s", "r"), "the life of r is told under its id"
+    state = after(given, command)
+    assert (validity(state, "r"), validity(state, "s")) == ((5, 9), (9, None))
+
+
+def test_without_exclusive_nothing_is_ended() -> None:
+    given = people(related("r", "ann", "knows", "bob", 5))
+    (event,) = given.when(relate("s", "ann", "knows", "cid", 9))
+    assert event.closed_ids == ()
+
+
+def test_another_source_another_relation_or_another_time_is_no_contradiction() -> None:
+    given = people(
+        related("r1", "bob", "lives_in", "ann"), related("r2", "ann", "knows", "bob"),
+        related("r3", "ann", "lives_in", "bob", 1, valid_to_us=9),
+    )  # fmt: skip
+    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 9, exclusive=True))
+    assert event.closed_ids == ()
+
+
+def test_a_fact_that_begins_before_a_later_known_one_ends_where_that_begins() -> None:
+    given = people(related("r", "ann", "lives_in", "bob", 9))
+    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert (event.valid_to_us, event.closed_ids) == (9, ())
+    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True, valid_to_us=7))
+    assert event.valid_to_us == 7
+    (event,) = given.when(relate("s", "ann", "lives_in", "bob", 5))
+    assert event.valid_to_us == 9, "the same two, said to begin earlier, are not two at one time"
+
+
+def test_a_fact_between_two_known_ones_ends_the_one_and_gives_way_to_the_other() -> None:
+    given = people(
+        related("r1", "ann", "lives_in", "bob", 0, exclusive=True),
+        related("r2", "ann", "lives_in", "cid", 9, exclusive=True, closed_ids=("r1",)),
+    )  # fmt: skip
+    command = relate("s", "ann", "lives_in", "ann", 4, exclusive=True)
+    state = after(given, command)
+    assert [validity(state, i) for i in ("r1", "s", "r2")] == [(0, 4), (4, 9), (9, None)]
+
+
+def test_of_two_that_begin_at_one_time_the_last_said_is_true() -> None:
+    given = people(related("r", "ann", "lives_in", "bob", 5))
+    state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert (validity(state, "r"), validity(state, "s")) == ((5, 5), (5, None))
+    again = relate("r", "ann", "lives_in", "bob", 5, exclusive=True)
+    assert entity.decide(again, state, given.limits) == [], "its id was used for this before"
+
+
+def test_what_is_true_at_no_time_neither_ends_another_nor_bounds_it() -> None:
+    given = people(
+        related("r", "ann", "lives_in", "bob", 0),
+        related("never", "ann", "lives_in", "ann", 7, valid_to_us=7),
+    )
+    never = relate("s", "ann", "lives_in", "cid", 5, valid_to_us=5, exclusive=True)
+    (event,) = given.when(never)
+    assert event.closed_ids == ()
+    same = relate("t", "ann", "lives_in", "cid", 5, valid_to_us=5)
+    for before in (given, people()):
+        assert entity.decide(same, after(before, never), before.limits) == []
+    (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert event.valid_to_us is None
+
+
+def test_the_event_that_ends_another_is_stored_for_the_new_one_alone() -> None:
+    given = people(related("r", "ann", "lives_in", "bob"))
+    state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
+    assert [state.graph.held.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
+
+
+def test_room_for_a_new_fact_is_not_made_of_the_relationship_itself() -> None:
+    events = (related("r", "ann", "knows", "bob"), related("s", "ann", "is", "bob", 1))
+    given = people(*events, limits=Limits(entity_bytes=60))
+    command = relate("t", "ann", "knows", "bob", 2, fact="x" * 24, auto_prune=True)
+    prune, event = given.when(command)
+    assert (prune.memory_ids, event.memory_id) == (("s",), "r")
+
+
+def test_a_known_fact_that_is_said_to_be_exclusive_ends_the_others() -> None:
+    given = people(related("r", "ann", "knows", "bob"), related("s", "ann", "knows", "cid"))
+    assert given.when(relate("t", "ann", "knows", "bob", 5, exclusive=True)) == [
+        RelationshipEnded(memory_id="s", valid_to_us=5)
+    ]
+
+
+def test_what_has_ended_begins_anew_as_a_new_relationship() -> None:
+    given = people(related("r", "ann", "knows", "bob", 0, valid_to_us=5))
+    (event,) = given.when(relate("s", "ann", "knows", "bob", 5))
+    assert (event.memory_id, event.valid_from_us) == ("s", 5)
+    with pytest.raises(InvalidInputError, match="use a new id"):
+        given.when(relate("r", "ann", "knows", "bob", 5))
+
+
+def test_an_id_of_a_relationship_is_not_used_for_another() -> None:
+    given = people(related("r", "ann", "knows", "bob"))
+    first = related("r", "ann", "knows", "bob")
+    for command in (
+        relate("r", "ann", "knows", "cid"),
+        relate("ann", "ann", "knows", "cid"),
+        relate("gone", "ann", "knows", "cid", used={"gone": first}),
+    ):
+        with pytest.raises(InvalidInputError, match="another memory"):
+            given.when(command)
+    assert people().when(relate("gone", "ann", "knows", "bob", used={"gone": first})) == []
+
+
+def test_an_end_may_be_moved_to_an_earlier_time_only() -> None:
+    given = people(related("r", "ann", "knows", "bob", 5, valid_to_us=9))
+
+    def end(at: int) -> EndRelationship:
+        return EndRelationship(now_us=1, memory_id="r", valid_to_us=at)
+
+    assert given.when(end(7)) == [RelationshipEnded(memory_id="r", valid_to_us=7)]
+    assert given.when(end(9)) == []
+    assert validity(after(given, end(7)), "r") == (5, 7)
+    with pytest.raises(InvalidInputError, match="relate the two again"):
+        given.when(end(10))
+    with pytest.raises(InvalidInputError, match="before valid_from"):
+        given.when(end(4))
+
+
+def test_an_update_of_a_relationship_replaces_its_fact_or_its_metadata() -> None:
+    given = people(related("r", "ann", "knows", "bob", metadata={"a": 1}))
+    fact = UpdateRelationship(now_us=1, memory_id="r", content="x", size_bytes=1, digest=b"x")
+    assert given.when(fact) == [
+        RelationshipUpdated(
+            memory_id="r", content="x", size_bytes=1, digest=b"x", source="Ann", target="Bob"
+        )
+    ]
+    metadata = UpdateRelationship(now_us=1, memory_id="r", metadata={"b": 2})
+    assert given.when(metadata) == [RelationshipUpdated(memory_id="r", metadata={"b": 2})]
+    row = after(given, fact, metadata).graph.held.rows["r"]
+    assert (row.size_bytes, row.metadata) == (1, {"b": 2})
+    assert entity.decide(fact, after(given, fact), given.limits) == []
+    with pytest.raises(QuotaExceededError):
+        people(limits=Limits(entity_bytes=30)).when(relate("r", "ann", "knows", "bob"))
+
+
+# --- restore
+
+
+def test_a_relationship_comes_back_as_it_was_when_it_went() -> None:
+    events = [
+        *PEOPLE,
+        related("r", "ann", "knows", "bob", 5, metadata={"a": 1}),
+        RelationshipUpdated(
+            memory_id="r", content="x", size_bytes=1, digest=b"x", metadata={"b": 2}, pinned=True
+        ),
+        RelationshipEnded(memory_id="r", valid_to_us=9),
+        RelationshipDeleted(memory_id="r"),
+    ]
+    given = Given(entity, *events)
+    before = fold(entity, events[:-1]).graph.held.rows["r"]
+    now = after(given, restore("r", after=events)).graph.held.rows["r"]
+    (event,) = given.when(restore("r", after=events))
+    assert (event.fact, event.source, event.target) == ("x", "Ann", "Bob")
+    for field in ("metadata", "pinned", "valid_to_us", "valid_from_us", "digest", "created_at_us"):
+        assert getattr(now, field) == getattr(before, field)
+
+
+def test_a_relationship_comes_back_ended_by_what_ended_it() -> None:
+    events = [
+        *PEOPLE,
+        related("r", "ann", "lives_in", "bob"),
+        related("s", "ann", "lives_in", "cid", 9, exclusive=True, closed_ids=("r",)),
+        RelationshipDeleted(memory_id="r"),
+        RelationshipDeleted(memory_id="s"),
+    ]
+    (event,) = Given(entity, *events).when(restore("r", after=events))
+    assert (event.valid_from_us, event.valid_to_us) == (0, 9)
+
+
+def test_a_relationship_that_comes_back_takes_its_place_among_what_was_said_since() -> None:
+    events = [
+        *PEOPLE,
+        related("r", "ann", "lives_in", "bob", 5, exclusive=True),
+        RelationshipDeleted(memory_id="r"),
+        related("s", "ann", "lives_in", "cid", 0, exclusive=True, valid_to_us=7),
+        related("t", "ann", "lives_in", "cid", 9, exclusive=True),
+    ]
+    given = Given(entity, *events)
+    (event,) = given.when(restore("r", after=events))
+    assert event.closed_ids == ("s",)
+    state = after(given, restore("r", after=events))
+    assert [validity(state, i) for i in ("s", "r", "t")] == [(0, 5), (5, 9), (9, None)]
+
+
+def test_a_relationship_comes_back_with_both_its_ends_only() -> None:
+    gone = EntityDeleted(memory_id="ann", relationship_ids=("r",))
+    events = [*PEOPLE, related("r", "ann", "knows", "bob"), gone]
+    given = Given(entity, *events)
+    with pytest.raises(NotFoundError, match="in the same call"):
+        given.when(restore("r", after=events))
+    assert len(given.when(restore("r", "ann", after=events))) == 2
+
+
+# --- ten thousand
+
+
+def test_one_fact_after_another_does_not_get_slower() -> None:
+    state = people().state
+    for index in range(300):
+        target = ("bob", "cid")[index % 2]
+        command = relate(f"r{index}", "ann", "lives_in", target, index, exclusive=True)
+        (event,) = entity.decide(command, state, Limits())
+        assert event.closed_ids == ((f"r{index - 1}",) if index else ())
+        state = entity.evolve(state, recorded(event, index + 10))
+    looked_at = graph.alike(state.graph, "ann", "lives_in", None, since_us=299)
+    assert [row.memory_id for row in looked_at] == ["r299"]

@@ -1,0 +1,131 @@
+"""`user.documents`, as a caller sees it."""
+
+import pytest
+from support.fakes import FakeClock
+from support.given import pro
+
+from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
+from memory_actors import values as values_room
+
+pytestmark = pytest.mark.anyio
+
+
+async def shop(user: UserMemory) -> None:
+    for n in range(10):
+        await user.documents.put(
+            "shop",
+            {"name": f"thing {n}", "price": n * 1.5, "in": {"city": "Bern" if n % 2 else "Basel"}},
+            key=f"k{n}",
+        )
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({"price": 3}, [2]),
+        ({"price": {"gt": 10, "lte": 12}}, [7, 8]),
+        ({"in.city": "Bern", "price": {"lt": 5}}, [1, 3]),
+        ({"or": [{"name": "thing 1"}, {"name": {"contains": "9"}}]}, [1, 9]),
+        ({"not": {"price": {"gte": 1.5}}}, [0]),
+        ({"in.zip": {"exists": True}}, []),
+        ({"name": {"in": ["thing 4", "x"]}}, [4]),
+        ({"in.city": {"nin": ["Bern"]}, "price": {"gt": 9}}, [8]),
+    ],
+)
+async def test_documents_are_found_by_field(open_memory, filters, names) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await shop(user)
+        for _ in range(2):  # cold, then from memory
+            found = await user.documents.find("shop", filters)
+            assert [d.value["name"] for d in found] == [f"thing {n}" for n in names]
+
+
+async def test_a_page_is_taken_in_the_order_asked_for(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await shop(user)
+        page = await user.documents.find("shop", order_by="-price", limit=2, offset=1)
+        assert [document.key for document in page] == ["k8", "k7"]
+        two = await user.documents.find("shop", order_by=["in.city", "-price"], limit=1)
+        assert two[0].key == "k8"
+        assert await user.documents.find("other") == []
+        assert await user.documents.collections() == {"shop": 10}
+
+
+async def test_a_put_replaces_and_keeps_the_id(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        first = await user.documents.put("c", {"a": 1}, key="k", metadata={"m": 1})
+        again = await user.documents.put("c", {"a": 2}, key="k")
+        same = await user.documents.put("c", {"a": 2}, key="k")
+        assert first.memory_id == again.memory_id
+        assert [r.operation for r in (first, again, same)] == ["add", "update", "unchanged"]
+        document = await user.documents.get("k", "c")
+        assert (document.value, document.metadata) == ({"a": 2}, {"m": 1})
+        assert (await user.documents.find("c"))[0].value == {"a": 2}, "no stale value is kept"
+        assert len(await user.history(first.memory_id)) == 2
+        await user.documents.delete("k", "c")
+        with pytest.raises(NotFoundError):
+            await user.documents.get("k", "c")
+
+
+async def test_what_comes_out_can_be_changed_without_harm(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.documents.put("c", {"a": [1]}, key="k")
+        (await user.documents.find("c"))[0].value["a"].append(2)
+        assert (await user.documents.get("k", "c")).value == {"a": [1]}
+
+
+async def test_more_than_fits_in_memory_is_found_all_the_same(open_memory, monkeypatch) -> None:
+    monkeypatch.setattr(values_room, "CACHED_JSON_BYTES_MAX", 100)
+    monkeypatch.setattr(values_room, "PAGE", 3)
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await shop(user)
+        for _ in range(2):
+            assert len(await user.documents.find("shop", {"price": {"gte": 0}})) == 10
+
+
+async def test_a_document_is_found_by_meaning(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.documents.put("recipes", {"name": "tomato soup", "time": 20})
+        await user.documents.put("recipes", {"name": "apple pie", "time": 60})
+        (hit,) = await user.retrieve("tomato soup", memory_types=["structured"], top_k=1)
+        assert hit.data["value"] == {"name": "tomato soup", "time": 20}
+
+
+async def test_full_collections_refuse_or_prune_and_restore(open_memory, clock: FakeClock) -> None:
+    async with open_memory(tiers=pro(Limits(documents=10))) as memory:
+        user = memory.user("u")
+        for n in range(10):
+            clock.move(1)
+            await user.documents.put("c", {"n": n}, key=f"k{n}", pinned=n == 0)
+        with pytest.raises(QuotaExceededError):
+            await user.documents.put("c", {"n": 10}, key="new")
+        receipt = await user.documents.put("c", {"n": 10}, key="new", auto_prune=True)
+        with pytest.raises(NotFoundError):
+            await user.documents.get("k1", "c")
+        await user.documents.delete("new", "c")
+        await user.restore(receipt.pruned)
+        assert (await user.documents.get("k1", "c")).value == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: d.put("c", [1]),
+        lambda d: d.put("c", {"a": float("nan")}),
+        lambda d: d.put("", {}),
+        lambda d: d.put("c", {"a": "x" * 300_000}),
+        lambda d: d.find("c", {"$foo": 1}),
+        lambda d: d.find("c", order_by=5),
+        lambda d: d.find("c", limit=-1),
+    ],
+)
+async def test_bad_input_is_refused(open_memory, call) -> None:
+    async with open_memory() as memory:
+        with pytest.raises(InvalidInputError):
+            await call(memory.user("u").documents)

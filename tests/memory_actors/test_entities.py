@@ -1,0 +1,189 @@
+"""`user.entities`, as a caller sees it."""
+
+from datetime import UTC, datetime
+
+import pytest
+from support.fakes import FakeClock
+from support.given import pro
+
+from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
+
+pytestmark = pytest.mark.anyio
+
+
+async def people(user: UserMemory) -> None:
+    await user.entities.add_entity("Alice", "person", ["likes green tea"])
+    for name in ("Acme", "Initech"):
+        await user.entities.add_entity(name, "company")
+
+
+async def test_the_same_name_and_type_are_one_entity(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        first = await user.entities.add_entity(
+            "Alice", "person", ["likes tea"], metadata={"a": 1, "b": 1}
+        )
+        again = await user.entities.add_entity(
+            " ALICE ", "Person", ["likes tea", "is tall"], metadata={"b": 2}
+        )
+        other = await user.entities.add_entity("Alice", "boat")
+        assert again.memory_id == first.memory_id != other.memory_id
+        assert (first.operation, again.operation) == ("add", "update")
+        alice = await user.entities.get("alice", "person")
+        assert alice.observations == ("likes tea", "is tall")
+        assert alice.metadata == {"a": 1, "b": 2}
+        nothing_new = await user.entities.add_entity("Alice", "person", ["is tall"])
+        assert nothing_new.operation == "unchanged"
+        with pytest.raises(InvalidInputError, match="several entities"):
+            await user.entities.get("Alice")
+
+
+async def test_observations_come_and_go(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        await user.entities.observe("Alice", "plays chess")
+        await user.entities.remove_observation("Alice", "likes green tea")
+        assert (await user.entities.get("Alice")).observations == ("plays chess",)
+        assert await user.retrieve("green tea", memory_types=["entity"], top_k=1) != []
+        hits = await user.retrieve("likes green tea", memory_types=["entity"], top_k=10)
+        assert all("green tea" not in hit.content for hit in hits)
+
+
+async def test_a_fact_that_contradicts_ends_the_old_one_and_erases_nothing(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        old = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2020-01-01")
+        await user.entities.relate("Alice", "works_at", "Initech", valid_from="2022-01-01")
+
+        async def employer(as_of: str | None = None) -> list[str]:
+            found = await user.entities.relationships("Alice", as_of=as_of)
+            return [relationship.target for relationship in found]
+
+        assert await employer() == ["Initech"]
+        assert await employer("2021-06-01") == ["Acme"]
+        assert await employer("2019-01-01") == []
+        ever = await user.entities.relationships("Alice", ended=True)
+        assert [r.target for r in ever] == ["Initech", "Acme"]
+        assert ever[1].valid_to == datetime(2022, 1, 1, tzinfo=UTC)
+        events = [entry.event for entry in await user.history(old.memory_id)]
+        assert events == ["relationship.added", "relationship.added"]
+
+
+async def test_relations_that_are_not_exclusive_stand_side_by_side(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        await user.entities.relate("Alice", "knows", "Acme")
+        await user.entities.relate("Alice", "knows", "Initech")
+        await user.entities.relate("Alice", "works_at", "Acme", exclusive=False)
+        await user.entities.relate("Alice", "works_at", "Initech", exclusive=False)
+        assert len(await user.entities.relationships("Alice")) == 4
+        assert len(await user.entities.relationships("Alice", relation="knows")) == 2
+        assert await user.entities.relationships("Alice", direction="in") == []
+
+
+async def test_a_relationship_that_is_said_again_is_one(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        first = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2020-01-01")
+        again = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2021-01-01")
+        assert (again.operation, again.memory_id) == ("unchanged", first.memory_id)
+        told = await user.entities.relate("Alice", "works_at", "Acme", fact="Alice runs Acme")
+        assert (told.operation, told.memory_id) == ("update", first.memory_id)
+        (hit,) = await user.retrieve("runs Acme", memory_types=["entity"], top_k=1)
+        assert hit.content == "Alice runs Acme"
+
+
+async def test_what_ended_is_no_longer_true_from_then_on(open_memory, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        receipt = await user.entities.relate("Alice", "knows", "Acme", valid_from="2020-01-01")
+        await user.entities.end(receipt.memory_id, "2021-01-01")
+        assert await user.entities.relationships("Alice") == []
+        assert len(await user.entities.relationships("Alice", as_of="2020-12-31")) == 1
+        with pytest.raises(NotFoundError):
+            await user.entities.end("nobody")
+
+
+async def test_neighbours_are_found_to_any_depth(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for name in "abcde":
+            await user.entities.add_entity(name)
+        for source, target in ("ab", "bc", "cd", "ae"):
+            await user.entities.relate(source, "next_to", target)
+        far = await user.entities.neighbours("a", depth=2)
+        assert {(n.entity.name, n.distance) for n in far} == {("b", 1), ("e", 1), ("c", 2)}
+        assert [r.target for r in far[-1].path] == ["b", "c"]
+        assert len(await user.entities.neighbours("a", depth=9)) == 4
+        assert await user.entities.neighbours("a", depth=9, direction="in") == []
+        assert len(await user.entities.neighbours("a", depth=9, limit=2)) == 2
+        with pytest.raises(InvalidInputError, match="direction"):
+            await user.entities.neighbours("a", direction="up")  # type: ignore[arg-type]
+
+
+async def test_deleting_an_entity_deletes_its_relationships(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await people(user)
+        kept = await user.entities.relate("Acme", "owns", "Initech")
+        gone = await user.entities.relate("Alice", "works_at", "Acme")
+        receipt = await user.entities.delete("Alice")
+        with pytest.raises(NotFoundError):
+            await user.get(gone.memory_id)
+        assert (await user.get(kept.memory_id)).content == "Acme owns Initech"
+        back = await user.restore([receipt.memory_id, gone.memory_id])
+        assert len(back) == 2
+        assert len(await user.entities.relationships("Alice")) == 1
+
+
+async def test_a_graph_at_its_limits_refuses_or_prunes_and_restores(
+    open_memory, clock: FakeClock
+) -> None:
+    limits = Limits(entities=10, relationships=2)
+    async with open_memory(tiers=pro(limits)) as memory:
+        user = memory.user("u")
+        for n in range(10):
+            clock.move(1)
+            await user.entities.add_entity(f"e{n}")
+        await user.entities.relate("e0", "knows", "e1")
+        await user.entities.relate("e2", "knows", "e1")
+        with pytest.raises(QuotaExceededError) as refused:
+            await user.entities.add_entity("more")
+        assert (refused.value.kind, refused.value.limit) == ("entity", 10)
+        with pytest.raises(QuotaExceededError):
+            await user.entities.relate("e3", "knows", "e1")
+        receipt = await user.entities.add_entity("more", auto_prune=True)
+        assert len(receipt.pruned) == 2, "e0, and the relationship that it had"
+        usage = (await user.usage()).kinds["entity"]
+        assert (usage.count, usage.pruned) == (10, 2)
+        await user.entities.delete("more")
+        assert len(await user.restore(receipt.pruned)) == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda e: e.add_entity(""),
+        lambda e: e.add_entity("x" * 600),
+        lambda e: e.add_entity("x", "t", "not a list"),
+        lambda e: e.add_entity("x", "t", [""]),
+        lambda e: e.relate("a", "", "a"),
+        lambda e: e.relate("a", "r", "a", valid_from="never"),
+        lambda e: e.relate("a", "r", "a", valid_from="2021-01-01", valid_to="2020-01-01"),
+        lambda e: e.neighbours("a", depth=0),
+        lambda e: e.relationships("a", as_of=5),
+    ],
+)
+async def test_bad_input_is_refused(open_memory, call) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.entities.add_entity("a")
+        with pytest.raises(InvalidInputError):
+            await call(user.entities)
+        with pytest.raises(NotFoundError, match="add it first"):
+            await user.entities.relate("a", "knows", "nobody")

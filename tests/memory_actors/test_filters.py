@@ -1,0 +1,467 @@
+"""The filter language: each rule of the module's docstring, and a naive evaluator beside it."""
+
+import json
+import random
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_actors import filters
+from memory_actors.errors import InvalidInputError
+from memory_actors.filters import ordering, predicate
+
+
+def match(document: Any, wanted: Any) -> bool:
+    matches = predicate(wanted)
+    return matches is None or matches(document)
+
+
+DOCUMENT = {
+    "category": "sports",
+    "price": 15,
+    "ratio": 1.0,
+    "open": True,
+    "nothing": None,
+    "tags": ["new", "red", 1, True],
+    "place": {"city": "Porto", "zip": [4000, 1]},
+    "guests": [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 40}, "stranger"],
+    "grid": [[{"x": 1}], [{"x": 2}]],
+    "a": {"b": "nested", "b.c": "half literal", "c": 1},
+    "a.b": "literal",
+    "and": "conjunction",
+    "$x": "dollar",
+    "\\x": "backslash",
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, True),
+        ({"category": "sports"}, True),
+        ({"category": "sports", "price": 15}, True),
+        ({"category": "sports", "price": 16}, False),
+        ({"category": {"eq": "sports"}}, True),
+        ({"category": {"ne": "sports"}}, False),
+        ({"price": {"gt": 10, "lte": 20}}, True),
+        ({"price": {"gt": 15}}, False),
+        ({"price": {"gte": 15, "lt": 15.5}}, True),
+        ({"price": {"lt": 15}}, False),
+        ({"category": {"gte": "a", "lt": "t"}}, True),
+        ({"price": {"in": [1, 15.0]}}, True),
+        ({"price": {"in": []}}, False),
+        ({"price": {"nin": [1, 2]}}, True),
+        ({"price": {"nin": (1, 15)}}, False),
+        ({"place": {"in": ["x", {"city": "Porto", "zip": [4000, 1]}]}}, True),
+        ({"tags": {"contains": "red"}}, True),
+        ({"tags": {"contains": "re"}}, False),
+        ({"category": {"contains": "port"}}, True),
+        ({"category": {"contains": 1}}, False),
+        ({"place": {"contains": "city"}}, True),
+        ({"place": {"contains": 1}}, False),
+        ({"price": {"contains": 1}}, False),
+        ({"price": {"exists": True}}, True),
+        ({"price": {"exists": False}}, False),
+        ({"nothing": {"exists": True}}, True),
+        ({"nothing": None}, True),
+        ({"or": [{"price": 1}, {"category": "sports"}]}, True),
+        ({"or": [{"price": 1}, {"category": "arts"}]}, False),
+        ({"and": [{"price": 15}, {"category": "sports"}]}, True),
+        ({"and": []}, True),
+        ({"or": []}, False),
+        ({"not": {}}, False),
+        ({"not": {"price": 15}}, False),
+        ({"price": 15, "or": [{"open": False}, {"not": {"category": "arts"}}]}, True),
+        ({"price": {"not": {"gt": 20}}}, True),
+        ({"price": {"not": 15}}, False),
+        ({"price": {"or": [{"lt": 10}, {"gt": 12}, 3]}}, True),
+        ({"price": {"gt": 10, "and": [{"lt": 20}, {"ne": 15}]}}, False),
+    ],
+)
+def test_operators_and_groups(wanted: Any, expected: bool) -> None:
+    assert match(DOCUMENT, wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"price": 15.0}, True),
+        ({"ratio": 1}, True),
+        ({"ratio": True}, False),
+        ({"open": True}, True),
+        ({"open": 1}, False),
+        ({"open": {"in": [1, 0]}}, False),
+        ({"open": {"in": [False, True]}}, True),
+        ({"price": {"in": [True, "15"]}}, False),
+        ({"tags": ["new", "red", 1.0, True]}, True),
+        ({"tags": ["new", "red", True, True]}, False),
+        ({"tags": ["new", "red", 1, 1]}, False),
+        ({"place": {"eq": {"zip": [4000.0, 1], "city": "Porto"}}}, True),
+        ({"place": {"city": "Porto", "zip": [4000, True]}}, False),
+        ({"place": {"city": "Porto"}}, False),
+        ({"place": {}}, False),
+        ({"guests.0": {"contains": "name"}}, True),
+    ],
+)
+def test_equality_is_jsons_at_any_depth(wanted: Any, expected: bool) -> None:
+    assert match(DOCUMENT, wanted) is expected
+
+
+@pytest.mark.parametrize("value", [True, None, "15", [1], {}, [15]])
+@pytest.mark.parametrize("name", ["gt", "gte", "lt", "lte"])
+def test_only_two_numbers_or_two_strings_compare(name: str, value: Any) -> None:
+    assert not match({"a": value}, {"a": {name: 15}})
+    assert not match({"a": 15}, {"a": {name: value}})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        1, None, {}, {"eq": 1}, {"gt": 0}, {"lt": 0}, {"in": [None, 1]}, {"contains": 1},
+        {"exists": True}, {"not": {"exists": False}},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["x", "x.y", "a.x", "l.7", "l.x", "a.b.c"])
+def test_a_missing_field_matches_no_positive_condition(path: str, asked: Any) -> None:
+    document = {"a": {"b": 1}, "l": [1, {"y": 2}]}
+    assert not match(document, {path: asked})
+    assert match(document, {"not": {path: asked}})
+
+
+@pytest.mark.parametrize("asked", [{"ne": 1}, {"nin": [1, None]}, {"exists": False}, {"not": 1}])
+@pytest.mark.parametrize("path", ["x", "a.x", "l.7"])
+def test_a_missing_field_matches_negative_conditions(path: str, asked: Any) -> None:
+    assert match({"a": {}, "l": [1]}, {path: asked})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"place.city": "Porto"}, True),
+        ({"place.zip.0": 4000}, True),
+        ({"place.zip.2": {"exists": True}}, False),
+        ({"guests.0.name": "Ann"}, True),
+        ({"guests.1.name": "Ann"}, False),
+        ({"guests.name": "Bob"}, True),
+        ({"guests.name": "Eve"}, False),
+        ({"guests.name": {"ne": "Bob"}}, False),  # not equal means that none is
+        ({"guests.name": {"ne": "Eve"}}, True),
+        ({"guests.age": {"gt": 35, "lt": 35}}, True),  # each operator by another element
+        ({"guests.2": "stranger"}, True),
+        ({"guests.-1": "stranger"}, False),
+        ({"grid.x": 2}, True),
+        ({"grid.1.0.x": 2}, True),
+        ({"grid.1.x": 1}, False),
+        ({"a.b": "literal"}, True),
+        ({"a.b": "nested"}, False),
+        ({"a.c": 1}, True),
+        ({"a.b.c": "half literal"}, False),  # "a.b" is the longest key here, and has no "c"
+        ({"category.length": {"exists": False}}, True),
+    ],
+)
+def test_paths(wanted: Any, expected: bool) -> None:
+    assert match(DOCUMENT, wanted) is expected
+
+
+def test_a_numeric_segment_is_a_key_of_an_object() -> None:
+    assert match({"years": {"2024": "good"}}, {"years.2024": "good"})
+    assert match({"2024": 1}, {"2024": 1})
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"\\and": "conjunction"},
+        {"\\category": "sports"},
+        {"\\$x": "dollar"},
+        {"\\\\x": "backslash"},
+        {"not": {"\\or": {"exists": True}}},
+    ],
+)
+def test_a_backslash_makes_a_key_a_field(wanted: Any) -> None:
+    assert match(DOCUMENT, wanted)
+
+
+def test_objects_with_keys_like_operators_are_compared_with_eq() -> None:
+    document = {"range": {"gt": 1}, "price": {"gt": 1, "currency": "EUR"}}
+    assert match(document, {"range": {"eq": {"gt": 1}}})
+    assert match(document, {"price": {"eq": {"gt": 1, "currency": "EUR"}}})
+    assert match(document, {"range.gt": 1})
+    assert not match(document, {"range": {"gt": 1}})
+    assert match({"a": {}}, {"a": {}})
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"$or": [{"price": {"$gt": 100}}, {"price": {"$lte": 15, "$ne": 1}}]},
+        {"$and": [{"tags": {"$contains": "new"}}, {"$not": {"open": {"$exists": False}}}]},
+        {"price": {"$not": {"$gt": 20}, "$in": [15], "$nin": [16], "gte": 15, "$lt": 16}},
+        {"category": {"$eq": "sports"}},
+    ],
+)
+def test_mongo_spellings(wanted: Any) -> None:
+    assert match(DOCUMENT, wanted)
+
+
+def nested(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = {"not": inner}
+    return inner
+
+
+KNOWN = "eq gt gte lt lte in contains exists ne nin and or not"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (["a"], "filters must be a dict, not list"),
+        ("", "filters must be a dict, not str"),
+        ({1: 2}, "filters has the key 1: keys must be strings"),
+        ({"a": {"$regex": "x"}}, f"filters.a: unknown operator '\\$regex': use only {KNOWN}"),
+        ({"a": {"$": 1}}, "filters.a: unknown operator"),
+        ({"$nor": []}, r"filters.\$nor: unknown operator: use \$and \$or \$not here, \\\$nor"),
+        ({"a": {"gt": 1, "currency": "x"}}, "filters.a: unknown operator 'currency'.*\"eq\""),
+        ({"or": {"a": 1}}, "filters.or needs a list"),
+        ({"or": [{"a": 1}, 5]}, r"filters.or\[1\] must be a dict, not int"),
+        ({"or": [{"a": 1}, {"b": {"in": 3}}]}, r"filters.or\[1\].b.in needs a list, not 3"),
+        ({"not": []}, "filters.not must be a dict"),
+        ({"a": {"$or": 1}}, r"filters.a.\$or needs a list"),
+        ({"a": {"exists": 1}}, "filters.a.exists needs true or false, not 1"),
+        ({"a": {"in": "abc"}}, "filters.a.in needs a list, not 'abc'"),
+        ({"a": {"in": list(range(1001))}}, "filters.a.in has 1,001 values"),
+        ({"a": object()}, "filters.a holds .* not JSON"),
+        ({"a": {"gt": float("nan")}}, "filters.a.gt holds nan"),
+        ({"a": "\ud800"}, "filters.a is not valid Unicode"),
+        ({"\ud800": 1}, "filters: a path is not valid Unicode"),
+        ({"a" * 513: 1}, "longer than 512 bytes"),
+        ({".".join("a" * 33): 1}, "or 32 segments"),
+        (nested(17, {"a": 1}), "nested deeper than 16"),
+        ({"a": nested(17, 1)}, "nested deeper than 16"),
+        ({"or": [{"a": n} for n in range(257)]}, "more than 256 conditions"),
+        ({"or": [{} for _ in range(257)]}, "more than 256 conditions"),
+        ({"or": [{"and": []} for _ in range(257)]}, "more than 256 conditions"),
+        ({"a": {"or": [{"and": []} for _ in range(257)]}}, "more than 256 conditions"),
+        ({str(n): "x" * 33_000 for n in range(2)}, "over 65,536 bytes"),
+    ],
+)
+def test_a_bad_filter_is_refused_and_the_place_is_named(wanted: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        predicate(wanted)
+
+
+def test_what_is_just_within_the_bounds_works() -> None:
+    assert match({"a": 1}, nested(16, {"a": 1}))
+    assert match({"a": 7}, {"or": [{"a": n} for n in range(256)]})
+    assert match({"a": 7}, {"a": {"in": list(range(1_000))}})
+    deep: Any = 1
+    for _ in range(31):
+        deep = {"a": deep}
+    assert match(deep, {".".join("a" * 31): 1})
+
+
+def test_a_filter_is_copied_and_documents_may_be_any_mapping() -> None:
+    wanted: dict[str, Any] = {"a": [1], "b.c": 2}
+    matches = predicate(wanted)
+    wanted["a"].append(2)
+    assert matches is not None
+    assert matches(MappingProxyType({"a": [1], "b": {"c": 2}}))
+    assert predicate(None) is predicate({}) is None
+
+
+# --- against a naive evaluator, which works on JSON texts and lists of all values
+
+
+def canonical(value: Any) -> str:
+    """One text for all that is equal: numbers as floats, keys sorted."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return repr(float(value) + 0.0)  # -0.0 is 0.0
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    return "{" + ",".join(f"{json.dumps(k)}:{canonical(value[k])}" for k in sorted(value)) + "}"
+
+
+def found(value: Any, names: list[str]) -> list[Any]:
+    if not names:
+        return [value]
+    if isinstance(value, dict):
+        for cut in range(len(names), 0, -1):
+            if ".".join(names[:cut]) in value:
+                return found(value[".".join(names[:cut])], names[cut:])
+    if isinstance(value, list):
+        if names[0].isdigit():
+            return [x for e in value[int(names[0]) :][:1] for x in found(e, names[1:])]
+        return [x for element in value for x in found(element, names)]
+    return []
+
+
+def kind_of(value: Any) -> str:
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
+def passes(name: str, held: Any, operand: Any) -> bool:
+    if name == "eq":
+        return canonical(held) == canonical(operand)
+    if name == "in":
+        return canonical(held) in map(canonical, operand)
+    if name == "contains":
+        if isinstance(held, list):
+            return canonical(operand) in map(canonical, held)
+        return type(held) in (str, dict) and isinstance(operand, str) and operand in held
+    if kind_of(held) != kind_of(operand) or kind_of(held) not in ("number", "str"):
+        return False
+    return {
+        "gt": held > operand, "gte": held >= operand, "lt": held < operand, "lte": held <= operand,
+    }[name]  # fmt: skip
+
+
+def asks(path: str, asked: Any, document: Any) -> bool:
+    if not (isinstance(asked, dict) and asked and all(k in KNOWN.split() for k in asked)):
+        asked = {"eq": asked}
+    values = found(document, path.split("."))
+    for name, operand in asked.items():
+        if name in ("and", "or"):
+            ok = {"and": all, "or": any}[name](asks(path, part, document) for part in operand)
+        elif name == "not":
+            ok = not asks(path, operand, document)
+        elif name == "exists":
+            ok = bool(values) is operand
+        elif name in ("ne", "nin"):
+            ok = not any(passes({"ne": "eq", "nin": "in"}[name], v, operand) for v in values)
+        else:
+            ok = any(passes(name, v, operand) for v in values)
+        if not ok:
+            return False
+    return True
+
+
+def reference(document: Any, wanted: Any) -> bool:
+    for key, value in wanted.items():
+        if key in ("and", "or"):
+            ok = {"and": all, "or": any}[key](reference(document, part) for part in value)
+        elif key == "not":
+            ok = not reference(document, value)
+        else:
+            ok = asks(key, value, document)
+        if not ok:
+            return False
+    return True
+
+
+NAMES = st.sampled_from(["a", "b", "a.b", "b.a", "0"])
+SCALARS = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
+PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), min_size=1, max_size=3).map(".".join)
+CONDITIONS = st.recursive(
+    VALUES.map(lambda value: {"eq": value})
+    | SCALARS
+    | st.dictionaries(st.sampled_from(["ne", "gt", "gte", "lt", "lte", "contains"]), VALUES)
+    | st.fixed_dictionaries({}, optional={"in": st.lists(VALUES), "nin": st.lists(VALUES)})
+    | st.fixed_dictionaries({"exists": st.booleans()}),
+    lambda inner: (
+        st.fixed_dictionaries({"not": inner})
+        | st.dictionaries(st.sampled_from(["and", "or"]), st.lists(inner, max_size=3), min_size=1)
+    ),
+    max_leaves=3,
+)
+FILTERS = st.recursive(
+    st.dictionaries(PATHS, CONDITIONS, max_size=3),
+    lambda inner: st.fixed_dictionaries(
+        {}, optional={"and": st.lists(inner), "or": st.lists(inner), "not": inner}
+    ),
+    max_leaves=4,
+)
+
+
+@given(document=DOCUMENTS, wanted=FILTERS)
+def test_any_filter_agrees_with_the_naive_evaluator(document: Any, wanted: Any) -> None:
+    assert match(document, wanted) is reference(document, wanted)
+
+
+@given(value=VALUES, path=PATHS)
+def test_a_value_equals_itself_after_json(value: Any, path: str) -> None:
+    document = {path: json.loads(json.dumps(value))}
+    assert match(document, {path: {"eq": value}})
+    assert match(document, {path: {"in": [value]}})
+
+
+# --- ordering
+
+IN_ORDER: list[Any] = [
+    None,
+    False,
+    True,
+    -1,
+    0.5,
+    1,
+    2**60,
+    "",
+    "B",
+    "a",
+    "é",
+    ["a"],
+    [1],
+    {"a": 1},
+]
+
+
+def shuffled(documents: list[Any]) -> list[Any]:
+    return random.Random(7).sample(documents, len(documents))
+
+
+def test_an_order_is_total_over_types_and_missing_comes_last() -> None:
+    documents = [{"x": value} for value in IN_ORDER]
+    assert sorted(shuffled([{}, *documents]), key=ordering("x")) == [*documents, {}]
+    assert sorted(shuffled([{}, *documents]), key=ordering("-x")) == [*documents[::-1], {}]
+
+
+def test_several_fields_break_ties_in_turn_and_equals_keep_their_order() -> None:
+    rows = [{"a": a, "b": {"c": c}, "n": n} for n, (a, c) in enumerate([(1, 2), (0, 1), (1, 3)])]
+    by = sorted(rows, key=ordering(["-a", "b.c"]))
+    assert [row["n"] for row in by] == [0, 2, 1]
+    assert [row["n"] for row in sorted(rows, key=ordering("-a"))] == [0, 2, 1]
+
+
+def test_order_paths_are_those_of_filters() -> None:
+    documents = [{"l": [{"p": 3}, {"p": 0}]}, {"l": [{"p": 1}]}, {"-l": 1}]
+    assert min(documents, key=ordering("l.p")) == documents[1]
+    assert min(documents, key=ordering("-l.0.p")) == documents[0]
+    assert min(documents, key=ordering("\\-l")) == documents[2]
+    assert min(documents, key=ordering("-\\-l")) == documents[2]
+
+
+@given(documents=st.lists(DOCUMENTS, max_size=6), path=PATHS)
+def test_downwards_is_upwards_reversed_but_for_the_missing(documents: Any, path: str) -> None:
+    up = sorted(documents, key=ordering(path))
+    missing = [d for d in up if not found(d, path.split("."))]
+    present = up[: len(up) - len(missing)]
+    assert all(found(d, path.split(".")) for d in present)
+    backwards = up[::-1]
+    down = sorted(backwards, key=ordering(f"-{path}"))
+    assert down == present[::-1] + missing[::-1]
+
+
+@given(documents=st.permutations([{"x": value, "y": 1} for value in IN_ORDER]))
+def test_an_order_does_not_depend_on_where_documents_stood(documents: list[Any]) -> None:
+    assert [d["x"] for d in sorted(documents, key=ordering(["y", "x"]))] == IN_ORDER
+
+
+@pytest.mark.parametrize("fields", [[], None, 5, ["a"] * 9, [5], "a" * 513])
+def test_a_bad_order_is_refused(fields: Any) -> None:
+    with pytest.raises(InvalidInputError, match="order_by"):
+        ordering(fields)
+
+
+def test_the_operators_of_these_tests_are_all_there_are() -> None:
+    assert " ".join(filters._KNOWN) == KNOWN

@@ -1,0 +1,114 @@
+"""Metrics as a scrape shows them."""
+
+import sys
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from structlog.testing import capture_logs
+
+from memory_actors.errors import InvalidInputError, MissingExtraError
+from memory_actors.metrics import BUCKETS_S, Metrics, NoMetrics, PrometheusMetrics
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry(auto_describe=True)
+
+
+def test_both_satisfy_the_protocol_and_none_does_nothing(registry: CollectorRegistry) -> None:
+    chosen: list[Metrics] = [NoMetrics(), PrometheusMetrics(registry)]
+    for metrics in chosen:
+        metrics.observe("add", "long_term", 0.002, "ok")
+
+
+def test_operations_are_counted_and_timed(registry: CollectorRegistry) -> None:
+    metrics = PrometheusMetrics(registry)
+    metrics.observe("add", "long_term", 0.002, "ok")
+    metrics.observe("add", "long_term", 20.0, "ok")
+    metrics.observe("add", "long_term", 0.00005, "quota_exceeded")
+    labels = {"operation": "add", "kind": "long_term"}
+    total, seconds = "memory_actors_operations_total", "memory_actors_operation_seconds"
+    assert registry.get_sample_value(total, {**labels, "outcome": "ok"}) == 2
+    assert registry.get_sample_value(total, {**labels, "outcome": "quota_exceeded"}) == 1
+    assert registry.get_sample_value(f"{seconds}_count", labels) == 3
+    assert registry.get_sample_value(f"{seconds}_bucket", {**labels, "le": "0.0001"}) == 1
+    assert registry.get_sample_value(f"{seconds}_bucket", {**labels, "le": "10.0"}) == 2
+    assert (BUCKETS_S[0], BUCKETS_S[-1]) == (0.0001, 10.0)
+
+
+def test_statistics_are_read_at_each_scrape(registry: CollectorRegistry) -> None:
+    numbers: dict[str, float | Mapping[str, float]] = {
+        "live_actors": 3,
+        "embeddings_computed_total": 7,
+        "quota_use_ratio": {"long_term.memories": 0.5, "working.keys": 1.0},
+        "mailbox_depth": {"a": 1},
+        "things": {"x": 2},
+    }
+    calls: list[int] = []
+
+    def statistics() -> Mapping[str, float | Mapping[str, float]]:
+        calls.append(1)
+        return numbers
+
+    PrometheusMetrics(registry, "mem").watch(
+        statistics, {"quota_use_ratio": "quota", "things": "kind"}
+    )
+    assert not calls, "registering reads nothing"
+    sample = registry.get_sample_value
+    assert sample("mem_live_actors") == 3
+    numbers["live_actors"] = 4
+    assert sample("mem_live_actors") == 4
+    assert sample("mem_embeddings_computed_total") == 7
+    assert sample("mem_quota_use_ratio", {"quota": "long_term.memories"}) == 0.5
+    assert sample("mem_quota_use_ratio", {"quota": "working.keys"}) == 1.0
+    assert sample("mem_mailbox_depth", {"name": "a"}) == 1
+    assert sample("mem_things", {"kind": "x"}) == 2
+    text = generate_latest(registry).decode()
+    assert "# TYPE mem_live_actors gauge" in text
+    assert "# TYPE mem_embeddings_computed_total counter" in text
+    assert b"mem_embeddings_computed_total 7.0" in generate_openmetrics(registry)
+
+
+def test_statistics_that_fail_leave_the_rest_of_the_scrape_alone(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = PrometheusMetrics(registry)
+    metrics.observe("add", "working", 0.1, "ok")
+    metrics.watch(lambda: {"live_actors": 1 / 0})
+    with capture_logs() as logs:
+        assert b"memory_actors_operations_total{" in generate_latest(registry)
+    assert logs[0]["event"] == "statistics could not be read"
+
+
+def test_watching_ends_and_may_begin_again(registry: CollectorRegistry) -> None:
+    metrics = PrometheusMetrics(registry)
+    end = metrics.watch(lambda: {"live_actors": 1})
+    with pytest.raises(InvalidInputError, match="watch a system already"):
+        metrics.watch(lambda: {"live_actors": 2})
+    end()
+    assert registry.get_sample_value("memory_actors_live_actors") is None
+    metrics.watch(lambda: {"live_actors": 2})
+    end()  # it ends its own, and that has ended
+    assert registry.get_sample_value("memory_actors_live_actors") == 2
+
+
+def test_two_in_one_registry_need_two_namespaces(registry: CollectorRegistry) -> None:
+    PrometheusMetrics(registry)
+    with pytest.raises(InvalidInputError, match="its own registry or namespace"):
+        PrometheusMetrics(registry)
+    PrometheusMetrics(registry, "other")
+
+
+def test_the_default_registry_is_the_clients() -> None:
+    PrometheusMetrics(namespace="only_in_this_test").observe("get", "entity", 0.1, "ok")
+    labels = {"operation": "get", "kind": "entity", "outcome": "ok"}
+    assert REGISTRY.get_sample_value("only_in_this_test_operations_total", labels) == 1
+
+
+def test_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingExtraError, match=r"memory-actors\[metrics\]"):
+        PrometheusMetrics()
+    NoMetrics().observe("add", "working", 0.1, "ok")

@@ -1,0 +1,285 @@
+"""Properties of episodic memory under any sequence of commands, clocks that jump included."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.given import recorded
+
+from memory_actors.errors import MemoryActorsError
+from memory_actors.kinds import episodic
+from memory_actors.kinds.episodic import (
+    AddStep,
+    DeleteEpisode,
+    FinishEpisode,
+    RestoreEpisodes,
+    StartEpisode,
+    UpdateEpisode,
+)
+from memory_actors.kinds.episodic.episode import EpisodesPruned, EpisodeStarted, Row, StepAdded
+from memory_actors.kinds.kind import Tally
+from memory_actors.quota import Limits
+
+LIMITS = Limits(episodes=3, episode_steps=4, episodic_bytes=150)
+LOWERED = Limits(episodes=2, episode_steps=2, episodic_bytes=60)
+NAMES = st.sampled_from([f"e{i}" for i in range(8)])
+PAST = st.lists(NAMES, min_size=1, max_size=4)
+AGENTS = st.sampled_from(["a", "a", "a", "b", "c"])
+SIZES = st.integers(0, 20) | st.integers(0, 160)
+ERRORS = st.sampled_from([None, "", "it broke"])
+RARELY = st.sampled_from([False] * 9 + [True])
+METADATA = st.none() | st.sampled_from([{}, {"a": 1}, {"a": True}])
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(episodic.Dump).decode
+
+
+def some_are_living(machine: Any) -> bool:
+    return len(machine.state.held) > 0
+
+
+def some_have_gone(machine: Any) -> bool:
+    return len(machine.ever) > len(machine.state.held)
+
+
+def dumped(state: Any) -> bytes:
+    return _encode(episodic.dump(state))
+
+
+class EpisodicMachine(RuleBasedStateMachine):
+    """The decider, run as an actor would, beside a replay and a snapshot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = LIMITS
+        self.state = episodic.initial
+        self.log: list[Any] = []
+        self.snapshot = (dumped(self.state), 0)
+        self.now_us = 1_000_000_000
+        self.ever: set[str] = set()
+
+    def ask(self, command: Any) -> None:
+        before = self.state
+        bytes_before = dumped(before)
+        try:
+            events = episodic.decide(command, before, self.limits)
+        except MemoryActorsError:
+            assert dumped(self.state) == bytes_before, "a refused command changes nothing"
+            return
+        assert dumped(before) == bytes_before, "a decision changes nothing"
+        for event in events:
+            self.check_promises(event)
+            entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
+            self.log.append(entry)
+            self.state = episodic.evolve(self.state, entry)
+            self.ever |= set(self.state.held.rows)
+        self.check_limits(before)
+
+    def check_limits(self, before: Any) -> None:
+        """Nothing is above its limit but what was so when the limit was lowered."""
+        limits, state = self.limits, self.state
+        for agent_id, ids in state.agents.items():
+            assert len(ids) <= max(limits.episodes, len(before.agents.get(agent_id, ())))
+        for row in episodic.rows(state):
+            was = episodic.find(before, row.memory_id)
+            unchanged = was is not None and was.steps == row.steps
+            assert unchanged or len(row.steps) <= limits.episode_steps
+        assert state.held.size_bytes <= max(limits.episodic_bytes, before.held.size_bytes)
+
+    def check_promises(self, event: Any) -> None:
+        """What leaves is what may, in its order."""
+        if isinstance(event, EpisodeStarted):
+            self.check_left(event, [self.state.held.rows[one] for one in event.evicted_ids])
+        elif isinstance(event, EpisodesPruned):
+            assert not any(self.state.held.rows[one].pinned for one in event.memory_ids)
+        elif isinstance(event, StepAdded):
+            self.check_steps_left(self.state.held.rows[event.memory_id], event)
+
+    def check_left(self, event: EpisodeStarted, left: list[Row]) -> None:
+        candidates = [
+            row
+            for row in episodic.rows_of(self.state, event.agent_id)
+            if not row.pinned and row.status != "running"
+        ]
+        best = sorted(candidates, key=lambda row: (row.status == "failed", row.occurred_at_us))
+        for row in left:
+            assert row in candidates
+            assert (row.status, row.occurred_at_us) == (best[0].status, best[0].occurred_at_us)
+
+    def check_steps_left(self, row: Row, event: StepAdded) -> None:
+        left = {marker.number for marker in event.evicted}
+        between = row.steps[1:]
+        errors = [step.number for step in between if step.failed]
+        others = [step.number for step in between if not step.failed]
+        order = [*others, *errors, *[step.number for step in row.steps[:1]]]
+        assert left == set(order[: len(left)])
+        assert all(event.number > step.number for step in row.steps)
+        if self.limits.episode_steps > 1:
+            assert not row.steps or row.steps[0].number not in left, "the first step stays"
+
+    def past(self, names: list[str]) -> dict[str, list[Any]]:
+        keys = episodic.registry.keys
+        return {name: [one for one in self.log if name in keys(one.data)] for name in names}
+
+    def any_gone(self, data: Any) -> str:
+        """Return the id of one that has gone mostly, or any."""
+        gone = sorted(self.ever - set(self.state.held.rows))
+        return data.draw(NAMES if data.draw(RARELY) else st.sampled_from(gone))
+
+    @rule(seconds=st.integers(-30, 30))
+    def clock_jumps(self, seconds: int) -> None:
+        self.now_us = max(0, self.now_us + seconds * 1_000_000)
+
+    @rule(agent=AGENTS, errors=st.lists(ERRORS, max_size=6), failed=st.none() | st.booleans())
+    def lives(self, agent: str, errors: list[str | None], failed: bool | None) -> None:
+        name = f"n{len(self.log)}"
+        self.start(name, agent)
+        for error in errors:
+            self.step(name, 2, error)
+        if failed is not None:
+            self.ask(FinishEpisode(now_us=self.now_us, memory_id=name, failed=failed, size_bytes=2))
+
+    @rule(
+        name=NAMES, agent=AGENTS, goal=st.sampled_from([b"g", b"g", b"h"]), size=SIZES,
+        pinned=st.sampled_from([False, False, False, True]), auto_prune=st.booleans(),
+        own=st.booleans(),
+    )  # fmt: skip
+    def starts(
+        self, name: str, agent: str, goal: bytes, size: int, pinned: bool, auto_prune: bool,
+        own: bool,
+    ) -> None:  # fmt: skip
+        how = {"goal": goal, "size": size, "pinned": pinned, "auto_prune": auto_prune}
+        self.start(name if own else f"n{len(self.log)}", agent, **how)
+
+    def start(
+        self, name: str, agent: str, goal: bytes = b"g", size: int = 2, *, pinned: bool = False,
+        auto_prune: bool = True,
+    ) -> None:  # fmt: skip
+        past = self.past([name])[name]
+        self.ask(
+            StartEpisode(
+                now_us=self.now_us, memory_id=name, agent_id=agent, goal="goal", size_bytes=size,
+                digest=goal, occurred_at_us=self.now_us, pinned=pinned, auto_prune=auto_prune,
+                own_ids=(name,), used={name: past[0].data} if past else {},
+            )
+        )  # fmt: skip
+
+    def step(self, name: str, size: int, error: str | None) -> None:
+        self.ask(
+            AddStep(
+                now_us=self.now_us, memory_id=name, action="act", size_bytes=size,
+                digest=b"d", sha256=b"%d" % len(self.log), error=error,
+            )
+        )  # fmt: skip
+
+    def any_name(self, data: Any) -> str:
+        """Return the id of a living one mostly, or any."""
+        living = sorted(self.state.held.rows)
+        return data.draw(NAMES if data.draw(RARELY) else st.sampled_from(living))
+
+    @precondition(some_are_living)
+    @rule(data=st.data(), size=SIZES, error=ERRORS, count=st.integers(1, 5))
+    def takes_steps(self, data: Any, size: int, error: str | None, count: int) -> None:
+        name = self.any_name(data)
+        for _ in range(count):
+            self.step(name, size, error)
+
+    @precondition(some_are_living)
+    @rule(data=st.data(), size=SIZES, failed=st.booleans(), silent=st.booleans())
+    def finishes(self, data: Any, size: int, failed: bool, silent: bool) -> None:
+        words = {} if silent else {"result": "r", "size_bytes": size, "digest": b"r"}
+        name = self.any_name(data)
+        self.ask(FinishEpisode(now_us=self.now_us, memory_id=name, failed=failed, **words))
+
+    @precondition(some_are_living)
+    @rule(data=st.data(), size=st.none() | SIZES, metadata=METADATA)
+    def updates(self, data: Any, size: int | None, metadata: Any) -> None:
+        words = {} if size is None else {"content": "u", "size_bytes": size, "digest": b"%d" % size}
+        name = self.any_name(data)
+        self.ask(UpdateEpisode(now_us=self.now_us, memory_id=name, metadata=metadata, **words))
+
+    @precondition(some_are_living)
+    @rule(data=st.data())
+    def deletes(self, data: Any) -> None:
+        self.ask(DeleteEpisode(now_us=self.now_us, memory_id=self.any_name(data)))
+
+    @precondition(some_have_gone)
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def restores(self, data: Any, count: int) -> None:
+        names = [self.any_gone(data) for _ in range(count)]
+        self.ask(
+            RestoreEpisodes(now_us=self.now_us, memory_ids=tuple(names), past=self.past(names))
+        )
+
+    @rule()
+    def limits_change(self) -> None:
+        self.limits = LOWERED if self.limits is LIMITS else LIMITS
+
+    @rule()
+    def takes_a_snapshot(self) -> None:
+        self.snapshot = dumped(self.state), len(self.log)
+
+    @invariant()
+    def counters_equal_a_recount(self) -> None:
+        events = {entry.version: entry for entry in self.log}
+        named = [event.data for event in self.log]
+        rows = list(episodic.rows(self.state))
+        sources = [events[version] for row in rows for version in episodic.sources(row)]
+        assert episodic.tally(self.state) == Tally(
+            count=len(rows),
+            size_bytes=sum(entry.data.size_bytes for entry in sources),
+            stored_bytes=sum(entry.stored_bytes for entry in sources),
+            evicted=sum(len(e.evicted_ids) for e in named if isinstance(e, EpisodeStarted)),
+            pruned=sum(len(e.memory_ids) for e in named if isinstance(e, EpisodesPruned)),
+        )
+        for row in rows:
+            assert row.size_bytes == sum(events[v].data.size_bytes for v in episodic.sources(row))
+
+    @invariant()
+    def secondary_maps_equal_a_recount(self) -> None:
+        agents: dict[str, dict[str, str]] = {}
+        for row in episodic.rows(self.state):
+            agents.setdefault(row.agent_id, {})[row.memory_id] = row.memory_id
+        assert {agent: dict(ids) for agent, ids in self.state.agents.items()} == agents
+        assert dict(self.state.agents_by_count) == Counter(map(len, agents.values()))
+        assert self.state.fullest == max(map(len, agents.values()), default=0)
+
+    @invariant()
+    def steps_are_numbered_without_gaps(self) -> None:
+        for row in episodic.rows(self.state):
+            numbers = [step.number for step in row.steps]
+            gone = [marker.number for marker in row.evicted]
+            assert numbers == sorted(numbers)
+            if len(gone) == row.steps_evicted:
+                assert sorted(numbers + gone) == list(range(1, row.next_number))
+
+    @precondition(lambda self: len(self.log) % 5 == 0)
+    @invariant()
+    def live_is_replay_is_snapshot_and_tail(self) -> None:
+        assert episodic.fold(episodic.initial, self.log) == self.state
+        data, version = self.snapshot
+        assert episodic.fold(episodic.load(_decode(data)), self.log[version:]) == self.state
+        assert dumped(episodic.load(_decode(dumped(self.state)))) == dumped(self.state)
+
+    @invariant()
+    def every_row_reads(self) -> None:
+        events = {entry.version: entry for entry in self.log}
+        for row in episodic.rows(self.state):
+            data = episodic.data(row, events)
+            assert episodic.content(row, events).startswith(f"Goal: {data['goal']}")
+            labels = [passage.label for passage in episodic.passages(row)]
+            assert len(set(labels)) == len(labels) == 1 + len(row.steps) + bool(row.result)
+
+    @invariant()
+    def every_event_survives_the_codec(self) -> None:
+        for entry in self.log[-6:]:
+            prepared = episodic.registry.prepare(entry.data)
+            decoded = episodic.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            assert decoded[0] == entry.data
+
+
+TestEpisodic = EpisodicMachine.TestCase
+TestEpisodic.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
