@@ -14,65 +14,53 @@ Measured on five LoCoMo conversations, turn recall@10 alone: one vector 0.459, M
 over states that saw the two turns before theirs 0.803. Neither weighting the query's stop words
 down, nor leaving its question words out, nor centring the states changed that by more than 0.005.
 
-Context for nothing. Encoding two turns before each for the sake of its words takes 2.6 times as
-long. Adding 0.4 of the mean state of the memory before (`in_context`), after projection, takes next
-to no time and does the same: turn recall@10 of the whole ranking is 0.863 without, 0.867 so, 0.869
-with the turns encoded. What is added carries a trace of what came before that, ever fainter.
-
-A state is projected to 64 dimensions (`projection.py`), scaled to length 1 and rounded to int8: 64
-bytes a token, 2.3 KB for a memory of 35 tokens. Rounding costs nothing measurable.
+Encoding two turns before each for the sake of its words would lift the whole ranking's turn
+recall@10 from 0.863 to 0.869 and take 2.6 times as long; mixing in a share of the memory before
+gives 0.867 for nothing, but then states depend on more than their text, and carry a trace of what
+may have been deleted. Neither is done.
 
 Cost (one thread): 300 memories of 35 tokens are scored in 0.7 ms (0.4 ms from warm caches), 10,000
 in 18 ms. So a search scores the few hundred that vectors and words propose: scoring one memory in
 twelve loses 0.004 of the recall that scoring all gives, one in twenty 0.007
 (`docs/internals/retrieval-study.md`).
 
-What is stored for a memory (`pack`), little-endian: version u8, dimensions u8, tokens u16, then the
-token ids as u16, then the states as int8, token by token.
-
 Memory. `LateIndex` counts tokens for all memories, but holds states for as many as fit
 `bytes_max`; the others are fetched, from a memory-mapped table, say, by whoever made the index.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.tokens import SCALE, AnyIds, States, unpack
 
-TOKENS_MAX: Final = 256
-"""What the encoder reads of a text."""
 BYTES_MAX: Final = 32 << 20
 """States held in memory for one user: those of some 14,000 memories."""
-CONTEXT_SHARE: Final = 0.4
-"""Of the memory before. 0.2 to 0.5 are alike."""
-_VERSION: Final = 1
-_HEADER: Final = struct.Struct("<BBH")
-_SCALE: Final = 127
 _CHUNK_MEMORIES: Final = 128
 """Scored at once: 4,000 tokens are 1 MB as float32, which stays in the processor's cache."""
+_FREQUENCY_BYTES: Final = 100
 _ARRAY_BYTES: Final = 160
 """What an array takes beside its numbers."""
 _TINY: Final = 1e-9
 
-States = npt.NDArray[np.int8]
-TokenIds = npt.NDArray[np.uint16]
-AnyIds = Sequence[int] | npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 """Returns the packed states of labels, None for one that has none."""
 
 
-class Packed(NamedTuple):
-    """What is stored for a memory."""
+class SavedTokens(msgspec.Struct, frozen=True):
+    """Which word pieces each memory has, at one moment."""
 
-    token_ids: TokenIds
-    """[tokens]"""
-    states: States
-    """[tokens, dimensions]"""
+    labels: bytes
+    """int64 a memory."""
+    ends: bytes
+    """int64 a memory: where its stretch of `token_ids` ends."""
+    token_ids: bytes
+    """uint16, each once a memory."""
 
 
 class QueryTokens(NamedTuple):
@@ -82,51 +70,6 @@ class QueryTokens(NamedTuple):
     """float32 [tokens, dimensions], rows of length 1."""
     weights: Scores
     """float32 [tokens], their sum is 1."""
-
-
-def project(states: Vectors, projection: Vectors) -> Vectors:
-    """Return token states float32 `[tokens, width]` as unit rows `[tokens, dimensions]`."""
-    return _unit(_unit(states) @ projection)
-
-
-def in_context(projected: Vectors, before: States | None) -> Vectors:
-    """Return projected states with a share of what the memory before them in the session says.
-
-    `before` are that memory's states as they were packed, None for the first of a session.
-    """
-    if before is None or not len(before):
-        return projected
-    mean = before.mean(axis=0, dtype=np.float32) / _SCALE
-    return _unit(projected + CONTEXT_SHARE * mean)
-
-
-def pack(token_ids: AnyIds, projected: Vectors) -> bytes:
-    """Return what to store for a memory: its token ids and its projected states.
-
-    :raises ValueError: they are not equally many, or more than `TOKENS_MAX`.
-    """
-    count, dimensions = projected.shape
-    if count != len(token_ids) or count > TOKENS_MAX:
-        raise ValueError(f"{len(token_ids)} token ids for {count} states, {TOKENS_MAX} at most")
-    codes = np.rint(projected * _SCALE).astype(np.int8)
-    ids = np.asarray(token_ids, dtype="<u2")
-    return _HEADER.pack(_VERSION, dimensions, count) + ids.tobytes() + codes.tobytes()
-
-
-def unpack(data: bytes) -> Packed:
-    """Return views into what `pack` made.
-
-    :raises ValueError: it is not that.
-    """
-    if len(data) < _HEADER.size:
-        raise ValueError("token states are cut short")
-    version, dimensions, count = _HEADER.unpack_from(data)
-    body = _HEADER.size + 2 * count
-    if version != _VERSION or len(data) != body + count * dimensions:
-        raise ValueError(f"token states of version {version} and {len(data)} bytes are not ours")
-    ids = np.frombuffer(data, "<u2", count, _HEADER.size)
-    states = np.frombuffer(data, np.int8, count * dimensions, body)
-    return Packed(ids, states.reshape(count, dimensions))
 
 
 def max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
@@ -147,7 +90,7 @@ def _max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
     tokens = np.concatenate(memories).astype(np.float32)
     starts = np.cumsum(lengths[filled]) - lengths[filled]
     best = np.maximum.reduceat(query.states @ tokens.T, starts, axis=1)
-    scores[filled] = query.weights @ best / _SCALE
+    scores[filled] = query.weights @ best / SCALE
     return scores
 
 
@@ -164,7 +107,7 @@ class LateIndex:
         self._bytes = 0
         self._held: dict[int, States] = {}  # oldest first
         self._tokens: dict[int, bytes] = {}  # different token ids of each memory, uint16
-        self._frequencies = np.zeros(1 << 16, np.int32)
+        self._frequencies: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -176,7 +119,7 @@ class LateIndex:
     def size_bytes(self) -> int:
         """Memory held, estimated."""
         tokens = sum(map(len, self._tokens.values())) + 220 * len(self._tokens)
-        return self._bytes + tokens + self._frequencies.nbytes
+        return self._bytes + tokens + _FREQUENCY_BYTES * len(self._frequencies)
 
     def add(self, label: int, packed: bytes) -> None:
         """Make a memory searchable under a label. `packed` is also what `fetch` must return.
@@ -187,22 +130,62 @@ class LateIndex:
             return
         token_ids, states = unpack(packed)
         different = np.unique(token_ids)
-        self._frequencies[different] += 1
+        self._count(different, 1)
         self._tokens[label] = different.tobytes()
         self._hold(label, states.copy())
+
+    def hold(self, packed: Mapping[int, bytes]) -> bool:
+        """Keep the states of known labels in memory; say whether there was room for all."""
+        for label, data in packed.items():
+            if label in self._held or label not in self._tokens:
+                continue
+            states = unpack(data).states
+            if self._bytes + states.nbytes + _ARRAY_BYTES > self._bytes_max:
+                return False
+            self._hold(label, states.copy())
+        return True
+
+    def saved(self) -> SavedTokens:
+        """Copy which memory has which tokens."""
+        pieces = list(self._tokens.values())
+        ends = np.cumsum([len(piece) // 2 for piece in pieces], dtype=np.int64)
+        labels = np.array(list(self._tokens), np.int64)
+        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces))
+
+    def restore(self, saved: SavedTokens, living: Container[int]) -> None:
+        """Take up the living memories of a copy, without their states. The index must be empty."""
+        labels = np.frombuffer(saved.labels, np.int64).tolist()
+        start = 0
+        for label, end in zip(labels, np.frombuffer(saved.ends, np.int64).tolist(), strict=True):
+            if label in living:
+                self._tokens[label] = saved.token_ids[2 * start : 2 * end]
+            start = end
+        pieces = np.frombuffer(b"".join(self._tokens.values()), np.uint16)
+        known, counts = np.unique(pieces, return_counts=True)
+        self._frequencies = dict(zip(known.tolist(), counts.tolist(), strict=True))
 
     def remove(self, label: int) -> bool:
         """Make a label unsearchable; say whether it was there."""
         different = self._tokens.pop(label, None)
         if different is None:
             return False
-        self._frequencies[np.frombuffer(different, np.uint16)] -= 1
+        self._count(np.frombuffer(different, np.uint16), -1)
         self._drop(label)
         return True
 
+    def _count(self, token_ids: npt.NDArray[np.uint16], change: int) -> None:
+        frequencies = self._frequencies
+        for token_id in token_ids.tolist():
+            count = frequencies.get(token_id, 0) + change
+            if count:
+                frequencies[token_id] = count
+            else:
+                del frequencies[token_id]
+
     def query(self, token_ids: AnyIds, states: Vectors) -> QueryTokens:
         """Return a query's tokens and projected states with the weights they have here."""
-        n, frequencies = len(self._tokens), self._frequencies[np.asarray(token_ids, np.int64)]
+        n, known = len(self._tokens), self._frequencies
+        frequencies = np.array([known.get(int(token), 0) for token in token_ids])
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         return QueryTokens(states, (weights / max(weights.sum(), _TINY)).astype(np.float32))
@@ -250,9 +233,3 @@ class LateIndex:
 
 def _chunks(labels: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     return (labels[start : start + size] for start in range(0, len(labels), size))
-
-
-def _unit(rows: Vectors) -> Vectors:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: Vectors = (rows / np.maximum(lengths, _TINY)).astype(np.float32)
-    return unit

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors.indexes import late
-from memory_actors.indexes.late import TOKENS_MAX, LateIndex, max_sim, pack, project, unpack
-from memory_actors.indexes.projection import DIMENSIONS, learn_projection
+from memory_actors.embedding.tokens import TOKENS_MAX, pack, project, unpack
+from memory_actors.indexes.late import LateIndex, max_sim
+from memory_actors.embedding.projection import DIMENSIONS, learn_projection
 
 WIDTH = 96
 
@@ -114,24 +115,6 @@ def test_adding_a_label_twice_changes_nothing():
     before = index.size_bytes
     index.add(0, pack(ids(9, 3), states(9, 3)))
     assert index.size_bytes == before
-
-
-def test_context_draws_a_memory_towards_the_one_before():
-    here, packed = states(4, 1), unpack(pack([1, 2], states(2, 2))).states
-    drawn = late.in_context(here, packed)
-    mean = packed.mean(axis=0)
-    assert np.linalg.norm(drawn, axis=1) == pytest.approx(np.ones(4))
-    assert (drawn @ mean > here @ mean).all()
-    assert (np.einsum("td,td->t", drawn, here) > 0.8).all()
-
-
-@pytest.mark.parametrize("before", [None, np.zeros((0, DIMENSIONS), np.int8)])
-def test_the_first_of_a_session_stays_as_it_is(before):
-    here = states(4, 1)
-    assert late.in_context(here, before) is here
-
-
-# --- what does not fit in memory
 
 
 def test_states_that_do_not_fit_are_fetched():
