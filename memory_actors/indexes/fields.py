@@ -4,24 +4,24 @@ A predicate takes 0.1 to 1 us for a row: 1 to 10 ms for 10,000. This index finds
 thousandth of that a superset of the rows that match. What it cannot tell it leaves to the
 predicate, which the caller asks about every candidate, unless they are known to be exact:
 
+    matches = predicate(filters)       # refuses a bad filter
     found = index.candidates(filters)  # None: a scan is as good
     keys = [key for key in found.keys if found.exact or matches(rows[key])]
 
 A path has a column: the keys of its rows by value, and by the elements of lists for `contains`. The
-values in order, for ranges, are made when a range is first asked for. A condition is a union of
-postings, and exact, as any value at a path may meet it; only what is asked of the inside of lists
-and objects is not told. Of `and`, the smallest part is gathered first, and others cut it down where
-that is cheaper than asking about the rows. `or` needs a column for all parts, `not` an exact part.
+values are put in order for the first range. A condition is a union of postings, and exact, as any
+value at a path may meet it; only what is asked of the inside of lists and objects is not told. Of
+`and`, the smallest part is gathered first, and others cut it down where that is cheaper than asking
+about the rows. `or` needs a column for all parts, `not` an exact part.
 
-Columns are lazy. A path is indexed when it is first asked for, in one pass over the rows that takes
-as long as one or two scans, and then kept in step. At most 16 paths and 32 MiB are held; the least
-recently asked for goes first, but none that the same filter asks for. A path is refused if it does
-not fit, or has eight times more lists and objects than scalars, until rows are twice or half as
-many. A filter of more paths than fit uses the first; filters in turn that need more build each time.
+Columns are lazy. A path is indexed when it is first asked for, in one pass over the rows, and kept
+in step from then on. At most 16 paths and 32 MiB are held; the least recently asked for goes first,
+but none that the same filter asks for. A path that does not fit, or has eight times more lists and
+objects than scalars, is refused until rows are twice or half as many. A filter of more paths uses
+the first; filters in turn that need more build each time.
 
 Paths and equality are those of filters.py. Rows are not copied: they must not change while here.
 Not thread-safe: put, drop and ask from one thread at a time.
-
 FIGURES
 """
 
@@ -53,8 +53,6 @@ _BOUNDS: Final = {"gt": bisect_right, "gte": bisect_left, "lt": bisect_left, "lt
 _LOWER: Final = ("gt", "gte")
 _OPAQUE: Final = (list, dict)
 
-_Limit = tuple[str, Any]  # one of `_BOUNDS`, and its operand
-
 
 class Candidates(NamedTuple, Generic[K]):
     """Rows that may match."""
@@ -68,10 +66,8 @@ class Candidates(NamedTuple, Generic[K]):
 class _Plan(NamedTuple, Generic[K]):
     """How the rows of a part of a filter would be found."""
 
-    size: int
-    """Rows it will about give."""
-    cost: int
-    """Keys to gather first, or as much work: 0 where a posting is given as it is."""
+    size: int  # of rows, about
+    cost: int  # keys to gather first, or as much work: 0 where a posting is given as it is
     gather: Callable[[], Candidates[K]]
 
 
@@ -81,10 +77,8 @@ class FieldIndex(Generic[K]):
     def __init__(self, bytes_max: int = BYTES_MAX):
         self._bytes_max = bytes_max
         self._rows: dict[K, Mapping[str, Any]] = {}
-        self._columns: dict[str, _Column[K]] = {}
-        """By path, the least recently asked for first."""
-        self._refused: dict[str, int] = {}
-        """Paths not worth an index, with how many rows there were then."""
+        self._columns: dict[str, _Column[K]] = {}  # the least recently asked for first
+        self._refused: dict[str, int] = {}  # paths not worth an index, with the rows of then
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -110,10 +104,7 @@ class FieldIndex(Generic[K]):
                 column.discard(key, fields)
 
     def candidates(self, filters: Mapping[str, Any]) -> Candidates[K] | None:
-        """Return all rows that match a filter and perhaps others; None where a scan is as good.
-
-        The filter must be one that `predicate` takes.
-        """
+        """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
         plan = _Planner(self._rows.keys(), partial(self._column, set())).filter(filters)
         if plan is None or plan.cost > _SCAN * len(self._rows):
             return None
@@ -197,8 +188,9 @@ class _Planner(Generic[K]):
     def _negated(self, plan: _Plan[K] | None) -> _Plan[K] | None:
         if plan is None:
             return None
-        size, cost = len(self._rows) - plan.size, len(self._rows) // 4 + plan.cost
-        return _Plan(size, cost, partial(_complement, self._rows, plan))
+        count = len(self._rows)
+        cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
+        return _Plan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 
 def _complement(rows: AbstractSet[K], plan: _Plan[K]) -> Candidates[K]:
@@ -228,13 +220,13 @@ def _any_of(parts: Sequence[_Plan[K] | None]) -> _Plan[K] | None:
     plans = [part for part in parts if part is not None]
     if len(plans) < len(parts):
         return None
+
+    def gather() -> Candidates[K]:
+        found = [plan.gather() for plan in plans]
+        return _union([one.keys for one in found], all(one.exact for one in found))
+
     size = sum(plan.size for plan in plans)
-    return _Plan(size, size + sum(plan.cost for plan in plans), partial(_either, plans))
-
-
-def _either(plans: Sequence[_Plan[K]]) -> Candidates[K]:
-    found = [plan.gather() for plan in plans]
-    return _union([one.keys for one in found], all(one.exact for one in found))
+    return _Plan(size, size + sum(plan.cost for plan in plans), gather)
 
 
 def _ready(postings: Sequence[Collection[K]], exact: bool = True) -> _Plan[K]:
@@ -259,8 +251,7 @@ class _Column(Generic[K]):
 
     def __init__(self, path: str):
         self._read = _reader(path)
-        self._keys: dict[Hashable, tuple[K] | set[K]] = {}
-        """Most values of some paths have one key: a tuple takes a quarter of a set."""
+        self._keys: dict[Hashable, tuple[K] | set[K]] = {}  # for one, a quarter of a set
         self._entries = 0
         self._several = 0  # rows with more than one value
         self._ordered: dict[type | None, list[Any]] = {}
@@ -326,12 +317,12 @@ class _Column(Generic[K]):
             return self._containing(_token(operand))
         return self._among({_token(one) for one in (operand if name == "in" else [operand])})
 
-    def ranges(self, limits: Sequence[_Limit]) -> list[_Plan[K]]:
+    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[_Plan[K]]:
         """Plan a range at once, if no row can meet each end of it by another value."""
         parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
         return [self._range(part) for part in parts]
 
-    def _range(self, limits: Sequence[_Limit]) -> _Plan[K]:
+    def _range(self, limits: Sequence[tuple[str, Any]]) -> _Plan[K]:
         found = self._between(limits)
         size = len(found) * self._entries // max(1, len(self._keys))
         cost = size + 2 * len(found)
@@ -349,11 +340,10 @@ class _Column(Generic[K]):
         elements = self._of((list, token))
         if not isinstance(token, str):
             return _ready([elements])
-        objects = self._of(dict)
         strings = [self._keys[string] for string in self._in_order(str) if token in string]
-        return _ready([elements, objects, *strings], not objects)
+        return _ready([elements, self._of(dict), *strings], not self._of(dict))
 
-    def _between(self, limits: Sequence[_Limit]) -> list[Any]:
+    def _between(self, limits: Sequence[tuple[str, Any]]) -> list[Any]:
         """Return the values within limits: none, if these are not all numbers or all strings."""
         kinds = {_kind(_token(limit)) for _, limit in limits}
         kind = kinds.pop()

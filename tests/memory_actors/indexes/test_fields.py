@@ -81,19 +81,27 @@ def change(index: FieldIndex[int], rows: Rows, changes: list[tuple[int, Any]]) -
             rows[key] = row
 
 
-@settings(max_examples=400, deadline=None)
-@given(batches=st.lists(CHANGES, min_size=1, max_size=3), wanted=st.lists(FILTERS, min_size=1))
-def test_no_match_is_missed_after_any_changes(batches: Any, wanted: list[Any]) -> None:
-    """Columns are built by the first questions, and kept by the changes after them."""
+@settings(deadline=None)
+@given(
+    batches=st.lists(CHANGES, min_size=1, max_size=3),
+    wanted=st.lists(FILTERS, min_size=1, max_size=5),
+    whole=st.booleans(),
+)
+def test_no_match_is_missed_after_any_changes(batches: Any, wanted: Any, whole: bool) -> None:
+    """Columns are built by the first questions, and kept in step by the changes after them."""
     index, rows = FieldIndex[int](), Rows()
-    for changes in batches:
-        change(index, rows, changes)
-        assert len(index) == len(rows)
-        for one in wanted:
-            check(index, rows, one)
+    with pytest.MonkeyPatch.context() as patch:
+        if whole:  # whatever it costs
+            patch.setattr(fields, "_SCAN", 1_000)
+            patch.setattr(fields, "_ASKING", 1_000)
+        for changes in batches:
+            change(index, rows, changes)
+            assert len(index) == len(rows)
+            for one in wanted:
+                check(index, rows, one)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(changes=CHANGES, paths=st.lists(PATHS, min_size=1, max_size=4))
 def test_what_was_put_and_dropped_again_leaves_nothing(changes: Any, paths: list[str]) -> None:
     index, rows = FieldIndex[int](), Rows()
@@ -143,13 +151,13 @@ PEOPLE = {
         {"tags": {"contains": True}},
         {"place.city": "c1"},
         {"place.city": {"exists": True}},
-        {"guests.age": {"gt": 30, "lt": 25}},
+        {"guests.age": {"gt": 18, "lt": 12}},
         {"guests.1.age": {"gt": 12, "lt": 15}},
         {"team": "a", "age": {"lt": 9}},
         {"team": {"ne": "a"}},
         {"team": {"nin": ["a", "b"]}},
-        {"age": {"exists": False}},
-        {"age": {"not": {"gt": 5}}, "team": "b"},
+        {"team": {"exists": False}},
+        {"age": {"not": {"gt": 25}}, "team": "b"},
         {"or": [{"team": "a", "odd": True}, {"place.city": "c2"}]},
         {"team": {"or": ["a", {"eq": "b"}]}},
         {"or": []},
@@ -165,12 +173,10 @@ def test_scalars_are_found_exactly(wanted: Any) -> None:
 
 def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
     index = index_of(PEOPLE)
-    both = index.candidates({"guests.age": {"gt": 12, "lt": 8}})
-    assert both is not None
-    assert both.keys == {3, 4, 5, 6, 7}
+    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == ({9, 10, 11}, True)
     for key in range(30):
         index.put(key, {"guests": {"age": key}})
-    assert index.candidates({"guests.age": {"gt": 12, "lt": 8}}) == (set(), True)
+    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == (set(), True)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +189,7 @@ def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
         {"tags": {"eq": ["t1", 1]}},  # a list may equal any list: all rows have one
         {"tags": {"ne": ["t1", 1]}},
         {"place": {"city": "c1"}},
+        {"age": {"gte": 2}},  # to gather nearly all takes longer
     ],
 )
 def test_there_is_no_help_where_all_rows_would_have_to_be_asked(wanted: Any) -> None:
