@@ -51,9 +51,9 @@ PATH_BYTES_MAX = 512
 SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it
 ORDER_FIELDS_MAX = 8
 
-_GROUPS = ("and", "or", "not")
-_NEGATED = {"ne": "eq", "nin": "in"}
-_ESCAPE = "\\"
+GROUPS = ("and", "or", "not")
+NEGATED = {"ne": "eq", "nin": "in"}
+ESCAPE = "\\"
 _MISSING = object()
 _Test = Callable[[Any], bool]
 """Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
@@ -112,13 +112,13 @@ class _Compiler:
     def _entry(self, key: object, value: object, where: str, depth: int) -> _Test:
         name = _checked_path(key, where)
         where = f"{where}.{name}"
-        if _bare(name) in _GROUPS:
-            return self._group(_bare(name), value, where, depth + 1, self.filter)
+        if bare(name) in GROUPS:
+            return self._group(bare(name), value, where, depth + 1, self.filter)
         if name.startswith("$"):
             raise InvalidInputError(
                 f"{where}: unknown operator: use $and $or $not here, \\{name} for such a field"
             )
-        return self._field(name.removeprefix(_ESCAPE), value, where, depth)
+        return self._field(name.removeprefix(ESCAPE), value, where, depth)
 
     def _group(self, name: str, operand: object, where: str, depth: int, part: _Part) -> _Test:
         """Compile `and`, `or` or `not`, of filters or of what is asked of one field."""
@@ -134,12 +134,12 @@ class _Compiler:
 
     def _field(self, path: str, asked: object, where: str, depth: int) -> _Test:
         """Compile what is asked of one field: operators, or a value it equals."""
-        if not isinstance(asked, Mapping) or not _are_operators(asked, where):
+        if not isinstance(asked, Mapping) or not are_operators(asked, where):
             return self._condition(path, "eq", asked, where)
         tests = []
         for key, operand in asked.items():
-            name, place = _bare(key), f"{where}.{key}"
-            if name in _GROUPS:
+            name, place = bare(key), f"{where}.{key}"
+            if name in GROUPS:
                 part = partial(self._field, path)
                 tests.append(self._group(name, operand, place, depth + 1, part))
             else:
@@ -149,8 +149,8 @@ class _Compiler:
     def _condition(self, path: str, name: str, given: object, where: str) -> _Test:
         operand = json_copy(given, where)
         self._spend(where, len(msgspec.json.encode((path, operand))))
-        negative = name in _NEGATED or (name == "exists" and not _flag(operand, where))
-        holds = _at(path, _OPERATORS[_NEGATED.get(name, name)](operand, where))
+        negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
+        holds = _at(path, _OPERATORS[NEGATED.get(name, name)](operand, where))
         return _negated(holds) if negative else holds
 
     def _spend(self, where: str, size: int = 0) -> None:
@@ -163,14 +163,14 @@ class _Compiler:
             raise InvalidInputError(f"{where}: the filter is over {FILTER_BYTES_MAX:,} bytes")
 
 
-def _bare(key: str) -> str:
+def bare(key: str) -> str:
     """Return an operator's name without the `$` of Mongo."""
     return key.removeprefix("$")
 
 
-def _are_operators(asked: Mapping[Any, Any], where: str) -> bool:
+def are_operators(asked: Mapping[Any, Any], where: str) -> bool:
     """Tell operators from the fields of an object to be equal to."""
-    others = [key for key in asked if not isinstance(key, str) or _bare(key) not in _KNOWN]
+    others = [key for key in asked if not isinstance(key, str) or bare(key) not in _KNOWN]
     dollars = [key for key in others if isinstance(key, str) and key.startswith("$")]
     if dollars or 0 < len(others) < len(asked):
         raise InvalidInputError(
@@ -309,7 +309,7 @@ _OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
     "contains": _contains,
     "exists": _exists,
 }
-_KNOWN = (*_OPERATORS, *_NEGATED, *_GROUPS)
+_KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
 
 
 # --- paths
@@ -324,9 +324,9 @@ class _Step(NamedTuple):
     """In a list: which one, None for any."""
 
 
-def _steps(path: str) -> list[_Step]:
-    names = path.split(".")
-    steps = []
+def steps_of(path: str) -> list[_Step]:
+    """Return how `values_at` is to read a path."""
+    names, steps = path.split("."), []
     for at, name in enumerate(names):
         keys = tuple((".".join(names[at:end]), end) for end in range(len(names), at, -1))
         steps.append(_Step(keys, int(name) if name.isascii() and name.isdigit() else None))
@@ -337,22 +337,22 @@ def _at(path: str, test: _Test) -> _Test:
     """Return a test of a document: whether a value at the path passes."""
     if "." not in path:
         return lambda document: test(document.get(path, _MISSING))
-    steps = _steps(path)
-    return lambda document: any(map(test, _values(document, steps, 0)))
+    steps = steps_of(path)
+    return lambda document: any(map(test, values_at(document, steps, 0)))
 
 
-def _values(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
+def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
     """Yield what the rest of a path finds in a value, in the order of the lists on its way."""
     if at == len(steps):
         yield held
     elif isinstance(held, list):
         n = steps[at].element
         for element in held if n is None else held[n : n + 1]:
-            yield from _values(element, steps, at if n is None else at + 1)
+            yield from values_at(element, steps, at if n is None else at + 1)
     elif isinstance(held, dict) or at == 0:  # a document may be any mapping
         for key, following in steps[at].keys:
             if key in held:
-                yield from _values(held[key], steps, following)
+                yield from values_at(held[key], steps, following)
                 return
 
 
@@ -378,10 +378,10 @@ def _order_of(name: object, where: str) -> SortKey:
     """Return the key of one path: (is it missing, where it stands)."""
     path = _checked_path(name, where)
     down = path.startswith("-")
-    steps = _steps(path.removeprefix("-").removeprefix(_ESCAPE))
+    steps = steps_of(path.removeprefix("-").removeprefix(ESCAPE))
 
     def key(document: Mapping[str, Any]) -> tuple[bool, Any]:
-        held = next(_values(document, steps, 0), _MISSING)
+        held = next(values_at(document, steps, 0), _MISSING)
         if held is _MISSING:
             return True, None
         return False, _Downwards(_rank(held)) if down else _rank(held)

@@ -97,7 +97,9 @@ class Hit(Memory, frozen=True, kw_only=True):
     """One memory that a query found."""
 
     score: float
-    """Similarity to the query in [0, 1]: 1 the same, 0.5 unrelated."""
+    """In [0, 1], comparable across queries: about the chance that it answers one."""
+    signals: dict[str, float] | None = None
+    """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,13 @@
-"""Retrieval: the memories of one user that are closest in meaning to a query.
+"""Retrieval: the memories of one user that answer a query.
 
-What is indexed is scored by its index; working and short-term memory by the same centred cosine on
-the fly: they are few, and their vectors are computed when first asked for and not kept on disk. A
-memory of several passages scores as its best one. The best `top_k` of all kinds together come back,
-working memory first, then short-term, then the rest by score. A filter picks the rows before
-anything is ranked, so no match is lost to the cut.
+What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
+first asked for, in memory only. A memory of several passages ranks as its best one. The best `top_k`
+of all kinds together come back, working memory first, then short-term, then the rest by score. What
+narrows a query down (a filter, a span of time) picks rows before anything is ranked, so no match is
+lost to the cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,19 +15,22 @@ import anyio.to_thread
 import msgspec
 import numpy as np
 
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
-from memory_actors.indexes.dense import score
-from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.kinds import short_term, working
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import LiveUser
+from memory_actors.ranking import Labels, Question, Ranked, Weights, rank
 from memory_actors.reading import Found, memories, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
+INLINE_ROWS_MAX = 500  # ranked on the loop, in half a millisecond: a hop to a thread costs as much
+BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
+BUDGET_TOP_K = 200  # how many memories a budget of tokens chooses from
 
 
 class Query(NamedTuple):
@@ -36,23 +39,41 @@ class Query(NamedTuple):
     text: str
     kinds: Sequence[Kind]
     top_k: int
-    matches: Predicate | None
-    session_id: str | None
-    """Whose short-term memory; None means the three sessions that were used last."""
     now_us: int
+    matches: Predicate | None = None
+    since_us: int | None = None
+    """Of the time a memory was true; half-open with `until_us`."""
+    until_us: int | None = None
+    as_of_us: int | None = None
+    """Only what was recorded by then, and relationships that were true at it."""
+    session_id: str | None = None
+    """Whose short-term memory; None means the three sessions that were used last."""
+    min_score: float = 0.0
+    token_budget: int | None = None
+    """Instead of `top_k`: as many as fit."""
+    diversity: float = 0.0
+    """How much a result that is like a better one loses, 0 to 1."""
+    explain: bool = False
+    weights: Weights = Weights()
+    reference_us: int | None = None
+    """What "last week" is relative to; None is now."""
 
 
 class _Scored(NamedTuple):
     found: Found
     score: float
+    signals: dict[str, float] | None
+    part: "_Part"
+    label: int
 
 
-class _Indexed(NamedTuple):
-    """A kind with an index, and the state of it that the answer is about."""
+class _Part(NamedTuple):
+    """A kind with an index, the state that the answer is about, and what of it may be found."""
 
     kind: Kind
     state: Any
-    vectors: MemoryIndex
+    memories: MemoryIndex
+    allowed: Callable[[], Labels | None]
 
 
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
@@ -61,104 +82,213 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     :raises EmbedderError: the query could not be embedded.
     """
     await live.indexes.indexed(query.kinds)
-    if not _at_hand(live, query) and not _indexed(live, query):
+    if not any(_at_hand(live, query)) and not _indexed(live, query):
         return []
     background = await services.embeddings.background_mean()
-    (vector,) = await services.embeddings.embed([query.text], keep=False)
-    centre = live.indexes.centre(background)
-    scored = await _score_at_hand(services, live, _at_hand(live, query), vector, centre)
-    scored += await _search(_indexed(live, query), query, vector, centre)
-    best = sorted(scored, key=lambda item: -item.score)[: query.top_k]
-    return await _hits(services, live, best)
+    (embedded,) = await services.embeddings.embed([query.text], keep=False)
+    parts = [*await _warmed(services, live, query), *_indexed(live, query)]
+    question = _question(live, query, embedded, background)
+    chosen = await _ranked(parts, question, query)
+    return await _hits(services, live, _within(chosen, query), query)
 
 
-def _indexed(live: LiveUser, query: Query) -> list[_Indexed]:
+def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any) -> Question:
+    return Question(
+        text=query.text,
+        embedded=embedded,
+        centre=live.indexes.centre(background),
+        weights=query.weights,
+        reference_us=query.now_us if query.reference_us is None else query.reference_us,
+        many=query.top_k,
+    )
+
+
+# --- what may be found
+
+
+def _indexed(live: LiveUser, query: Query) -> list[_Part]:
+    parts = []
+    for kind in query.kinds:
+        index = live.indexes.get(kind)
+        if index is not None:
+            state = live.state.of(kind)
+            parts.append(_Part(kind, state, index, partial(_allowed, kind, state, query)))
+    return parts
+
+
+def _allowed(kind: Kind, state: Any, query: Query) -> Labels | None:
+    """Return the labels of the rows that a query is narrowed down to; None for all."""
+    narrow = _narrowing(query)
+    if narrow is None:
+        return None
+    return _labels(kind, (row for row in kind.rows(state) if narrow(row)))
+
+
+def _labels(kind: Kind, rows: Iterable[Row]) -> Labels:
+    return np.array([p.label for row in rows for p in kind.passages(row)], np.int64)
+
+
+def _narrowing(query: Query) -> Callable[[Any], bool] | None:
+    """Return a test of rows, None if all may be found."""
+    tests: list[Callable[[Any], bool]] = []
+    matches, since, until, as_of = query.matches, query.since_us, query.until_us, query.as_of_us
+    if matches is not None:
+        tests.append(lambda row: matches(row.metadata))
+    if since is not None:
+        tests.append(lambda row: row.occurred_at_us >= since)
+    if until is not None:
+        tests.append(lambda row: row.occurred_at_us < until)
+    if as_of is not None:
+        tests.append(lambda row: _known_and_true(row, as_of))
+    if not tests:
+        return None
+    return tests[0] if len(tests) == 1 else lambda row: all(test(row) for test in tests)
+
+
+def _known_and_true(row: Any, time_us: int) -> bool:
+    """Say whether a row had been recorded by a time and, if it has a validity, was true at it."""
+    begins, ends = getattr(row, "valid_from_us", None), getattr(row, "valid_to_us", None)
+    if begins is not None:
+        return begins <= time_us and (ends is None or time_us < ends)
+    return bool(row.created_at_us <= time_us)
+
+
+# --- rows at hand
+
+
+def _at_hand(live: LiveUser, query: Query) -> list[list[Found]]:
+    """Return the rows without a lasting index that a query may find, by kind."""
+    state, narrow = live.state.at(query.now_us), _narrowing(query)
     return [
-        _Indexed(kind, live.state.of(kind), index)
+        [
+            Found(kind, row)
+            for row in kind.at_hand(state.of(kind), query.session_id)
+            if narrow is None or narrow(row)
+        ]
         for kind in query.kinds
-        if (index := live.indexes.get(kind)) is not None
     ]
 
 
-def _at_hand(live: LiveUser, query: Query) -> list[Found]:
-    """Return the rows without an index that the query may find."""
-    state = live.state.at(query.now_us)
-    found = [
-        Found(kind, row)
-        for kind in query.kinds
-        for row in kind.at_hand(state.of(kind), query.session_id)
-    ]
-    matches = query.matches
-    return found if matches is None else [one for one in found if matches(one.row.metadata)]
+async def _warmed(services: Services, live: LiveUser, query: Query) -> list[_Part]:
+    """Index the rows at hand that are not, and return what they are searched in."""
+    parts = []
+    for found in _at_hand(live, query):
+        if found:
+            kind, state = found[0].kind, live.state.of(found[0].kind)
+            index = live.indexes.at_hand(kind)
+            await _warm(services, live, kind, index)
+            labels = _labels(kind, (one.row for one in found))
+            parts.append(_Part(kind, state, index, partial(_same, labels)))
+    return parts
 
 
-async def _score_at_hand(
-    services: Services, live: LiveUser, found: list[Found], vector: Vectors, centre: Vectors
-) -> list[_Scored]:
-    if not found:
-        return []
+def _same(labels: Labels) -> Labels:
+    return labels
+
+
+async def _warm(services: Services, live: LiveUser, kind: Kind, index: MemoryIndex) -> None:
+    """Bring an index in memory in step with the rows of its kind that are asked for."""
+    rows = {p.label: row for row in kind.rows(live.state.of(kind)) for p in kind.passages(row)}
+    wanted = {
+        p.label: row for row in kind.at_hand(live.state.of(kind), None) for p in kind.passages(row)
+    }
+    missing = [label for label in index.retain(rows.keys()) if label in wanted]
+    found = [Found(kind, wanted[label]) for label in missing]
     events = await texts(services.log, live.stream, found)
     phrased = [
-        kind.passage_text(row, passage.label, events)
-        for kind, row in found
-        for passage in kind.passages(row)
+        kind.passage_text(row, label, events)
+        for label, (_, row) in zip(missing, found, strict=True)
     ]
-    vectors = np.stack(await services.embeddings.embed(phrased, keep=False))
-    scores = score(vectors, vector, centre)
-    return [_Scored(one, float(value)) for one, value in zip(found, scores, strict=True)]
+    embedded = await services.embeddings.embed(phrased, keep=False)
+    for label, (_, row), text, one in zip(missing, found, phrased, embedded, strict=True):
+        index.insert(label, row.memory_id, Text(text, one))
 
 
-async def _search(
-    indexed: Sequence[_Indexed], query: Query, vector: Vectors, centre: Vectors
-) -> list[_Scored]:
-    """Search the indexes: on the loop if that is quick, else in one thread."""
-    search = partial(_searched, indexed, query, vector, centre)
-    small = all(one.vectors.dense.cheap for one in indexed)
-    return search() if small else await anyio.to_thread.run_sync(search)
+# --- ranked
 
 
-def _searched(
-    indexed: Sequence[_Indexed], query: Query, vector: Vectors, centre: Vectors
-) -> list[_Scored]:
-    return [scored for one in indexed for scored in _search_one(one, query, vector, centre)]
+async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
+    """Rank: on the loop if that is quick, else in a thread."""
+    work = partial(_rank, parts, question, query)
+    few = sum(len(part.memories.dense) for part in parts) <= INLINE_ROWS_MAX
+    return work() if few else await anyio.to_thread.run_sync(work)
 
 
-def _search_one(one: _Indexed, query: Query, vector: Vectors, centre: Vectors) -> list[_Scored]:
-    """Return the best rows of one kind, each by its best passage."""
-    kind, state, index = one
-    allowed = _allowed(kind, state, query)
-    wanted = query.top_k
-    while True:
-        matches = index.dense.search(vector, wanted, centre, allowed)
-        best: dict[str, _Scored] = {}
-        for match in matches:
-            row = kind.find(state, index.owner(match.label) or "")
-            if row is not None:
-                best.setdefault(row.memory_id, _Scored(Found(kind, row), match.score))
-        if len(best) >= query.top_k or len(matches) < wanted:
-            return list(best.values())[: query.top_k]
-        wanted *= 4  # some rows were found by several passages
+def _rank(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
+    ranked = rank([(part.memories, part.allowed()) for part in parts], question)
+    best: dict[str, _Scored] = {}
+    for part, one in zip(parts, ranked, strict=True):
+        for scored in _rows(part, one, query):
+            known = best.get(scored.found.row.memory_id)
+            if known is None or known.score < scored.score:
+                best[scored.found.row.memory_id] = scored
+    ordered = sorted(best.values(), key=lambda scored: -scored.score)
+    ordered = [scored for scored in ordered if scored.score >= query.min_score]
+    return _diverse(ordered, query) if query.diversity else ordered
 
 
-def _allowed(kind: Kind, state: Any, query: Query) -> list[int] | None:
-    """Return the labels of the rows that match the filter; None for all."""
-    matches = query.matches
-    if matches is None:
-        return None
-    rows = (row for row in kind.rows(state) if matches(row.metadata))
-    return [passage.label for row in rows for passage in kind.passages(row)]
+def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
+    """Yield the rows that ranked passages belong to, as long as they live."""
+    for place, label in enumerate(ranked.signals.labels.tolist()):
+        row = part.kind.find(part.state, part.memories.owner(label) or "")
+        if row is not None:
+            signals = ranked.explained(place) if query.explain else None
+            score = float(ranked.shown[place])
+            yield _Scored(Found(part.kind, row), score, signals, part, label)
 
 
-async def _hits(services: Services, live: LiveUser, best: Sequence[_Scored]) -> list[Hit]:
-    ordered = [
-        *(s for group in GROUPS for s in best if group == s.found.kind.NAME),
-        *(s for s in best if s.found.kind.NAME not in GROUPS),
+def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
+    """Choose one after another, each by its score less its likeness to those before it (MMR)."""
+    pool = list(ordered[: max(query.top_k * 4, 50)])
+    vectors = np.stack(
+        [one.part.memories.dense.vectors_of(np.array([one.label]))[0] for one in pool]
+    )
+    scores = np.array([one.score for one in pool], np.float32)
+    likeness = np.zeros(len(pool), np.float32)
+    chosen: list[_Scored] = []
+    left = np.ones(len(pool), np.bool_)
+    while left.any():
+        gain = np.where(left, (1 - query.diversity) * scores - query.diversity * likeness, -np.inf)
+        place = int(np.argmax(gain))
+        left[place] = False
+        chosen.append(pool[place])
+        likeness = np.maximum(likeness, vectors @ vectors[place])
+    return chosen
+
+
+def _within(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
+    """Return the first `top_k`; with a budget of tokens, all that may be within it."""
+    return list(ordered[: BUDGET_TOP_K if query.token_budget is not None else query.top_k])
+
+
+# --- as callers see them
+
+
+async def _hits(
+    services: Services, live: LiveUser, best: Sequence[_Scored], query: Query
+) -> list[Hit]:
+    read = await memories(services.log, live.stream, [scored.found for scored in best])
+    hits = [
+        Hit(**_fields(memory), score=scored.score, signals=scored.signals)
+        for memory, scored in zip(read, best, strict=True)
     ]
-    read = await memories(services.log, live.stream, [scored.found for scored in ordered])
+    if query.token_budget is not None:
+        hits = _fitting(hits, query.token_budget)
     return [
-        Hit(**_fields(memory), score=min(1.0, max(0.0, (1 + scored.score) / 2)))
-        for memory, scored in zip(read, ordered, strict=True)
+        *(hit for group in GROUPS for hit in hits if hit.memory_type == group),
+        *(hit for hit in hits if hit.memory_type not in GROUPS),
     ]
+
+
+def _fitting(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    """Return the best that fit a budget; one that is too long leaves room for the next."""
+    fitting, left = [], budget
+    for hit in hits:
+        tokens = -(-hit.size_bytes // BYTES_PER_TOKEN)
+        if tokens <= left:
+            fitting.append(hit)
+            left -= tokens
+    return fitting
 
 
 def _fields(memory: msgspec.Struct) -> dict[str, Any]:

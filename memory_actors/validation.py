@@ -188,6 +188,16 @@ def check_count(value: object, what: str) -> int:
     return value
 
 
+def check_share(value: object, what: str) -> float:
+    """Return a number from 0 to 1.
+
+    :raises InvalidInputError: it is none.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise InvalidInputError(f"{what} must be a number from 0 to 1, not {value!r:.80}")
+    return float(value)
+
+
 def check_top_k(top_k: object) -> int:
     """Return a number of results.
 

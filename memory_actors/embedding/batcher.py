@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
 
@@ -28,7 +28,7 @@ BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait f
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
-Outcome: TypeAlias = Vectors | EmbedderError
+Outcome: TypeAlias = Embedded | EmbedderError
 
 
 @dataclass(slots=True, eq=False)
@@ -67,14 +67,14 @@ class Batcher:
         return len(self._queue)
 
     async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
-        """Return a vector a text, or why there is none."""
+        """Return what is known of each text, or why nothing is."""
         outcomes: list[Outcome] = []
         for start in range(0, len(texts), BATCH_TEXTS_MAX):
             outcomes += await self._embed_some(texts[start : start + BATCH_TEXTS_MAX])
         return outcomes
 
-    async def embed(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return one vector a text.
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        """Return what is known of each text.
 
         :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
         """
@@ -171,11 +171,18 @@ class Batcher:
             outcomes += self._outcomes([text]) if in_time else [failure]
         return outcomes
 
-    def _embed(self, texts: Sequence[str]) -> Vectors:
-        vectors = self.embedder.embed(texts)
+    def _embed(self, texts: Sequence[str]) -> list[Embedded]:
+        vectors, tokens = self._computed(texts)
         check_vectors(vectors, len(texts), self.embedder.dimension)
         self.texts_embedded += len(texts)
-        return as_stored(vectors)
+        return list(map(Embedded, as_stored(vectors), tokens))
+
+    def _computed(self, texts: Sequence[str]) -> tuple[Vectors, Sequence[bytes | None]]:
+        encode = getattr(self.embedder, "encode", None)
+        if encode is None:
+            return self.embedder.embed(texts), [None] * len(texts)
+        encoded = encode(texts)
+        return np.stack([one.vector for one in encoded]), [one.tokens for one in encoded]
 
 
 class _Thread:
@@ -220,14 +227,14 @@ def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | No
         result.set_exception(failure)
 
 
-def all_or_error(outcomes: Sequence[Outcome]) -> list[Vectors]:
-    """Return vectors, or raise the first error among them."""
-    vectors: list[Vectors] = []
+def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
+    """Return what is known of all texts, or raise the first error."""
+    found: list[Embedded] = []
     for outcome in outcomes:
         if isinstance(outcome, EmbedderError):
             raise outcome
-        vectors.append(outcome)
-    return vectors
+        found.append(outcome)
+    return found
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:

@@ -4,21 +4,26 @@ Its fingerprint and dimension are known without it, so opening a store, listing 
 no model. The model is loaded, and installed if need be, by the first text to embed.
 """
 
+import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory_actors.embedding.general import general_texts
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.projection import DIMENSIONS, learn_projection
+from memory_actors.embedding.projection import RECIPE as PROJECTION_RECIPE
+from memory_actors.embedding.protocol import Embedded, Vectors
+from memory_actors.embedding.tokens import pack, project
 from memory_actors.model import DIMENSION, Precision, fingerprint, install_model, model_path
 
 if TYPE_CHECKING:
-    from memory_actors.embedding.onnx_minilm import Encoding, OnnxEmbedder
+    from memory_actors.embedding.onnx_minilm import OnnxEmbedder
 
 MEAN_FILE = "background_mean.f32"
+PROJECTION_FILE = f"projection {PROJECTION_RECIPE.replace('/', '-')}.f32"
 
 
 class DefaultEmbedder:
@@ -28,6 +33,7 @@ class DefaultEmbedder:
         self._precision: Precision = precision
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
+        self._projection: Vectors | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -47,18 +53,41 @@ class DefaultEmbedder:
         """Return float32 `[len(texts), 384]`, rows of length 1. See `OnnxEmbedder.embed`."""
         return self._model().embed(texts)
 
-    def encode(self, texts: Sequence[str]) -> "list[Encoding]":
-        """Return vectors and token states from one pass. See `OnnxEmbedder.encode`."""
-        return self._model().encode(texts)
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
+        """Return vectors and packed token states from one pass."""
+        projection = self.projection()
+        return [
+            Embedded(one.pooled, pack(one.token_ids, project(one.token_states, projection)))
+            for one in self._model().encode(texts)
+        ]
+
+    def projection(self) -> Vectors:
+        """Return what projects token states, [384, 64]; computed once, kept beside the model."""
+        if self._projection is None:
+            shape = (DIMENSION, DIMENSIONS)
+            self._projection = self._kept(PROJECTION_FILE, shape, self._learnt)
+        return self._projection
+
+    def _learnt(self) -> Vectors:
+        states = [one.token_states for one in self._model().encode(general_texts())]
+        return learn_projection(np.concatenate(states))
 
     def background_mean(self) -> Vectors:
         """Return the mean vector of general text; computed once, and kept beside the model."""
+        return self._kept(MEAN_FILE, (DIMENSION,), self._mean)
+
+    def _mean(self) -> Vectors:
+        mean: Vectors = self.embed(general_texts()).mean(axis=0, dtype=np.float64)
+        return mean.astype(np.float32)
+
+    def _kept(self, name: str, shape: tuple[int, ...], compute: Callable[[], Vectors]) -> Vectors:
         folder = model_path(self._precision, self._cache_dir)
-        mean = _read(folder / MEAN_FILE) if folder is not None else None
-        if mean is None:
-            mean = self.embed(general_texts()).mean(axis=0, dtype=np.float64).astype(np.float32)
-            _write(mean, install_model(precision=self._precision, cache_dir=self._cache_dir))
-        return mean
+        kept = _read(folder / name, shape) if folder is not None else None
+        if kept is None:
+            kept = compute()
+            folder = install_model(precision=self._precision, cache_dir=self._cache_dir)
+            _write(kept, folder / name)
+        return kept
 
     def _model(self) -> "OnnxEmbedder":
         if self._loaded is None:
@@ -68,20 +97,22 @@ class DefaultEmbedder:
         return self._loaded
 
 
-def _read(path: Path) -> Vectors | None:
+def _read(path: Path, shape: tuple[int, ...]) -> Vectors | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
     crc, values = data[:4], data[4:]
-    whole = len(values) == 4 * DIMENSION and zlib.crc32(values).to_bytes(4, "big") == crc
-    return np.frombuffer(values, np.float32) if whole else None
+    whole = len(values) == 4 * math.prod(shape)
+    if not whole or zlib.crc32(values).to_bytes(4, "big") != crc:
+        return None
+    return np.frombuffer(values, np.float32).reshape(shape)
 
 
-def _write(mean: Vectors, folder: Path) -> None:
-    """Keep the mean; a directory that cannot be written only means computing it again."""
-    values = mean.tobytes()
+def _write(numbers: Vectors, path: Path) -> None:
+    """Keep numbers; a directory that cannot be written only means computing them again."""
+    values = numbers.tobytes()
     try:
-        (folder / MEAN_FILE).write_bytes(zlib.crc32(values).to_bytes(4, "big") + values)
+        path.write_bytes(zlib.crc32(values).to_bytes(4, "big") + values)
     except OSError:
         return

@@ -1,7 +1,7 @@
 """What the rest of the house asks of an embedding model."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,19 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 """A float32 array: `[n, dimension]` for many texts, `[dimension]` for one."""
 
 
+class Embedded(NamedTuple):
+    """What is known of a text: its vector, and its token states if the embedder gives any."""
+
+    vector: Vectors
+    tokens: bytes | None
+    """As `tokens.pack` makes them."""
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors. Bring your own by matching these three members.
 
-    An embedder may also have `prepare()`, called once before the first text and outside of any
+    An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states, which
+    makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the first text and outside of any
     deadline, and `background_mean() -> float32 [dimension]`, the mean vector of general text;
     without it, that is computed from 400 sentences, once for each store.
     """

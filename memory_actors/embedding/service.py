@@ -12,16 +12,13 @@ import structlog
 
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
-from memory_actors.embedding.protocol import Embedder, Vectors
-from memory_actors.embedding.vector_table import (
-    WRITE_BEHIND_S,
-    VectorTable,
-    text_digest,
-)
+from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
+from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 from memory_actors.errors import EmbedderError, ModelMismatchError
-from memory_actors.phrasing import RECIPE
+from memory_actors.phrasing import RECIPE, text_digest
 
-CACHE_VECTORS_MAX = 10_000  # 15 MB of float32
+CACHE_TEXTS_MAX = 5_000  # 8 MB of float32 vectors, 12 MB of token states
 DEADLINE_S = 30.0
 
 _logger = structlog.get_logger("memory_actors.embedding")
@@ -44,7 +41,7 @@ class EmbeddingService:
         self.embedder = embedder
         self._table = VectorTable(path)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
-        self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
         self._from_memory = 0
         self._from_disk = 0
         self._background: Vectors | None = None
@@ -65,10 +62,15 @@ class EmbeddingService:
             )
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
-        self._table.use_model(f"{mine} {RECIPE}")
+        self._table.use_model(self.recipe)
 
-    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Vectors]:
-        """Return one vector a text; `keep=False` leaves no trace of the texts on disk.
+    @property
+    def recipe(self) -> str:
+        """Name all that an embedding depends on: the model, what it is given, the projection."""
+        return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Embedded]:
+        """Return what is known of each text; `keep=False` leaves no trace of the texts on disk.
 
         :raises EmbedderError: the model failed or took too long.
         """
@@ -80,14 +82,14 @@ class EmbeddingService:
 
     async def embed_each(
         self, texts: Mapping[bytes, str], *, keep: bool = True
-    ) -> tuple[dict[bytes, Vectors], dict[bytes, EmbedderError]]:
-        """Return vectors by the digests given with the texts, and why the others have none."""
+    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
+        """Return embeddings by the digests given with the texts, and why the others have none."""
         found = self.known(list(texts))
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
             outcomes = await self._computed(list(missing.values()))
-            fresh: dict[bytes, Vectors] = {}
+            fresh: dict[bytes, Embedded] = {}
             for digest, outcome in zip(missing, outcomes, strict=True):
                 if isinstance(outcome, EmbedderError):
                     failed[digest] = outcome
@@ -114,19 +116,36 @@ class EmbeddingService:
                 await self._batcher.run(prepare)
             self._prepared = True
 
-    def known(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Return the vectors that need no model, by digest of their text."""
+    def known(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+        """Return the embeddings that need no model, by digest of their text."""
         found = {d: self._cache[d] for d in digests if d in self._cache}
         for digest in found:
             self._cache.move_to_end(digest)
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
-            stored = self._table.get(missing, self.embedder.dimension)
+            stored = self._stored(missing)
             self._from_disk += len(stored)
             self._remember(stored)
             found |= stored
         return found
+
+    def _stored(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+        """Return embeddings from disk that have all the embedder gives."""
+        vectors, tokens = self.stored(digests), self._table.tokens(digests)
+        whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
+        return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Whether the embedder gives token states."""
+        return hasattr(self.embedder, "encode")
+
+    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return packed token states by digest, from memory or disk; from any thread."""
+        found = {d: one.tokens for d in digests if (one := self._cache.get(d)) is not None}
+        held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
+        return held | self._table.tokens([digest for digest in digests if digest not in held])
 
     def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Return vectors from disk, past the cache: for loading a whole index in a thread."""
@@ -149,8 +168,12 @@ class EmbeddingService:
         name = f"background mean of {self.embedder.fingerprint}"
         fact = await anyio.to_thread.run_sync(self._table.fact, name)
         if fact is None or len(fact) != 4 * self.embedder.dimension:
-            vectors = await self._batcher.embed(general_texts())
-            fact = np.mean(vectors, axis=0, dtype=np.float64).astype(np.float32).tobytes()
+            embedded = await self._batcher.embed(general_texts())
+            fact = (
+                np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
+                .astype(np.float32)
+                .tobytes()
+            )
             await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
         return np.frombuffer(fact, np.float32)
 
@@ -167,13 +190,13 @@ class EmbeddingService:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
 
-    def _remember(self, vectors: dict[bytes, Vectors]) -> None:
-        self._cache |= vectors
-        while len(self._cache) > CACHE_VECTORS_MAX:
+    def _remember(self, embedded: dict[bytes, Embedded]) -> None:
+        self._cache |= embedded
+        while len(self._cache) > CACHE_TEXTS_MAX:
             self._cache.popitem(last=False)
 
-    def _keep(self, vectors: dict[bytes, Vectors]) -> None:
-        full = self._table.put(vectors)
+    def _keep(self, embedded: dict[bytes, Embedded]) -> None:
+        full = self._table.put(embedded)
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
 

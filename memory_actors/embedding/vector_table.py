@@ -1,8 +1,10 @@
-"""Vectors on disk, by model and content, in a file of derived data that may be deleted at any time.
+"""Embeddings on disk, by model and content, in a file of derived data that may be deleted.
 
-A text is embedded once: its vector is found again by the digest of the text and the fingerprint of
+A text is embedded once: its vector and its token states are found again by the digest of the text and the fingerprint of
 the model. That is why a replay never calls the model. Vectors are kept as float16 (768 bytes, equal
-to the float32 ones to a cosine of 0.999999), each behind a CRC; one that fails it counts as absent.
+to the float32 ones to a cosine of 0.999999), token states as `tokens.pack` makes them (2.3 KB for
+35 tokens), each behind a CRC; what fails it counts as absent. They lie in two tables, because an
+activation reads all vectors of a user, and a query the token states of a few hundred memories.
 
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
@@ -19,19 +21,14 @@ import numpy as np
 import structlog
 
 from eventlog import Environment, EventLogError
-from memory_actors.embedding.protocol import Vectors
+from eventlog.environment import Transaction
+from memory_actors.embedding.protocol import Embedded, Vectors
 
-DIGEST_BYTES = 16
 WRITE_BEHIND_S = 0.05
 WRITE_BEHIND_VECTORS = 512
 
 _CRC = struct.Struct(">I")
 _logger = structlog.get_logger("memory_actors.embedding")
-
-
-def text_digest(text: str) -> bytes:
-    """Return what a text's vector is found under."""
-    return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -43,8 +40,8 @@ class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
     def __init__(self, path: Path):
-        self._env = Environment(path, ("vectors", "facts"))
-        self._waiting: dict[bytes, Vectors] = {}
+        self._env = Environment(path, ("vectors", "tokens", "facts"))
+        self._waiting: dict[bytes, Embedded] = {}
         self._lock = threading.Lock()
         self._model = b""
 
@@ -55,27 +52,37 @@ class VectorTable:
     def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
         waiting = dict(self._waiting)  # a flush in another thread may empty it meanwhile
-        found = {digest: waiting[digest] for digest in digests if digest in waiting}
-        stored = dict(self._stored([d for d in digests if d not in found], 2 * dimension))
+        found = {digest: waiting[digest].vector for digest in digests if digest in waiting}
+        missing = [digest for digest in digests if digest not in found]
+        whole = self._stored("vectors", missing)
+        stored = {digest: data for digest, data in whole if len(data) == 2 * dimension}
         if stored:
             rows = np.frombuffer(b"".join(stored.values()), np.float16)
             matrix = rows.reshape(len(stored), dimension).astype(np.float32)
             found |= zip(stored, matrix, strict=True)
         return found
 
-    def _stored(self, digests: Sequence[bytes], size: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield digest and bytes of each stored vector that is whole."""
-        table, model = self._env.tables["vectors"], self._model
+    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the packed token states that are there, by digest."""
+        waiting = dict(self._waiting)
+        found = {d: one.tokens for d in digests if (one := waiting.get(d)) is not None}
+        missing = [digest for digest in digests if digest not in found]
+        kept = {digest: tokens for digest, tokens in found.items() if tokens is not None}
+        return kept | dict(self._stored("tokens", missing))
+
+    def _stored(self, table: str, digests: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield digest and bytes of each stored value that is whole."""
+        db, model = self._env.tables[table], self._model
         with self._env.read() as txn:
             for digest in digests:
-                value = txn.get(model + digest, db=table)
+                value = txn.get(model + digest, db=db)
                 data = None if value is None else _checked(value)
-                if data is not None and len(data) == size:
+                if data is not None:
                     yield digest, data
 
-    def put(self, vectors: Mapping[bytes, Vectors]) -> bool:
-        """Take vectors to be written soon; say whether there are enough to write at once."""
-        self._waiting |= vectors
+    def put(self, embedded: Mapping[bytes, Embedded]) -> bool:
+        """Take embeddings to be written soon; say whether there are enough to write at once."""
+        self._waiting |= embedded
         return len(self._waiting) >= WRITE_BEHIND_VECTORS
 
     @property
@@ -100,26 +107,31 @@ class VectorTable:
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
-        sealed = _CRC.pack(zlib.crc32(value)) + value
         table = self._env.tables["facts"]
-        self._env.write(lambda txn: txn.put(name.encode(), sealed, db=table))
+        self._env.write(lambda txn: txn.put(name.encode(), _sealed(value), db=table))
 
     def close(self) -> None:
         """Write what waits and close the file."""
         self.flush()
         self._env.close()
 
-    def _write(self, batch: Mapping[bytes, Vectors]) -> None:
-        rows = sorted((self._model + digest, _pack(vector)) for digest, vector in batch.items())
-        table = self._env.tables["vectors"]
+    def _write(self, batch: Mapping[bytes, Embedded]) -> None:
+        vectors, tokens = self._env.tables["vectors"], self._env.tables["tokens"]
+        rows = sorted((self._model + digest, one) for digest, one in batch.items())
+
+        def put(txn: Transaction) -> None:
+            for key, one in rows:
+                txn.put(key, _sealed(one.vector.astype(np.float16).tobytes()), db=vectors)
+                if one.tokens is not None:
+                    txn.put(key, _sealed(one.tokens), db=tokens)
+
         try:
-            self._env.write(lambda txn: [txn.put(key, row, db=table) for key, row in rows])
+            self._env.write(put)
         except EventLogError as error:  # derived data: missed later, and computed again
-            _logger.warning("vectors not kept", count=len(rows), error=str(error))
+            _logger.warning("embeddings not kept", count=len(rows), error=str(error))
 
 
-def _pack(vector: Vectors) -> bytes:
-    data = vector.astype(np.float16).tobytes()
+def _sealed(data: bytes) -> bytes:
     return _CRC.pack(zlib.crc32(data)) + data
 
 

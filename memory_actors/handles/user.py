@@ -18,6 +18,7 @@ from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
 from memory_actors.kinds.kind import Kind
+from memory_actors.ranking import Weights
 from memory_actors.reading import Found, memories
 from memory_actors.records import (
     HistoryEntry,
@@ -39,8 +40,10 @@ from memory_actors.validation import (
     check_memory_type,
     check_name,
     check_optional_name,
+    check_share,
     check_top_k,
     text_bytes,
+    time_us,
 )
 from memory_actors.writers.account import set_tier
 from memory_actors.writers.entity import EntityWriter
@@ -224,15 +227,31 @@ class UserMemory:
         memory_types: Sequence[MemoryType | str] | None = None,
         top_k: int = 5,
         filters: Mapping[str, Any] | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        as_of: datetime | str | None = None,
         session_id: str | None = None,
+        min_score: float = 0.0,
+        token_budget: int | None = None,
+        diversity: float = 0.0,
+        explain: bool = False,
+        weights: Weights | None = None,
+        reference_time: datetime | str | None = None,
     ) -> list[Hit]:
-        """Return the `top_k` memories closest in meaning to a query.
+        """Return the `top_k` memories that best answer a query.
 
         Working memory comes first, then short-term, then the rest by score. `memory_types` None
-        means all. `filters` are applied before ranking (see filters.py). Short-term
-        memory is searched in `session_id`, the handle's session, or the three used last.
+        means all. What narrows a query down is exact and comes before ranking: `filters` on
+        metadata (see filters.py), `since` and `until` on when a memory was true, `as_of` (what was
+        recorded by then; relationships that were true at it). Short-term memory is searched in
+        `session_id`, the handle's session, or the three used last.
 
-        :raises InvalidInputError: an empty query, an unknown type, a bad filter.
+        `token_budget` returns as many as fit that many tokens (4 bytes each, about) instead of
+        `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way. `explain`
+        gives each hit its signals. `weights` changes what a signal counts for; 0 switches it off.
+        `reference_time` is what "last week" in a query is relative to (None: now).
+
+        :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
@@ -240,9 +259,18 @@ class UserMemory:
             text=query,
             kinds=_kinds(memory_types),
             top_k=check_top_k(top_k),
-            matches=predicate(filters),
-            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
             now_us=self._scope.now_us(),
+            matches=predicate(filters),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            as_of_us=time_us(as_of, "as_of"),
+            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            min_score=check_share(min_score, "min_score"),
+            token_budget=None if token_budget is None else check_count(token_budget, "budget"),
+            diversity=check_share(diversity, "diversity"),
+            explain=explain,
+            weights=weights or Weights(),
+            reference_us=time_us(reference_time, "reference_time"),
         )
         with self._scope.observed("Retrieve", "any"):
             async with self._scope.live() as live:

@@ -33,8 +33,8 @@ from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.graph import Graph, GraphFacts
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
-EXACT_MAX = 5_000  # rows: where a scan and the graph take the same time (`bench crossover`)
-GRAPH_MIN = 3_500  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
+EXACT_MAX = 20_000  # rows: up to here every row is scored by all signals, in 1 ms
+GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
 DEAD_MIN = 64
@@ -47,12 +47,22 @@ CANDIDATES_MIN = 100
 GRAPH_SHARE_MAX = 0.1  # of the graph's rows: who wants more is served faster by a scan
 
 
+Labels = npt.NDArray[np.int64]
+
+
 class Match(NamedTuple):
     """One row that a search found."""
 
     label: int
     score: float
     """Centred cosine in [-1, 1]."""
+
+
+class Scan(NamedTuple):
+    """Rows and their scores, in the order they were added."""
+
+    labels: Labels
+    scores: Vectors
 
 
 class SavedIndex(msgspec.Struct, frozen=True):
@@ -119,6 +129,30 @@ class DenseIndex:
                 return matches
         return _best(view, None, direction, centre, k)
 
+    def scan(self, query: Vectors, centre: Vectors) -> Scan:
+        """Return the score of every row. A removed one has -inf."""
+        view = self._rows.view()
+        scores = _scores(view.vectors, _direction(query, centre), centre)
+        return Scan(view.labels, np.where(view.alive, scores, np.float32(-np.inf)))
+
+    def score_rows(self, labels: Labels, query: Vectors, centre: Vectors) -> Scan:
+        """Return the scores of those labels that are there."""
+        view, rows = self._rows.view(), self._rows.rows_of(labels.tolist())
+        rows = rows[rows < len(view.labels)]
+        scores = _scores(view.vectors[rows], _direction(query, centre), centre)
+        return Scan(view.labels[rows], scores)
+
+    def vectors_of(self, labels: Labels) -> Vectors:
+        """Return the vectors of labels, [n, d]; zeros for one that has gone."""
+        view, rows = self._rows.view(), self._rows.rows_of_all(labels.tolist())
+        found = view.vectors[np.maximum(rows, 0)]
+        return np.where((rows >= 0)[:, None], found, np.float32(0))
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether there are so many rows that a graph proposes the best."""
+        return self._graph is not None
+
     @property
     def cheap(self) -> bool:
         """Whether a search is quick enough for the loop: under about a tenth of a millisecond."""
@@ -127,20 +161,34 @@ class DenseIndex:
     # --- maintenance
 
     @property
+    def wants_new_rows(self) -> bool:
+        """Whether so many rows are dead that making them anew pays."""
+        return self._rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._rows.count)
+
+    @property
     def wants_maintenance(self) -> bool:
         """Whether `maintain` has something to do that pays."""
         rows = self._rows
-        if rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * rows.count):
+        if self.wants_new_rows:
             return True
         if self._graph is None:
             return len(rows) > EXACT_MAX
         return len(rows) < GRAPH_MIN or rows.count - self._graph.count > TAIL_MAX
 
-    def maintain(self) -> "Maintained":
-        """Do the slow part, in a worker thread: extend the graph, or make all anew."""
+    def view(self) -> View:
+        """Return the rows as they are now."""
+        return self._rows.view()
+
+    def maintain(self, view: View | None = None) -> "Maintained":
+        """Do the slow part, in a worker thread: extend the graph, or make all anew.
+
+        With a `view`, which has to be taken on the loop, the rows are made anew from it; without
+        one, if it pays.
+        """
         rows = self._rows
-        if rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * rows.count):
+        if view is None and self.wants_new_rows:
             view = rows.view()
+        if view is not None:
             fresh = _compacted(view, rows.dimension)
             return Maintained(fresh, len(view.labels), _graph_over(fresh, None))
         return Maintained(None, 0, _graph_over(rows, self._graph))

@@ -1,42 +1,68 @@
 """The index of one kind of a user's memories, kept in step with the rows of the state.
 
-What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). A
-fact is one passage; an entity has one for its name and one for each observation. The vector of a
-passage usually comes right after its event: the caller computes it while the log writes, and
-`settle` takes it. Until it has come the passage is wanting: kept, readable, but not found by
-meaning. One whose vector never came (a failed embedder, a crash before the vectors were written) is
-picked up by `index_wanting`, which reads its text from the log.
+What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). It
+is found by its vector, its words and its token states, and ranked with its traits; all four take it
+in and let it go together, in the same order. What a passage needs usually comes right after its
+event: the caller embeds the text while the log writes, and `settle` takes it. Until it has come the
+passage is wanting: kept, readable, but not found. One that never came (a failed embedder, a crash
+before it was written) is picked up by `index_wanting`, which reads its text from the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
+import numpy as np
 import structlog
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import DenseIndex
+from memory_actors.indexes.index_file import RECIPE, IndexFile, read_index, write_index
+from memory_actors.indexes.late import LateIndex
+from memory_actors.indexes.lexical import LexicalIndex
+from memory_actors.indexes.traits import Traits, trait
 from memory_actors.kinds.kind import Kind, Passage, Row, version_of
 
-TEXTS_MAX = 64  # passages without a vector embedded in one go
+TEXTS_MAX = 64  # passages embedded in one go
 RETRY_S = 5.0  # after the embedder failed
 WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
-OWNER_BYTES = 250  # of a label: its place in a map, and its mention in a row
+OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
+STATES_CHUNK = 256  # token states read in one go after an activation
 
 _logger = structlog.get_logger("memory_actors.user")
 
 
+class Text(NamedTuple):
+    """A passage's text with what the embedder made of it."""
+
+    text: str
+    embedded: Embedded
+
+
+class _Owner(NamedTuple):
+    memory_id: str
+    digest: bytes
+
+
+class _Parts(NamedTuple):
+    """What searches: one order of rows in all of them."""
+
+    dense: DenseIndex
+    words: LexicalIndex
+    late: LateIndex
+    traits: Traits
+
+
 class MemoryIndex:
-    """The memories of one kind by meaning. `dense` is what searches."""
+    """The memories of one kind, found by meaning, words and token states."""
 
     def __init__(
         self,
@@ -49,7 +75,6 @@ class MemoryIndex:
         chores: Chores,
         find: Callable[[str], Any],
     ):
-        self.dense = DenseIndex(embeddings.embedder.dimension)
         self._stream = stream
         self._kind = kind
         self._path = path
@@ -57,67 +82,118 @@ class MemoryIndex:
         self._embeddings = embeddings
         self._chores = chores
         self._find = find
-        self._owner: dict[int, str] = {}  # memory id by label
-        self._wanting: dict[bytes, set[int]] = {}  # digest -> labels whose vector has not come
+        self._owners: dict[int, _Owner] = {}  # by label
+        self._wanting: dict[bytes, set[int]] = {}  # digest -> labels that have not been indexed
+        self._last: dict[str, int] = {}  # label by chain
+        self._instead: dict[int, int | None] = {}  # label -> what came before the one it replaces
         self._changed = False
         self._waits = False  # for an embedder that failed
+        self._take(DenseIndex(embeddings.embedder.dimension), LexicalIndex(), Traits())
+
+    def _take(self, dense: DenseIndex, words: LexicalIndex, traits: Traits) -> None:
+        self.dense, self.words, self.traits = dense, words, traits
+        self.late = LateIndex(self._fetch)
+
+    def retire(self) -> None:
+        """Let go of what refers back to this index and its user."""
+        del self._find, self.late
 
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return self.dense.size_bytes + OWNER_BYTES * len(self._owner)
+        parts = (self.dense, self.words, self.late, self.traits)
+        return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
 
     def owner(self, label: int) -> str | None:
         """Return the id of the living memory that a passage belongs to."""
-        return self._owner.get(label)
+        owner = self._owners.get(label)
+        return None if owner is None else owner.memory_id
 
     # --- in step with the state
 
     def follow(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
         """Take note that a memory had the `old` passages and has the `new` ones."""
         kept = {passage.label for passage in new}
-        for passage in old:
-            if passage.label not in kept:
-                self._drop(passage)
-        for passage in new:
-            if passage.label not in self._owner:
-                self._owner[passage.label] = memory_id
-                self._want(passage)
+        gone = [passage for passage in old if passage.label not in kept]
+        fresh = [passage for passage in new if passage.label not in self._owners]
+        if len(gone) == len(fresh) == 1:  # it keeps its place in the session
+            self._instead[fresh[0].label] = self.words.previous(gone[0].label)
+        for passage in gone:
+            self._drop(passage)
+        for passage in fresh:
+            self._owners[passage.label] = _Owner(memory_id, passage.digest)
+            self._want(passage)
 
     def _drop(self, passage: Passage) -> None:
-        self._owner.pop(passage.label, None)
-        self.dense.remove(passage.label)
+        self._owners.pop(passage.label, None)
+        self._forget(passage.label)
         self._unwant(passage)
         self._changed = True
 
+    def _forget(self, label: int) -> None:
+        self.dense.remove(label)
+        self.words.remove(label)
+        self.late.remove(label)
+        self.traits.drop(label)
+
     def compare(self, rows: Iterable[Row]) -> None:
-        """Take these for all the rows there are: drop other vectors, want the missing ones."""
+        """Take these for all the rows there are: forget others, want what is missing."""
         passages = [(p, row.memory_id) for row in rows for p in self._kind.passages(row)]
-        self._owner = {passage.label: memory_id for passage, memory_id in passages}
-        for label in self.dense.labels():
-            if label not in self._owner:
-                self.dense.remove(label)
+        self._owners = {p.label: _Owner(memory_id, p.digest) for p, memory_id in passages}
+        for label in {*self.dense.labels(), *self.words.labels()}:
+            if label not in self._owners:
+                self._forget(label)
         self._wanting.clear()
         for passage, _ in passages:
-            if passage.label not in self.dense:
+            if passage.label not in self.dense or passage.label not in self.words:
                 self._want(passage)
         self.index_wanting()
 
-    def settle(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Index the passages that wanted these vectors, by digest of what was embedded."""
-        for digest, vector in vectors.items():
-            for label in self._wanting.pop(digest, ()):
-                self.dense.add(label, vector)
-                self._changed = True
+    def settle(self, texts: Mapping[bytes, Text]) -> None:
+        """Index the passages that wanted these texts, by digest."""
+        for digest, text in texts.items():
+            for label in sorted(self._wanting.pop(digest, ())):
+                self._add(label, text)
         self.maintain()
 
-    def maintain(self) -> None:
-        """Start the slow part of keeping the index quick, if it pays."""
-        if self.dense.wants_maintenance:
-            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
+    def _add(self, label: int, text: Text) -> None:
+        row = self._find(self.owner(label) or "")
+        if row is None:
+            return
+        known = trait(text.text, row.occurred_at_us, self._kind.chain(row))
+        self.dense.add(label, text.embedded.vector)
+        self.words.add(label, text.text, self._before(label, known.chain))
+        if text.embedded.tokens is not None:
+            self.late.add(label, text.embedded.tokens)
+        self.traits.put(label, known)
+        self._changed = True
 
-    async def _maintain(self) -> None:
-        self.dense.adopt(await anyio.to_thread.run_sync(self.dense.maintain))
+    # --- for rows at hand, which are indexed when they are asked for and not kept on disk
+
+    def retain(self, labels: Collection[int]) -> list[int]:
+        """Forget all but these passages; return those that are not indexed yet."""
+        for label in [label for label in self._owners if label not in labels]:
+            del self._owners[label]
+            self._forget(label)
+        self.maintain()
+        return [label for label in labels if label not in self._owners]
+
+    def insert(self, label: int, memory_id: str, text: Text) -> None:
+        """Index a passage whose text is at hand."""
+        self._owners[label] = _Owner(memory_id, b"")
+        self._add(label, text)
+
+    def _before(self, label: int, chain: str | None) -> int | None:
+        """Return the label that a passage comes after in its session."""
+        if label in self._instead:
+            return self._instead.pop(label)
+        if chain is None:
+            return None
+        last = self._last.get(chain)
+        if last is not None and last > label:
+            return None
+        self._last[chain] = label
+        return last
 
     def _want(self, passage: Passage) -> None:
         self._wanting.setdefault(passage.digest, set()).add(passage.label)
@@ -128,14 +204,34 @@ class MemoryIndex:
         if not labels:
             self._wanting.pop(passage.digest, None)
 
-    # --- vectors that did not come with their event
+    # --- kept quick
+
+    def maintain(self) -> None:
+        """Start the slow part of keeping the index quick, if it pays."""
+        if self.dense.wants_maintenance or self.words.wants_maintenance:
+            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
+
+    async def _maintain(self) -> None:
+        """Make rows anew in all parts at once, so that their orders stay the same."""
+        anew = self.dense.wants_new_rows or self.words.wants_maintenance
+        view, saved = (self.dense.view(), self.words.saved()) if anew else (None, None)
+        made = await anyio.to_thread.run_sync(self.dense.maintain, view)
+        words = None
+        if saved is not None:
+            words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
+        self.dense.adopt(made)
+        if words is not None and saved is not None:
+            words.catch_up(self.words, saved)
+            self.words = words
+
+    # --- what did not come with its event
 
     @property
     def _chore(self) -> str:
         return f"index {self._kind.NAME}"
 
     def index_wanting(self) -> None:
-        """Begin to index what wants a vector."""
+        """Begin to index what is wanting."""
         if self._wanting:
             self._chores.start(self._chore, self._index_wanting)
 
@@ -167,18 +263,18 @@ class MemoryIndex:
                 await asyncio.sleep(RETRY_S)
 
     async def _index_some(self) -> bool:
-        """Embed some of the memories that want a vector; say whether any got one."""
+        """Index some of the passages that are wanting; say whether any was."""
         batch = [(d, min(labels)) for d, labels in islice(self._wanting.items(), TEXTS_MAX)]
         texts = await self._texts(dict(batch))
-        vectors, failed = await self._embeddings.embed_each(texts)
-        self.settle(vectors)
+        embedded, failed = await self._embeddings.embed_each(texts)
+        self.settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
         for digest in failed:  # to the end of the line, so that others get their turn
             labels = self._wanting.pop(digest, None)
             if labels:
                 self._wanting[digest] = labels
         if failed:
             _logger.warning("memories not indexed", count=len(failed))
-        return bool(vectors) or not texts
+        return bool(embedded) or not texts
 
     async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
         """Return the texts of passages, from the log; of those that still live."""
@@ -187,30 +283,92 @@ class MemoryIndex:
         events = {recorded.version: recorded for recorded in read}
         texts = {}
         for digest, label in labels.items():
-            row = self._find(self._owner.get(label, ""))
+            row = self._find(self.owner(label) or "")
             if row is not None:
                 texts[digest] = self._kind.passage_text(row, label, events)
         return texts
+
+    def _fetch(self, labels: Sequence[int]) -> list[bytes | None]:
+        """Return token states that are not held; from any thread."""
+        owners = [self._owners.get(label) for label in labels]
+        tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
+        return [None if owner is None else tokens.get(owner.digest) for owner in owners]
 
     # --- files
 
     async def load(self, rows: Sequence[Row]) -> None:
         """Read the index of these rows from its files and the table of vectors."""
-        load = partial(self._loaded, rows)
-        inline = len(rows) <= INLINE_ROWS_MAX
-        self.dense = load() if inline else await anyio.to_thread.run_sync(load)
+        passages = {p.label: p.digest for row in rows for p in self._kind.passages(row)}
+        if len(rows) <= INLINE_ROWS_MAX:
+            parts = self._loaded(passages)
+        else:
+            parts = await anyio.to_thread.run_sync(self._loaded, passages)
+        self.dense, self.words, self.late, self.traits = parts
+        self._last = self._last_of_chains()
         self.compare(rows)
         self.maintain()
+        if len(self.late):
+            self._chores.start(f"states {self._kind.NAME}", self._hold_states)
+
+    def _loaded(self, passages: Mapping[int, bytes]) -> _Parts:
+        """Return what there is of these passages; what lacks a part is left out of all."""
+        words, traits, late = LexicalIndex(), Traits(), LateIndex(self._fetch)
+        file = read_index(self._words_path, self._recipe)
+        if file is not None:
+            words = LexicalIndex.restored(file.words)
+            for label, known in file.traits.items():
+                traits.put(label, known)
+            late.restore(file.tokens, passages)
+        vectors = self._embeddings.stored(list(passages.values()))
+        labelled = {
+            label: vectors[digest]
+            for label in words.labels()
+            if (digest := passages.get(label)) is not None and digest in vectors
+        }
+        embedder = self._embeddings.embedder
+        dense = DenseIndex.load(embedder.dimension, labelled, self._path, embedder.fingerprint)
+        return _Parts(dense, words, late, traits)
+
+    def _last_of_chains(self) -> dict[str, int]:
+        last: dict[str, int] = {}
+        for label, known in self.traits.items():
+            if known.chain is not None:
+                last[known.chain] = max(label, last.get(known.chain, 0))
+        return last
+
+    async def _hold_states(self) -> None:
+        """Read token states into memory after an activation, as many as may be there."""
+        labels = sorted(self._owners, reverse=True)
+        for start in range(0, len(labels), STATES_CHUNK):
+            chunk = labels[start : start + STATES_CHUNK]
+            fetched = await anyio.to_thread.run_sync(self._fetch, chunk)
+            found = zip(chunk, fetched, strict=True)
+            if not self.late.hold({label: data for label, data in found if data is not None}):
+                return
 
     async def save(self) -> None:
         """Keep what would be slow to build again, if it has changed."""
         if self._changed:
             model = self._embeddings.embedder.fingerprint
             await anyio.to_thread.run_sync(self.dense.save, self._path, model)
+            await self.save_words()
 
-    def _loaded(self, rows: Sequence[Row]) -> DenseIndex:
-        passages = [passage for row in rows for passage in self._kind.passages(row)]
-        vectors = self._embeddings.stored([passage.digest for passage in passages])
-        labelled = {p.label: vectors[p.digest] for p in passages if p.digest in vectors}
-        embedder = self._embeddings.embedder
-        return DenseIndex.load(embedder.dimension, labelled, self._path, embedder.fingerprint)
+    async def save_words(self) -> None:
+        """Keep the quick part of that: words, traits and which tokens there are."""
+        file = IndexFile(
+            self._recipe, self.words.saved(), dict(self.traits.items()), self.late.saved()
+        )
+        await anyio.to_thread.run_sync(write_index, self._words_path, file)
+
+    @property
+    def _words_path(self) -> Path:
+        return self._path.with_suffix(".words")
+
+    @property
+    def _recipe(self) -> str:
+        return f"{RECIPE} {self._embeddings.recipe}"
+
+
+def same_order(dense: DenseIndex, words: LexicalIndex) -> bool:
+    """Say whether two indexes have the same rows in the same order. For tests."""
+    return bool(np.array_equal(dense.view().labels, words.score_all("")[0]))

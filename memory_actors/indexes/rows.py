@@ -100,9 +100,12 @@ class VectorRows:
 
     def rows_of(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
         """Return the rows of those labels that are there now; from any thread."""
-        found = [self._row_of.get(label, -1) for label in labels]
-        rows = np.array(found, np.intp)
+        rows = self.rows_of_all(labels)
         return rows[rows >= 0]
+
+    def rows_of_all(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
+        """Return the row of each label, -1 for one that is not there; from any thread."""
+        return np.array([self._row_of.get(label, -1) for label in labels], np.intp)
 
     def view(self) -> View:
         """Return the rows as they are now."""

@@ -14,7 +14,7 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import centre
-from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.kinds.kind import Kind, Passage
 
 Find = Callable[[Kind, str], Any]
@@ -41,6 +41,7 @@ class UserIndexes:
         self._chores = chores
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
+        self._at_hand: dict[str, MemoryIndex] = {}
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
@@ -49,7 +50,7 @@ class UserIndexes:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return sum(index.size_bytes for index in self._of.values())
+        return sum(index.size_bytes for index in (*self._of.values(), *self._at_hand.values()))
 
     @property
     def vector_bytes(self) -> int:
@@ -73,10 +74,10 @@ class UserIndexes:
         if found or kind.NAME in self._of:
             self._made(kind).compare(found)
 
-    def settle(self, vectors: Mapping[bytes, Vectors]) -> None:
-        """Index the passages that wanted these vectors, by digest of what was embedded."""
+    def settle(self, texts: Mapping[bytes, Text]) -> None:
+        """Index the passages that wanted these texts, by digest."""
         for index in self._of.values():
-            index.settle(vectors)
+            index.settle(texts)
 
     def maintain(self) -> None:
         """Start the slow part of keeping the indexes quick, where it pays."""
@@ -110,24 +111,42 @@ class UserIndexes:
         for index in self._of.values():
             await index.save()
 
+    async def save_words(self) -> None:
+        """Keep the quick part of that."""
+        for index in list(self._of.values()):
+            await index.save_words()
+
     def retire(self) -> None:
         """Let go of what refers back to the user, so that its memory is free at once."""
+        for index in (*self._of.values(), *self._at_hand.values()):
+            index.retire()
         self._of.clear()
+        self._at_hand.clear()
         del self._find
+
+    def at_hand(self, kind: Kind) -> MemoryIndex:
+        """Return the index of a kind whose rows are indexed when they are asked for."""
+        index = self._at_hand.get(kind.NAME)
+        if index is None:
+            index = self._at_hand[kind.NAME] = self._new(kind)
+        return index
 
     def _made(self, kind: Kind) -> MemoryIndex:
         index = self._of.get(kind.NAME)
         if index is None:
-            index = self._of[kind.NAME] = MemoryIndex(
-                self._stream,
-                kind,
-                self._path.with_suffix(f".{kind.NAME}.index"),
-                log=self._log,
-                embeddings=self._embeddings,
-                chores=self._chores,
-                find=partial(self._find, kind),
-            )
+            index = self._of[kind.NAME] = self._new(kind)
         return index
+
+    def _new(self, kind: Kind) -> MemoryIndex:
+        return MemoryIndex(
+            self._stream,
+            kind,
+            self._path.with_suffix(f".{kind.NAME}.index"),
+            log=self._log,
+            embeddings=self._embeddings,
+            chores=self._chores,
+            find=partial(self._find, kind),
+        )
 
 
 def _indexed(kind: Kind, row: Any) -> Sequence[Passage]:

@@ -233,6 +233,10 @@ class Kind(Part, Protocol):
         """Return the rows that a query embeds on its way: few, or none where there is an index."""
         ...
 
+    def chain(self, row: Any, /) -> str | None:
+        """Return what a row is a part of, where neighbours help to find it: session or episode."""
+        ...
+
     def passages(self, row: Any, /) -> Sequence[Passage]:
         """Return what a row is found by. Where nothing is indexed the digests are empty."""
         ...
@@ -265,6 +269,16 @@ def timeless(state: S, _now_us: int) -> S:
 def none_at_hand(_state: Any, _session_id: str | None) -> Sequence[Any]:
     """Return no rows: this kind is indexed."""
     return ()
+
+
+def no_chain(_row: Any) -> None:
+    """Return nothing: rows of this kind stand alone."""
+
+
+def its_session(row: Any) -> str | None:
+    """Return the session of a row."""
+    session_id: str | None = row.session_id
+    return session_id
 
 
 def no_data(_row: Any, _events: Events) -> None:

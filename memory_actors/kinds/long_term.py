@@ -25,6 +25,7 @@ from memory_actors.kinds.kind import (
     Updated,
     added_before,
     its_content,
+    its_session,
     no_data,
     none_at_hand,
     own_version,
@@ -372,6 +373,7 @@ def passage_text(row: Row, _label: int, events: Events) -> str:
 
 
 at_hand = none_at_hand
+chain = its_session
 sources = own_version
 content = its_content
 data = no_data

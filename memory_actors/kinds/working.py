@@ -22,6 +22,7 @@ from memory_actors.kinds.kind import (
     Tally,
     added_before,
     folding,
+    no_chain,
     same_json,
     timeless,
 )
@@ -273,6 +274,7 @@ def load(dumped: Dump) -> Working:
 
 # --- reads
 
+chain = no_chain
 at = timeless
 
 

@@ -14,11 +14,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import structlog
 
 from memory_actors.actor import Reply
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.vector_table import text_digest
+from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
+from memory_actors.indexes.memory_index import Text
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.live_user import LiveUser
+from memory_actors.phrasing import text_digest
 from memory_actors.privacy import hashed, reason
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.writers.scope import Scope
@@ -165,11 +166,11 @@ class Writer(ABC):
             return reply, await self._index(live, texts, embedding)
 
     async def _index(
-        self, live: LiveUser, texts: list[str], embedding: asyncio.Task[list[Vectors]]
+        self, live: LiveUser, texts: list[str], embedding: asyncio.Task[list[Embedded]]
     ) -> bool:
-        """Index the texts when their vectors are there; leave it for later if they fail."""
+        """Index the texts when they are embedded; leave it for later if that fails."""
         try:
-            vectors = await embedding
+            embedded = await embedding
         except EmbedderError as error:
             _logger.warning(
                 "memory kept, not indexed",
@@ -179,7 +180,8 @@ class Writer(ABC):
             )
             live.indexes.index_later(self.kind, live.actor.drain)
             return False
-        live.indexes.settle(dict(zip(map(text_digest, texts), vectors, strict=True)))
+        found = map(Text, texts, embedded)
+        live.indexes.settle(dict(zip(map(text_digest, texts), found, strict=True)))
         return True
 
     # --- what comes in and goes out

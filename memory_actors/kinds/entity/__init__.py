@@ -15,8 +15,8 @@ The kind has more rooms than one, in the order of the others:
 Here is what all kinds have: one `decide`, and the reads.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from eventlog.records import to_datetime
@@ -57,6 +57,7 @@ from memory_actors.kinds.kind import (
     Passage,
     Tally,
     index_of,
+    no_chain,
     none_at_hand,
     timeless,
     version_of,
@@ -88,6 +89,7 @@ __all__ = [
     "UpdateRelationship",
     "at",
     "at_hand",
+    "chain",
     "content",
     "data",
     "decide",
@@ -149,6 +151,7 @@ def decide(command: Command, state: Entities, limits: Limits) -> Sequence[Event]
 
 at = timeless
 at_hand = none_at_hand
+chain = no_chain
 
 
 def tally(state: Entities) -> Tally:
@@ -173,7 +176,7 @@ def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[Quot
 
 def rows(state: Entities) -> Iterable[Row]:
     """Return the living entities, then the living relationships."""
-    return chain(state.held.rows.values(), state.graph.held.rows.values())
+    return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
 
 
 def said(state: Entities, command: Relate) -> Relationship | None:

@@ -385,3 +385,8 @@ passage_text = text.passage_text
 sources = text.sources
 content = text.content
 data = text.data
+
+
+def chain(row: Row) -> str | None:
+    """Return the episode: its steps help to find each other."""
+    return row.memory_id

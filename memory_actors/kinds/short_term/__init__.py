@@ -25,6 +25,7 @@ from memory_actors.kinds.kind import (
     added_before,
     folding,
     its_content,
+    its_session,
     no_data,
     own_version,
     same_json,
@@ -304,6 +305,7 @@ def load(dumped: Dump) -> ShortTerm:
 
 # --- reads
 
+chain = its_session
 at = sessions.at
 messages = sessions.messages
 

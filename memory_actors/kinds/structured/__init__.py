@@ -25,6 +25,7 @@ from memory_actors.kinds.kind import (
     Passage,
     Restore,
     Tally,
+    no_chain,
     none_at_hand,
     own_version,
     refuse_id,
@@ -396,4 +397,5 @@ def data(row: Row, events: Events) -> dict[str, Any]:
 
 
 at_hand = none_at_hand
+chain = no_chain
 sources = own_version

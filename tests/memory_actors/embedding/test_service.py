@@ -10,10 +10,11 @@ import pytest
 from support.fakes import FakeEmbedder
 
 from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
+from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.vector_table import VectorTable, text_digest
+from memory_actors.embedding.vector_table import VectorTable
 from memory_actors.errors import EmbedderError
-from memory_actors.phrasing import RECIPE
+from memory_actors.phrasing import text_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def test_a_text_wanted_by_many_at_once_is_computed_once() -> None:
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     results = await gather_when_queued(batcher, *(batcher.embed(["same"]) for _ in range(9)))
     assert batcher.embedder.texts == ["same"]
-    assert all(np.array_equal(result[0], results[0][0]) for result in results)
+    assert all(np.array_equal(result[0].vector, results[0][0].vector) for result in results)
 
 
 async def test_a_long_request_is_cut_into_batches_in_order() -> None:
@@ -112,9 +113,9 @@ async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path:
     (fresh,) = await service.embed(["likes tea"])
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(f"{service.embedder.fingerprint} {RECIPE}")
+    table.use_model(service.recipe)
     digest = text_digest("likes tea")
-    assert np.array_equal(table.get([digest], 32)[digest], fresh)
+    assert np.array_equal(table.get([digest], 32)[digest], fresh.vector)
     table.close()
 
 
@@ -122,7 +123,7 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
     await service.embed(["a secret"], keep=False)
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
-    table.use_model(f"{service.embedder.fingerprint} {RECIPE}")
+    table.use_model(service.recipe)
     assert table.get([text_digest("a secret")], 32) == {}
     table.close()
 
@@ -130,7 +131,7 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
 async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model("m")
-    vectors = {bytes([n]) * 16: np.full(8, n, np.float32) for n in range(1, 4)}
+    vectors = {bytes([n]) * 16: Embedded(np.full(8, n, np.float32), None) for n in range(1, 4)}
     table.put(vectors)
     table.close()
     data = bytearray((tmp_path / "derived.mdb").read_bytes())
@@ -149,10 +150,11 @@ async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
 async def test_models_do_not_share_vectors(tmp_path: Path) -> None:
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model("one")
-    table.put({b"d" * 16: np.ones(4, np.float32)})
+    table.put({b"d" * 16: Embedded(np.ones(4, np.float32), b"t")})
     table.flush()
     table.use_model("two")
     assert table.get([b"d" * 16], 4) == {}
+    assert table.tokens([b"d" * 16]) == {}
     table.close()
 
 

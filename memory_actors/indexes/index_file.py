@@ -1,0 +1,51 @@
+"""The file of an index: what would be slow to make again from the texts.
+
+The words, the traits and which word pieces each passage has; vectors and token states lie in
+`derived.mdb`, the graph in a file of its own. It is derived data: one that is damaged, of another
+recipe or out of date is made again, in whole or in part.
+"""
+
+import os
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memory_actors.indexes.late import SavedTokens
+from memory_actors.indexes.lexical_files import Saved
+from memory_actors.indexes.traits import Trait
+
+RECIPE: Final = "words/1 traits/1"
+
+
+class IndexFile(msgspec.Struct, frozen=True):
+    """What is kept of an index at one moment."""
+
+    recipe: str
+    words: Saved
+    traits: dict[int, Trait]
+    tokens: SavedTokens
+
+
+_decoder = msgspec.msgpack.Decoder(IndexFile)
+
+
+def write_index(path: Path, file: IndexFile) -> None:
+    """Write a file, whole or not at all. Slow: for a thread."""
+    data = msgspec.msgpack.encode(file)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(zlib.crc32(data).to_bytes(4, "big") + data)
+    os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
+
+
+def read_index(path: Path, recipe: str) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole of this recipe."""
+    try:
+        data = path.read_bytes()
+        if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+            return None
+        file = _decoder.decode(data[4:])
+    except (OSError, msgspec.DecodeError):
+        return None
+    return file if file.recipe == recipe else None

@@ -1,0 +1,206 @@
+"""Search by words: BM25 over an inverted index that takes one memory at a time.
+
+Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
+each word `w` of the query that the passage has `f` times,
+
+    idf(w) * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)),
+    idf(w) = ln(1 + (n - df + 1/2) / (df + 1/2))
+
+where `df` of the `n` memories have the word. The score is that sum, divided by the most that the
+words known to this user could give, `sum idf(w) * (k1 + 1)`: 1 is every word many times, 0 none.
+Words no memory has say nothing about which memory to choose, so they are not counted. So the
+scores of two queries can be compared and added to a cosine.
+
+A passage is a memory and the two before it in its session: an answer rarely repeats the words of
+the question before it. On five LoCoMo conversations (997 questions) turn recall@10 is 0.655 for a
+memory's own words and 0.759 for its passage; in the whole ranking the passage adds 0.02.
+
+    k1   b      alone   in the whole ranking (cross-validated)
+    0.6  0.2            0.855
+    0.9  0.4    0.759   0.851     chosen; the differences are noise
+    1.5  0.4            0.852
+    1.2  0.75           0.848
+
+How. A term has one growing array, `row << 6 | count` for each memory that has it. A passage is put
+together at query time by following the links of `chains`, so a removed memory's words are gone
+from its neighbours at once. A query touches only what its words touch. Rows are only appended; what
+is removed is marked, and leaves when a fifth is dead: `saved` copies the columns, `restored` (in
+`lexical_files.py`) makes a new index of them in a thread, `catch_up` repeats what happened since.
+
+Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
+words 0.14 ms at 10,000 memories and 1 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
+0.3 ms, `restored` 22 ms.
+
+Threads. `add`, `remove`, `saved` and `catch_up` belong to the loop. Searching may run anywhere: it
+copies what could move under it, and a row that is added or removed meanwhile may or may not count.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import log1p
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.indexes.chains import CONTEXT, NONE, Chains
+from memory_actors.indexes.lexical_files import Saved, restore, save
+from memory_actors.indexes.passages import Passages, Rows, Scores
+from memory_actors.indexes.postings import Postings
+from memory_actors.indexes.words import words
+
+QUERY_WORDS_MAX: Final = 64
+"""Rarest first. A pasted page as a query would otherwise take time without bound."""
+DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
+DEAD_MIN: Final = 64
+
+
+class WordMatch(NamedTuple):
+    """One row that a search found."""
+
+    label: int
+    score: float
+    """In [0, 1]."""
+
+
+class LexicalIndex:
+    """The words of one user's memories, by label."""
+
+    def __init__(self, chains: Chains | None = None, postings: Postings | None = None):
+        self._chains = Chains() if chains is None else chains
+        self._postings = Postings() if postings is None else postings
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def __contains__(self, label: int) -> bool:
+        return label in self._chains.row_of
+
+    def labels(self) -> list[int]:
+        """Return the searchable labels."""
+        return list(self._chains.row_of)
+
+    def previous(self, label: int) -> int | None:
+        """Return the label before this one in its session."""
+        return self._chains.previous(label)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, estimated."""
+        return self._chains.size_bytes + self._postings.size_bytes
+
+    # --- writes
+
+    def add(self, label: int, text: str, after: int | None = None) -> None:
+        """Make a text searchable under a label; `after` is what came before it in its session."""
+        self.append(label, Counter(words(text)), after)
+
+    def append(self, label: int, counts: Mapping[str, int], after: int | None = None) -> None:
+        """Do so with words that are counted already."""
+        if label in self:
+            return
+        previous = NONE if after is None else self._chains.row_of.get(after, NONE)
+        row = self._chains.append(label, sum(counts.values()), previous)
+        self._postings.append(row, counts)
+
+    def remove(self, label: int) -> bool:
+        """Make a label unsearchable; say whether it was there."""
+        row = self._chains.remove(label)
+        if row is not None:
+            self._postings.forget(row)
+        return row is not None
+
+    # --- reads
+
+    def search(
+        self, query: str, k: int, allowed: Collection[int] | None = None, *, context: bool = True
+    ) -> list[WordMatch]:
+        """Return the `k` best memories that share a word with the query, best first.
+
+        Among `allowed` labels only, if given. Without `context` a memory's own words count alone.
+        """
+        labels, scores = self.score_all(query, context=context)
+        if allowed is not None:
+            known = self._chains.row_of
+            chosen = [row for label in allowed if (row := known.get(label, NONE)) != NONE]
+            rows = np.array(chosen, np.int64)
+            rows = rows[rows < len(scores)]
+        else:
+            rows = np.flatnonzero(scores)
+        return _best(labels, scores, rows[scores[rows] > 0], k)
+
+    def scores(self, query: str, labels: Iterable[int], *, context: bool = True) -> Scores:
+        """Return the score of each label, float32 [n]; 0 for one that is not there."""
+        _, scores = self.score_all(query, context=context)
+        known = self._chains.row_of
+        rows = np.array([known.get(label, NONE) for label in labels], np.int64)
+        rows[rows >= len(scores)] = NONE  # added since
+        padded: Scores = np.append(scores, np.float32(0))  # what no row scores
+        return padded[rows]
+
+    def score_all(
+        self, query: str, *, context: bool = True
+    ) -> tuple[npt.NDArray[np.int64], Scores]:
+        """Return labels and scores of all rows, in the order they were added.
+
+        A removed row is among them, with score 0.
+        """
+        passages = Passages(self._chains, CONTEXT if context else 0)
+        for term, idf in self._rarest(words(query)):
+            passages.add(idf, *self._postings.of(term))
+        scores = passages.scores()
+        return self._chains.labels[: len(scores)], scores
+
+    def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
+        """Return the known terms of a query with their idf, rarest first."""
+        ids = {self._postings.id_of[word] for word in query if word in self._postings.id_of}
+        known = [(term, df) for term in ids if (df := self._postings.frequencies[term]) > 0]
+        known.sort(key=lambda pair: (pair[1], pair[0]))
+        return [(term, _idf(len(self), df)) for term, df in known[:QUERY_WORDS_MAX]]
+
+    # --- made anew
+
+    @property
+    def wants_maintenance(self) -> bool:
+        """Whether so many rows are dead that making the index anew pays."""
+        dead = self._chains.dead
+        return dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._chains.count)
+
+    def saved(self) -> Saved:
+        """Copy the columns. Quick: well under a millisecond at 10,000 memories."""
+        return save(self._chains, self._postings)
+
+    @classmethod
+    def restored(cls, saved: Saved) -> Self:
+        """Return an index of the living rows of a copy. Slow: for a thread.
+
+        :raises ValueError: the columns do not fit each other.
+        """
+        return cls(*restore(saved))
+
+    def catch_up(self, newer: "LexicalIndex", saved: Saved) -> None:
+        """Repeat here what happened to `newer` since it was `saved`."""
+        for label in self.labels():
+            if label not in newer:
+                self.remove(label)
+        for label, counts in newer.since(saved.count):
+            self.append(label, counts, newer.previous(label))
+
+    def since(self, row: int) -> Iterator[tuple[int, Mapping[str, int]]]:
+        """Yield the label and the words of each living row from this one on."""
+        for later in range(row, self._chains.count):
+            if self._chains.alive[later]:
+                yield int(self._chains.labels[later]), self._postings.words_of(later)
+
+
+def _idf(n: int, df: int) -> float:
+    return log1p((n - df + 0.5) / (df + 0.5))
+
+
+def _best(labels: npt.NDArray[np.int64], scores: Scores, rows: Rows, k: int) -> list[WordMatch]:
+    if len(rows) > k > 0:
+        last = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
+        rows = rows[scores[rows] >= last]
+    # Equal scores in order of label, so that the same memories always come in the same order.
+    ordered = rows[np.lexsort((labels[rows], -scores[rows]))][: max(k, 0)]
+    return [WordMatch(int(labels[row]), float(scores[row])) for row in ordered]

@@ -1,0 +1,111 @@
+"""Words: what the keyword index makes of a text.
+
+Theory. Two texts share a word when they share its stem: `paints`, `painted` and `painting` are one
+word, `OAuth 2.1` is `oauth` and `2.1`. The rules, in order:
+
+1. NFKC and casefold, so that full-width letters, ligatures and capitals make no difference.
+2. Runs of letters, marks and digits are words; an apostrophe inside stays (`don't` is `dont`), a
+   possessive goes (`Ada's` is `ada`).
+3. Runs with a digit may go on over `.`, `:`, `-` and `_` (`2.1`, `14:30`, `v1.2.3`, `abc-123`),
+   names over `_` (`user_id`). They are identifiers: kept whole, never stemmed, and their parts are
+   words too, so `abc` finds `abc-123`.
+4. Scripts written without spaces (Chinese, Japanese, Thai and their like) and Korean become their
+   overlapping pairs of characters; Han characters stand alone as well, as one is often a word.
+5. English stop words go, other words get the stem of the Snowball English (Porter2) stemmer.
+
+Measured on five LoCoMo conversations, BM25 alone, turn recall@10: 0.582 for words as they are,
+0.612 with stems, 0.655 with stop words gone as well. A text of 23 words takes 45 us, a question of
+10 words 20 us.
+"""
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from Stemmer import Stemmer
+
+CHARACTERS_MAX: Final = 32_768
+"""What lies behind is not indexed: a text of that length holds more words than a query can tell."""
+WORD_CHARACTERS_MAX: Final = 64
+"""Longer runs are cut: they are encoded data, not words, and would fill the vocabulary."""
+
+_ENGLISH: Final = """
+    a about am an and any are as at be been but by can could d did do does for from had has have he
+    her him his how i if in into is it its just like ll m me my of on or our s she so t than that
+    the their them then there they this to too us ve was we were what when where which who whom
+    whose why will with would you your
+    dont doesnt didnt isnt wasnt arent cant im ive youre theyre weve thats whats hes shes
+"""
+STOP_WORDS: Final = frozenset(_ENGLISH.split())
+
+# Han, kana, Hangul, and the scripts of South-East Asia that do not part words.
+_HAN: Final = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_PAIRED: Final = (
+    _HAN + "\u3040-\u30ff\u31f0-\u31ff\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+# Marks belong to the letter before them; `\w` leaves them out. Of India's scripts whole blocks are
+# words but for their full stops.
+_MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
+_LETTER: Final = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
+_RUN: Final = re.compile(
+    rf"(?P<paired>[{_PAIRED}]+)"
+    rf"|(?P<word>{_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
+)
+_ALONE: Final = re.compile(f"[{_HAN}]")
+_JOINTS: Final = re.compile(r"[._:\-]+")
+_DIGIT: Final = re.compile(r"\d")
+_JOINED: Final = re.compile(r"[._:\-]")
+
+_local = threading.local()  # a stemmer serves one thread at a time
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, repeats included, in no order that means anything."""
+    folded = unicodedata.normalize("NFKC", text[:CHARACTERS_MAX]).casefold()
+    found: list[str] = []
+    plain: list[str] = []
+    for run in _RUN.finditer(folded):
+        if run["paired"]:
+            found += _pairs(run["paired"])
+        elif _is_identifier(run["word"]):
+            found += _identifier(run["word"])
+        else:
+            plain.append(_plain(run["word"]))
+    found += _stemmer().stemWords([word for word in plain if word not in STOP_WORDS])
+    return [word[:WORD_CHARACTERS_MAX] for word in found]
+
+
+def _pairs(run: str) -> Iterator[str]:
+    """Yield the overlapping pairs of a run, and its Han characters one by one."""
+    if len(run) == 1:
+        yield run
+        return
+    yield from map("".join, pairwise(run))
+    yield from _ALONE.findall(run)
+
+
+def _is_identifier(run: str) -> bool:
+    return _DIGIT.search(run) is not None or "_" in run
+
+
+def _identifier(run: str) -> Iterator[str]:
+    """Yield an identifier, and its parts where it has any."""
+    yield run
+    if _JOINED.search(run):
+        yield from (part for part in _JOINTS.split(run) if part and part not in STOP_WORDS)
+
+
+def _plain(run: str) -> str:
+    """Return a word without its apostrophes, and without a possessive."""
+    return run.replace("\u2019", "'").removesuffix("'s").replace("'", "")
+
+
+def _stemmer() -> Stemmer:
+    if not hasattr(_local, "stemmer"):
+        _local.stemmer = Stemmer("english")
+    stemmer: Stemmer = _local.stemmer
+    return stemmer

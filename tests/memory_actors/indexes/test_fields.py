@@ -1,0 +1,272 @@
+"""The index of fields never misses a row that a filter matches, and knows when it gives no other.
+
+The generators are those of the filters' own tests, with more rows and fewer, commoner values.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_actors.filters import predicate
+from memory_actors.indexes import fields
+from memory_actors.indexes.fields import FieldIndex
+
+Rows = dict[int, dict[str, Any]]
+
+
+def index_of(rows: Mapping[int, Mapping[str, Any]], **bounds: int) -> FieldIndex[int]:
+    index = FieldIndex[int](**bounds)
+    for key, row in rows.items():
+        index.put(key, row)
+    return index
+
+
+def matching(rows: Mapping[int, Mapping[str, Any]], wanted: Any) -> set[int]:
+    matches = predicate(wanted)
+    return {key for key, row in rows.items() if matches is None or matches(row)}
+
+
+def check(index: FieldIndex[int], rows: Rows, wanted: Any) -> None:
+    found, expected = index.candidates(wanted), matching(rows, wanted)
+    if found is not None:
+        assert found.keys == expected if found.exact else found.keys >= expected
+        assert found.keys <= rows.keys()
+
+
+# --- any rows, any filters
+
+NAMES = st.sampled_from(["a", "b", "a.b", "b.a", "0"])
+SCALARS = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+DOCUMENTS = st.dictionaries(NAMES, SCALARS | VALUES, max_size=4)
+PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), min_size=1, max_size=3).map(".".join)
+RANGES = ["gt", "gte", "lt", "lte", "$gt", "$lte"]
+CONDITIONS = st.recursive(
+    SCALARS
+    | VALUES.map(lambda value: {"eq": value})
+    | st.dictionaries(st.sampled_from([*RANGES, "ne", "contains"]), SCALARS | VALUES)
+    | st.dictionaries(st.sampled_from(RANGES), st.integers(0, 2) | st.sampled_from(["a", "ab"]))
+    | st.fixed_dictionaries({}, optional={"in": st.lists(VALUES), "nin": st.lists(VALUES)})
+    | st.fixed_dictionaries({"exists": st.booleans()}),
+    lambda inner: (
+        st.fixed_dictionaries({"not": inner})
+        | st.dictionaries(st.sampled_from(["and", "$or"]), st.lists(inner, max_size=3), min_size=1)
+    ),
+    max_leaves=3,
+)
+FILTERS = st.recursive(
+    st.dictionaries(PATHS, CONDITIONS, max_size=3),
+    lambda inner: st.fixed_dictionaries(
+        {}, optional={"$and": st.lists(inner), "or": st.lists(inner), "not": inner}
+    ),
+    max_leaves=4,
+)
+CHANGES = st.lists(st.tuples(st.integers(0, 9), DOCUMENTS | st.none()), max_size=12)
+
+
+def change(index: FieldIndex[int], rows: Rows, changes: list[tuple[int, Any]]) -> None:
+    for key, row in changes:
+        if row is None:
+            index.drop(key)
+            rows.pop(key, None)
+        else:
+            index.put(key, row)
+            rows[key] = row
+
+
+@settings(deadline=None)
+@given(
+    batches=st.lists(CHANGES, min_size=1, max_size=3),
+    wanted=st.lists(FILTERS, min_size=1, max_size=5),
+    whole=st.booleans(),
+)
+def test_no_match_is_missed_after_any_changes(batches: Any, wanted: Any, whole: bool) -> None:
+    """Columns are built by the first questions, and kept in step by the changes after them."""
+    index, rows = FieldIndex[int](), Rows()
+    with pytest.MonkeyPatch.context() as patch:
+        if whole:  # whatever it costs
+            patch.setattr(fields, "_SCAN", 1_000)
+            patch.setattr(fields, "_ASKING", 1_000)
+        for changes in batches:
+            change(index, rows, changes)
+            assert len(index) == len(rows)
+            for one in wanted:
+                check(index, rows, one)
+
+
+@settings(deadline=None)
+@given(changes=CHANGES, paths=st.lists(PATHS, min_size=1, max_size=4))
+def test_what_was_put_and_dropped_again_leaves_nothing(changes: Any, paths: list[str]) -> None:
+    index, rows = FieldIndex[int](), Rows()
+    asked = {"and": [{path: {"gt": 0, "lt": "x", "contains": "a"}} for path in paths]}
+    index.candidates(asked)
+    empty = index.size_bytes
+    change(index, rows, changes)
+    change(index, rows, [(key, None) for key in list(rows)])
+    assert index.size_bytes == empty
+    assert all(not column._in_order(float) for column in index._columns.values())
+
+
+# --- what it helps with
+
+PEOPLE = {
+    n: {
+        "name": f"p{n:02}",
+        "age": n,
+        "team": "abc"[n % 3],
+        "odd": bool(n % 2),
+        "tags": [f"t{n % 5}", n % 2],
+        "place": {"city": f"c{n % 4}"},
+        "guests": [{"age": n}, {"age": n + 10}],
+    }
+    for n in range(30)
+}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"team": "a"},
+        {"age": 7.0},
+        {"age": True},
+        {"odd": True},
+        {"odd": 1},
+        {"nowhere": None},
+        {"age": {"in": [1, 2, True, "x"]}},
+        {"age": {"in": []}},
+        {"age": {"gt": 3, "lte": 9}},
+        {"age": {"$gt": 3, "gte": 5, "lt": 9}},
+        {"age": {"gt": 3, "lt": "x"}},
+        {"age": {"gt": None}},
+        {"name": {"gte": "p05", "lt": "p1"}},
+        {"name": {"contains": "p0"}},
+        {"tags": {"contains": "t3"}},
+        {"tags": {"contains": True}},
+        {"place.city": "c1"},
+        {"place.city": {"exists": True}},
+        {"guests.age": {"gt": 18, "lt": 12}},
+        {"guests.1.age": {"gt": 12, "lt": 15}},
+        {"team": "a", "age": {"lt": 9}},
+        {"team": {"ne": "a"}},
+        {"team": {"nin": ["a", "b"]}},
+        {"team": {"exists": False}},
+        {"age": {"not": {"gt": 25}}, "team": "b"},
+        {"or": [{"team": "a", "odd": True}, {"place.city": "c2"}]},
+        {"team": {"or": ["a", {"eq": "b"}]}},
+        {"or": []},
+        {"\\age": 3},
+    ],
+)
+def test_scalars_are_found_exactly(wanted: Any) -> None:
+    found = index_of(PEOPLE).candidates(wanted)
+    assert found is not None
+    assert found.exact
+    assert found.keys == matching(PEOPLE, wanted)
+
+
+def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
+    index = index_of(PEOPLE)
+    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == ({9, 10, 11}, True)
+    for key in range(30):
+        index.put(key, {"guests": {"age": key}})
+    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == (set(), True)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"and": []},
+        {"not": {}},
+        {"or": [{"team": "a"}, {}]},
+        {"tags": {"eq": ["t1", 1]}},  # a list may equal any list: all rows have one
+        {"tags": {"ne": ["t1", 1]}},
+        {"place": {"city": "c1"}},
+        {"age": {"gte": 2}},  # to gather nearly all takes longer
+    ],
+)
+def test_there_is_no_help_where_all_rows_would_have_to_be_asked(wanted: Any) -> None:
+    assert index_of(PEOPLE).candidates(wanted) is None
+
+
+def test_a_part_that_cannot_be_told_is_left_to_the_predicate() -> None:
+    found = index_of(PEOPLE).candidates({"team": "a", "tags": {"contains": ["x"]}})
+    assert found == (matching(PEOPLE, {"team": "a"}), False)
+
+
+def test_a_wide_part_is_not_gathered_beside_a_narrow_one() -> None:
+    rows = {n: {"n": n, "id": n} for n in range(100)}
+    found = index_of(rows).candidates({"n": {"gte": 0}, "id": 5})
+    assert found == ({5}, False)
+
+
+# --- bounds
+
+
+def test_columns_are_made_when_asked_for_and_the_least_recently_asked_goes_first() -> None:
+    index = index_of({n: {f"f{n}": n} for n in range(30)})
+    assert not index._columns
+    for n in [*range(16), 0, 16]:
+        assert index.candidates({f"f{n}": n}) == ({n}, True)
+    assert list(index._columns) == [f"f{n}" for n in [*range(2, 16), 0, 16]]
+
+
+def test_a_filter_of_many_paths_keeps_the_columns_it_asked_for_first() -> None:
+    rows = {n: {f"f{m}": n * m for m in range(20)} for n in range(50)}
+    index, wanted = index_of(rows), {f"f{m}": 7 * m for m in range(20)}
+    assert index.candidates(wanted) == ({7}, False)
+    made = dict(index._columns)
+    assert index.candidates(wanted) == ({7}, False)
+    assert len(made) == fields.PATHS_MAX
+    assert all(index._columns[path] is column for path, column in made.items())
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, [], [[1], {}]])
+def test_a_path_of_lists_and_objects_is_refused_until_the_rows_are_others(value: Any) -> None:
+    index = index_of({n: {"a": value} for n in range(20)})
+    assert index.candidates({"a": 5}) is None
+    for n in range(19):
+        index.put(n, {"a": n})
+    assert index.candidates({"a": 5}) is None
+    for n in range(19, 40):
+        index.put(n, {"a": n})
+    assert index.candidates({"a": 5}) == ({5}, True)
+
+
+def test_a_path_that_does_not_fit_is_refused() -> None:
+    index = index_of({n: {"id": n, "team": n % 3} for n in range(3_000)}, bytes_max=400_000)
+    assert index.candidates({"id": 5}) is None
+    assert index.candidates({"team": 1, "id": 4}) == (set(range(1, 3_000, 3)), False)
+    assert list(index._refused) == ["id"]
+    assert index.size_bytes < 400_000 + 100 * 3_000
+
+
+def test_a_column_that_outgrows_its_room_goes() -> None:
+    index = index_of({}, bytes_max=100_000)
+    assert index.candidates({"id": 5}) == (set(), True)
+    for n in range(1_000):
+        index.put(n, {"id": n})
+    assert not index._columns
+    assert index.candidates({"id": 5}) is None
+
+
+def test_refusals_are_remembered_for_a_few_paths_only() -> None:
+    index = index_of({0: {f"f{n}": {} for n in range(40)}})
+    for n in range(40):
+        index.candidates({f"f{n}": 1})
+    assert len(index._refused) == fields.PATHS_MAX
+
+
+def test_the_size_is_about_what_is_held() -> None:
+    rows = {n: {"id": n, "team": n % 3} for n in range(1_000)}
+    index = index_of(rows)
+    bare = index.size_bytes
+    index.candidates({"id": 5, "team": 1})
+    assert bare + 100_000 < index.size_bytes < bare + 500_000

@@ -1,0 +1,349 @@
+"""The keyword index: BM25's scores, over passages, right after every change."""
+
+import threading
+from collections import Counter
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from memory_actors.indexes import passages
+from memory_actors.indexes.chains import CONTEXT
+from memory_actors.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
+from memory_actors.indexes.lexical_files import Saved
+from memory_actors.indexes.passages import K1, B
+from memory_actors.indexes.postings import COUNT_MAX, Postings
+from memory_actors.indexes.words import words
+
+VOCABULARY = [f"w{number}x" for number in range(30)]
+WEIGHTS = [1 / (1 + number) for number in range(30)]
+
+
+def build(texts: dict[int, str], sessions: list[list[int]] | None = None) -> LexicalIndex:
+    before = {later: earlier for chain in sessions or [] for earlier, later in pairwise(chain)}
+    index = LexicalIndex()
+    for label, text in texts.items():
+        index.add(label, text, before.get(label))
+    return index
+
+
+def random_texts(count: int, seed: int = 1) -> dict[int, str]:
+    rng = np.random.default_rng(seed)
+    chances = np.array(WEIGHTS) / sum(WEIGHTS)
+    sizes = rng.integers(1, 20, count)
+    return {
+        label: " ".join(rng.choice(VOCABULARY, size, p=chances)) for label, size in enumerate(sizes)
+    }
+
+
+def idf(n: int, df: int) -> float:
+    return float(np.log(1 + (n - df + 0.5) / (df + 0.5)))
+
+
+def by_rank_bm25(texts: dict[int, str], query: str, sessions: list[list[int]] | None = None):
+    """The scores of rank_bm25 with our idf, over passages, as a share of the most there can be."""
+    own = {label: words(text) for label, text in texts.items()}
+    chain_of = {label: chain for chain in sessions or [] for label in chain}
+    whole = []
+    for label in texts:
+        chain = chain_of.get(label, [label])
+        place = chain.index(label)
+        near = chain[max(0, place - CONTEXT) : place + 1]
+        whole.append([word for part in near for word in own[part]])
+    judge = BM25Okapi(whole, k1=K1, b=B)
+    frequencies = Counter(word for text in own.values() for word in set(text))
+    judge.idf = {word: idf(len(texts), df) for word, df in frequencies.items()}
+    known = sorted({word for word in words(query) if word in frequencies})
+    most = sum(judge.idf[word] for word in known) * (K1 + 1)
+    return dict(zip(texts, judge.get_scores(known) / max(most, 1e-9), strict=True))
+
+
+def in_chains(count: int, size: int) -> list[list[int]]:
+    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
+
+
+@pytest.mark.parametrize("spread_share", [0.0, 0.2, 2.0])
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_scores_are_those_of_rank_bm25(
+    size: int, spread_share: float, monkeypatch: pytest.MonkeyPatch
+):
+    """However long the sessions, and whichever way a word's rows are reached."""
+    monkeypatch.setattr(passages, "_SPREAD_SHARE", spread_share)
+    texts, sessions = random_texts(120), in_chains(120, size)
+    index = build(texts, sessions)
+    for query in ("w0x w3x w17x", "w1x nowhere", "w29x w28x w2x w2x"):
+        expected = by_rank_bm25(texts, query, sessions)
+        assert index.scores(query, texts) == pytest.approx(list(expected.values()), abs=1e-5)
+
+
+def test_without_context_a_text_stands_alone():
+    texts = random_texts(60)
+    index = build(texts, in_chains(60, 10))
+    expected = by_rank_bm25(texts, "w0x w5x")
+    assert index.scores("w0x w5x", texts, context=False) == pytest.approx(
+        list(expected.values()), abs=1e-5
+    )
+
+
+def test_an_answer_is_found_by_its_question():
+    index = build({1: "Did you buy the tent?", 2: "Yes, the green one.", 3: "Bread."}, [[1, 2]])
+    assert [match.label for match in index.search("tent", 5)] == [1, 2]
+    assert [match.label for match in index.search("tent", 5, context=False)] == [1]
+
+
+def test_other_sessions_are_no_context():
+    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2], [3]])
+    assert 3 not in {match.label for match in index.search("tent", 5)}
+
+
+def test_the_best_come_first_and_ties_in_order_of_label():
+    index = build({3: "tea", 1: "tea", 2: "tea tea", 4: "coffee"})
+    assert [match.label for match in index.search("tea", 10)] == [2, 1, 3]
+    assert [match.label for match in index.search("tea", 2)] == [2, 1]
+
+
+def test_scores_are_between_0_and_1():
+    index = build({1: "tea " * 200, 2: "tea with milk", 3: "coffee"})
+    scores = index.scores("tea", [1, 2, 3])
+    assert 0 == scores[2] < scores[1] < scores[0] <= 1
+
+
+def test_words_nobody_has_do_not_lower_a_score():
+    index = build({1: "tea", 2: "coffee"})
+    assert index.scores("tea unheard", [1]) == index.scores("tea", [1])
+
+
+@pytest.mark.parametrize("query", ["", "the of and", "nowhere", "?"])
+def test_a_query_without_known_words_finds_nothing(query: str):
+    assert build({1: "tea"}).search(query, 5) == []
+
+
+def test_an_empty_index_finds_nothing():
+    index = LexicalIndex()
+    assert index.search("tea", 5) == []
+    assert index.scores("tea", [1, 2]).tolist() == [0, 0]
+
+
+def test_only_allowed_labels_are_found():
+    index = build(dict.fromkeys(range(50), "tea"))
+    assert [match.label for match in index.search("tea", 5, allowed=[7, 3, 99])] == [3, 7]
+    assert index.search("tea", 5, allowed=[]) == []
+
+
+def test_a_removed_text_is_gone_and_helps_its_neighbours_no_more():
+    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
+    assert index.remove(1)
+    assert not index.remove(1)
+    assert index.search("tent", 5) == []
+    assert 1 not in index
+    assert len(index) == 3
+
+
+def test_neighbours_meet_across_a_gap():
+    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
+    index.remove(2)
+    index.remove(3)
+    assert index.previous(4) == 1
+    assert {match.label for match in index.search("tent", 5)} == {1, 4}
+
+
+def test_a_text_may_take_the_place_of_another():
+    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2, 3]])
+    before = index.previous(2)
+    index.remove(2)
+    index.add(20, "lantern", before)
+    assert index.previous(3) == 20
+    assert {match.label for match in index.search("lantern", 5)} == {20, 3}
+
+
+def test_adding_a_label_twice_changes_nothing():
+    index = build({1: "tea"})
+    index.add(1, "coffee")
+    assert index.search("coffee", 5) == []
+
+
+def test_a_word_that_comes_very_often_is_counted_up_to_a_bound():
+    index = build({1: "tea " * 1000, 2: "tea " * COUNT_MAX})
+    a, b = index.scores("tea", [1, 2], context=False)
+    assert 0.9 < a < b <= 1
+
+
+def test_a_query_of_many_words_keeps_the_rarest():
+    common = {label: " ".join(VOCABULARY) for label in range(10)}
+    texts = {**common, 99: " ".join(f"r{number}r" for number in range(QUERY_WORDS_MAX))}
+    index = build(texts)
+    query = " ".join([*VOCABULARY, texts[99]])
+    assert [match.label for match in index.search(query, 3)] == [99]
+
+
+def test_rows_must_come_in_order():
+    postings = Postings()
+    postings.append(0, {"tea": 1})
+    with pytest.raises(OverflowError):
+        postings.append(0, {"tea": 1})
+
+
+# --- any sequence of changes
+
+
+class Model:
+    """What the index must agree with: texts and chains, scored by rank_bm25."""
+
+    def __init__(self) -> None:
+        self.index = LexicalIndex()
+        self.texts: dict[int, str] = {}
+        self.chains: list[list[int]] = []
+        self.next = 0
+
+    def add(self, text: str, after: int | None) -> None:
+        self.index.add(self.next, text, after)
+        self.texts[self.next] = text
+        chain = next((c for c in self.chains if after in c), None)
+        if chain is None:
+            self.chains.append([self.next])
+        else:
+            chain.insert(chain.index(after) + 1, self.next)
+        self.next += 1
+
+    def remove(self, label: int) -> None:
+        assert self.index.remove(label)
+        del self.texts[label]
+        self.chains = [[x for x in chain if x != label] for chain in self.chains]
+
+    def remake(self) -> None:
+        saved = self.index.saved()
+        self.index = LexicalIndex.restored(saved)
+
+    def check(self) -> None:
+        assert sorted(self.index.labels()) == sorted(self.texts)
+        expected = by_rank_bm25(self.texts, "w0x w1x w9x", self.chains) if self.texts else {}
+        scores = self.index.scores("w0x w1x w9x", list(expected))
+        assert scores == pytest.approx(list(expected.values()), abs=1e-5)
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "follow", "follow", "remove", "remake"]),
+        st.integers(0, 1000),
+        st.lists(st.sampled_from(VOCABULARY[:12]), min_size=1, max_size=5),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(CHANGES)
+def test_after_any_changes_scores_are_those_of_a_new_index(changes):
+    model = Model()
+    for kind, number, text in changes:
+        labels = sorted(model.texts)
+        chosen = labels[number % len(labels)] if labels else None
+        if kind == "remake":
+            model.remake()
+        elif kind == "remove" and chosen is not None:
+            model.remove(chosen)
+        elif kind != "remove":
+            model.add(" ".join(text), chosen if kind == "follow" else None)
+    model.check()
+
+
+# --- made anew, and files
+
+
+def test_maintenance_is_wanted_when_much_is_dead():
+    texts = random_texts(10 * DEAD_MIN)
+    index = build(texts)
+    for label in range(DEAD_MIN):
+        index.remove(label)
+    assert not index.wants_maintenance
+    for label in range(DEAD_MIN, 3 * DEAD_MIN):
+        index.remove(label)
+    assert index.wants_maintenance
+    fresh = LexicalIndex.restored(index.saved())
+    assert not fresh.wants_maintenance
+    assert fresh.size_bytes < index.size_bytes
+
+
+def test_what_happens_while_it_is_made_anew_is_not_lost():
+    texts, sessions = random_texts(40), in_chains(40, 5)
+    index = build(texts, sessions)
+    for label in (3, 11, 12):
+        index.remove(label)
+    saved = index.saved()
+    index.remove(20)
+    index.add(100, "lantern w0x", 4)
+    index.add(101, "w1x", 100)
+    index.add(102, "gone")
+    index.remove(102)
+    fresh = LexicalIndex.restored(saved)
+    fresh.catch_up(index, saved)
+    labels = index.labels()
+    assert sorted(fresh.labels()) == sorted(labels)
+    for query in ("w0x w1x", "lantern", "gone"):
+        assert fresh.scores(query, labels) == pytest.approx(index.scores(query, labels), abs=1e-6)
+
+
+def test_a_saved_index_goes_through_a_file():
+    texts = random_texts(50)
+    index = build(texts, in_chains(50, 6))
+    data = msgspec.msgpack.encode(index.saved())
+    again = LexicalIndex.restored(msgspec.msgpack.decode(data, type=Saved))
+    assert again.search("w0x w7x", 50) == index.search("w0x w7x", 50)
+    assert [again.previous(label) for label in texts] == [index.previous(label) for label in texts]
+
+
+def test_an_empty_index_can_be_saved():
+    again = LexicalIndex.restored(LexicalIndex().saved())
+    assert len(again) == 0
+    again.add(1, "tea")
+    assert len(again.search("tea", 5)) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"labels": np.zeros(3, np.int64).tobytes()},
+        {"labels": b""},
+        {"alive": b"\1"},
+        {"before": np.array([-1, 7, -1], np.int32).tobytes()},
+        {"before": np.array([2, 2, -1], np.int32).tobytes()},
+        {"ends": np.array([1, 0, 2], np.int64).tobytes()},
+        {"ends": np.array([1, 2, 9], np.int64).tobytes()},
+        {"term_ids": np.full(3, 99, np.uint32).tobytes()},
+        {"counts": b""},
+        {"labels": b"\1"},
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(damage: dict[str, bytes]):
+    saved = build({1: "tea", 2: "milk", 3: "sugar"}, [[1, 2]]).saved()
+    with pytest.raises(ValueError, match=r"fit|buffer"):
+        LexicalIndex.restored(msgspec.structs.replace(saved, **damage))
+
+
+def test_searching_beside_changes_never_fails():
+    index = build(random_texts(200), in_chains(200, 10))
+    failures: list[Exception] = []
+    done = threading.Event()
+
+    def search() -> None:
+        try:
+            while not done.is_set():
+                index.search("w0x w1x w8x", 10, allowed=range(150))
+                index.scores("w2x", range(300))
+        except Exception as error:
+            failures.append(error)
+
+    searchers = [threading.Thread(target=search) for _ in range(2)]
+    for thread in searchers:
+        thread.start()
+    for label, text in random_texts(800, seed=2).items():
+        index.add(1000 + label, text, 1000 + label - 1 if label % 9 else None)
+        index.remove(label % 200)
+    done.set()
+    for thread in searchers:
+        thread.join()
+    assert failures == []
