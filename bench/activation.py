@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from bench.hashed import HashedEmbedder
+from bench.hashed import HashedTokens
 from bench.memory import DAMAGE
 from bench.opened import opened, services_of
 from bench.stalls import ticking
@@ -28,6 +28,7 @@ class Activated(msgspec.Struct, frozen=True):
 
     took_ms: float
     stall_ms: float
+    loop_ms: float
     before_bytes: int
     grown_bytes: int
     """Anonymous memory, over that with the system open and a small user live."""
@@ -87,7 +88,7 @@ def _peak_bytes(child: "subprocess.Popen[bytes]") -> int:
 
 
 async def _main(store: Path, user: str, warm_up_user: str) -> None:
-    async with opened(store, HashedEmbedder()) as memory, ticking() as ticker:
+    async with opened(store, HashedTokens()) as memory, ticking() as ticker:
         await memory.user(warm_up_user).usage()  # code, caches, arenas
         before, live_before = _anonymous_bytes(), memory.statistics().runtime.live_bytes
         _, stalled = await ticker.watch(memory.user(user).usage())

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.hashed import HashedEmbedder
+from bench.hashed import HashedTokens
 from bench.opened import at_rest, command_of, live_user, opened, services_of
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
 from bench.subjects import (
@@ -52,7 +52,9 @@ def run(marks: Sequence[int], calls: int, users: int, options: Options) -> Repor
             adds += rows
             parts += more
         alerts = asyncio.run(_alerts(directory / "alerts", users, options))
-        about = facts(directory, options, PACKAGES, calls=calls, embedder="hashed", users=users)
+        about = facts(
+            directory, options, PACKAGES, calls=calls, embedder="hashed with tokens", users=users
+        )
     return Report(
         "Fill",
         about,
@@ -95,7 +97,7 @@ class _Bench:
         self, make: type[Subject], marks: Sequence[int]
     ) -> tuple[list[list[Any]], list[list[Any]]]:
         """Return the rows of one kind: the adds, and their parts."""
-        async with opened(self._store, HashedEmbedder()) as memory:
+        async with opened(self._store, HashedTokens()) as memory:
             at: dict[int, Subject] = {}
             for n in numbers(make(memory, LIMITS, 0).full, marks):
                 at[n] = await self._filled(memory, make, n)
@@ -200,7 +202,7 @@ async def _alerts(store: Path, users: int, options: Options) -> list[list[Any]]:
     """Return a row for each add around the one that passes a threshold."""
     times: dict[int, list[float]] = {n: [] for n in ALERT_NUMBERS}
     limits = Limits(long_term_memories=ALERT_LIMIT)
-    async with opened(store, HashedEmbedder(), limits) as memory:
+    async with opened(store, HashedTokens(), limits) as memory:
         for number in range(users):
             subject = Memories(memory, limits, options.seed, f"user {number}")
             start = min(ALERT_NUMBERS) - 1

@@ -1,13 +1,19 @@
 """An embedder that costs nothing, for measuring everything but the model."""
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.projection import DIMENSIONS
+from memory_actors.embedding.protocol import Embedded
+from memory_actors.embedding.tokens import TOKENS_MAX, pack
+
+WORDS = 1 << 15  # of the made-up vocabulary: it fits the 16 bits of a token's id
 
 
 class HashedEmbedder:
@@ -32,23 +38,46 @@ class HashedEmbedder:
         return np.random.default_rng(seed).standard_normal(self.dimension, np.float32)
 
 
-class Switched(HashedEmbedder):
-    """Hashed vectors, but a model's while one is used: a store fills in no time."""
+class HashedTokens(HashedEmbedder):
+    """Token states as well, one for each word: what a model gives, for the price of a look-up."""
+
+    def __init__(self, dimension: int = 384):
+        super().__init__(dimension)
+        self.fingerprint = f"hashed-tokens/{dimension}"
+        states = np.random.default_rng(0).standard_normal((WORDS, DIMENSIONS), np.float32)
+        self._states = states / np.linalg.norm(states, axis=1, keepdims=True)
+
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
+        """Return the vectors of texts with the states of their words."""
+        vectors = self.embed(texts)
+        return [
+            Embedded(vector, self._packed(text))
+            for vector, text in zip(vectors, texts, strict=True)
+        ]
+
+    def _packed(self, text: str) -> bytes:
+        words = [zlib.crc32(word.encode()) % WORDS for word in text.split()]
+        ids = np.array(words[:TOKENS_MAX], np.int64)
+        return pack(ids, self._states[ids])
+
+
+class Switched(HashedTokens):
+    """Hashed, but a model's while one is used: a store fills in no time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fingerprint = f"switched/{self.dimension}"
-        self._model: Embedder | None = None
+        self._model: DefaultEmbedder | None = None
 
     @contextmanager
-    def using(self, model: Embedder | None) -> Iterator[None]:
-        """Embed with a model for a while; None means hashed vectors."""
+    def using(self, model: DefaultEmbedder | None) -> Iterator[None]:
+        """Embed with a model for a while; None means hashed."""
         self._model = model
         try:
             yield
         finally:
             self._model = None
 
-    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return float32 `[len(texts), 384]`, rows of length 1."""
-        return super().embed(texts) if self._model is None else self._model.embed(texts)
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
+        """Return vectors and token states."""
+        return super().encode(texts) if self._model is None else self._model.encode(texts)

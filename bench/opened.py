@@ -60,7 +60,7 @@ def _wants_maintenance(live: LiveUser) -> bool:
     return any(index.dense.wants_maintenance for index in indexes)
 
 
-def installed_model() -> Embedder | None:
+def installed_model() -> DefaultEmbedder | None:
     """Return the default model, loaded, if it is installed."""
     if model_path("int8") is None:
         return None

@@ -36,7 +36,7 @@ from bench.subjects import (
 )
 from bench.subjects.base import Call
 from memory_actors import Limits, QuotaExceededError, Receipt
-from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.live_user import LiveUser
 
 SUBJECTS: tuple[type[Subject], ...] = (
@@ -79,7 +79,11 @@ def run(scale: float, calls: int, prunes: int, without_model: bool, options: Opt
         about = facts(directory, options, PACKAGES, calls=calls, prunes=prunes, scale=scale)
     return Report(
         "Quota",
-        about | {"embedder": "hashed; " + ("no model" if model is None else model.fingerprint)},
+        about
+        | {
+            "embedder": "hashed with tokens; "
+            + ("no model" if model is None else model.fingerprint)
+        },
         [
             Table("The decision, at full quota", DECISIONS, [one.decisions for one in found]),
             Table("Adds, end to end", ADDS, [one.adds for one in found]),
@@ -94,19 +98,20 @@ DECISIONS = [
     "kind", "limit", "below us", "p99", "refused us", "p99", "making room us", "p99",
 ]  # fmt: skip
 ADDS = [
-    "kind", "below ms", "p99", "with the model", "at the limit ms", "p99", "stall ms", "room",
-    "mean ms", "with the model",
+    "kind", "below ms", "p99", "with the model", "at the limit ms", "p99", "stall ms",
+    "loop CPU ms", "room", "mean ms", "with the model",
 ]  # fmt: skip
 QUERIES = ["kind", "query", "results", "cold ms", "p50 ms", "p99 ms", "with the model"]
 FILLS = ["kind", "limit", "fill s", "adds/s", "at rest after s", "activation ms", "slowest"]
 NOTES = (
-    "columns without a word on it are medians; hashed vectors, so nothing of the model is in them",
+    "columns without a word on it are medians, with hashed vectors and token states: no model",
     "with the model: the median of the same calls, the embedding included",
     "decision: `decide` alone, which is the check of the quota and the making of the events",
     "below: at one less than the limit; refused: at it, without leave to make room",
     "room: what one add at the limit lets go",
     "mean: of one such add and the plain ones that fit before the next",
     "stall: the longest time that the event loop stood still during an add at the limit",
+    "loop CPU: processor time of the loop's thread in it: of a prune, nearly all in one piece",
     "cold: the first query of a user who was just activated, files in the page cache",
     "structured, 8 KB each: 40 MB, which is more than the 4 MB of documents kept in memory",
 )
@@ -117,7 +122,7 @@ class _Bench:
         self,
         store: Path,
         limits: Limits,
-        model: Embedder | None,
+        model: DefaultEmbedder | None,
         calls: int,
         prunes: int,
         options: Options,
@@ -222,7 +227,7 @@ class _Work:
         self.last: Receipt | None = None
         """Of an add at the limit."""
 
-    async def below_ms(self, ticker: Ticker, model: Embedder | None) -> list[Stalled]:
+    async def below_ms(self, ticker: Ticker, model: DefaultEmbedder | None) -> list[Stalled]:
         """Add with room for one more, and take it back."""
         subject, found = self._subject, []
         for _ in range(self._calls):
@@ -234,7 +239,7 @@ class _Work:
                 await subject.undo(receipt)
         return found
 
-    async def full_ms(self, ticker: Ticker, model: Embedder | None) -> list[Stalled]:
+    async def full_ms(self, ticker: Ticker, model: DefaultEmbedder | None) -> list[Stalled]:
         """Add at the limit, with leave to make room; fill again after each prune."""
         subject, found = self._subject, []
         for _ in range(self._prunes if subject.refuses and self._prunes_a_tenth() else self._calls):
@@ -297,18 +302,19 @@ def _add_row(
 ) -> list[Any]:
     pruned = len(last.pruned) if last else 0
     gone = f"prunes {pruned:,}" if pruned else "evicts 1"
-    plain = [took_ms for took_ms, _ in below[0]]
-    at_limit = [took_ms for took_ms, _ in full[0]]
+    plain = [one.took_ms for one in below[0]]
+    at_limit = [one.took_ms for one in full[0]]
     fits = max(1, pruned)
     return [
         subject.name,
         median(plain),
         percentile(plain, 99),
-        median([took_ms for took_ms, _ in below[1]]) if len(below) > 1 else None,
+        median([one.took_ms for one in below[1]]) if len(below) > 1 else None,
         median(at_limit),
         percentile(at_limit, 99),
-        median([stall_ms for _, stall_ms in full[0]]),
+        median([one.stall_ms for one in full[0]]),
+        median([one.loop_ms for one in full[0]]),
         gone,
         (median(at_limit) + (fits - 1) * median(plain)) / fits,
-        median([took_ms for took_ms, _ in full[1]]) if len(full) > 1 else None,
+        median([one.took_ms for one in full[1]]) if len(full) > 1 else None,
     ]

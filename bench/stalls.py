@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +17,8 @@ class Stalled(NamedTuple):
     took_ms: float
     stall_ms: float
     """The longest time between two turns of the ticker, less its interval."""
+    loop_ms: float
+    """Processor time of the loop's thread, the ticker's included: free of the machine's noise."""
 
 
 class Ticker:
@@ -38,11 +40,11 @@ class Ticker:
         """Wait for some work; return its result, and how long the loop stood still."""
         await self._next_turn()
         self._worst_s = 0.0
-        started_s = perf_counter()
+        started_s, loop_s = perf_counter(), thread_time()
         result = await work
-        took_ms = (perf_counter() - started_s) * 1e3
+        took_ms, loop_ms = (perf_counter() - started_s) * 1e3, (thread_time() - loop_s) * 1e3
         await self._next_turn()
-        return result, Stalled(took_ms, self._worst_s * 1e3)
+        return result, Stalled(took_ms, self._worst_s * 1e3, loop_ms)
 
     async def _next_turn(self) -> None:
         """Wait until the ticker slept once more: a stall shows only when it wakes."""

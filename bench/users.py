@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from bench.hashed import HashedEmbedder
+from bench.hashed import HashedTokens
 from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
 from bench.workload import metadata, sentence
 from memory_actors import Item, MemorySystem, Settings
@@ -100,7 +100,7 @@ DISK_COLUMNS = ["memories", "log MB", "derived MB", "indexes MB", "bytes a user"
 DISK_FILES = ("log.mdb", "derived.mdb", "indexes")
 FIT_COLUMNS = ["memories", "bytes a user, without index", "bytes a memory, without index"]
 NOTES = (
-    "each user has one key of working memory and that many long-term memories; hashed embedder",
+    "each user has one key of working memory and that many long-term memories; no model, but tokens",
     "grown anonymous memory of a fresh process that activated all users once, from the log",
     "bytes a user: BASE_BYTES of live_user.py, from the row with fewest memories",
     "bytes a memory: ROW_BYTES, from the growth against that row",
@@ -272,7 +272,7 @@ async def _timed_ms(call: Awaitable[Any]) -> float:
 
 def _open(store: Path, budget_bytes: int | None = None) -> Any:
     settings = Settings() if budget_bytes is None else Settings(live_bytes_max=budget_bytes)
-    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings)
+    return MemorySystem.open(store, embedder=HashedTokens(), settings=settings)
 
 
 def _main(what: str, store: str, *numbers: str) -> None:

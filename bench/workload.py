@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from memory_actors.embedding.vector_table import text_digest
 from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpdated
+from memory_actors.phrasing import text_digest
 
 EPOCH_US = 1_700_000_000_000_000
 CATEGORIES = 10

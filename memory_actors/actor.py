@@ -73,6 +73,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = "commit"
     deletes: bool = False
     """Whether it only takes something away: let in when the log is at its size limit."""
+    alone: bool = False
+    """Whether it is decided in a batch of its own: it has to see all before it in the log."""
     idempotency_key: str | None = None
     digest: bytes = b""
     """Of what the caller asked: the same key with another digest is a conflict."""
@@ -258,9 +260,10 @@ class Actor(Generic[S]):
             if batch.payload_bytes > BATCH_PAYLOAD_BYTES_MAX:
                 return None
             ask = self._mailbox[0]
-            keyed = ask.request.idempotency_key is not None
-            if keyed and batch.outcomes:
-                return None  # its key guards one append, so it goes alone
+            # A key guards one append, so it goes alone too.
+            alone = ask.request.alone or ask.request.idempotency_key is not None
+            if alone and batch.outcomes:
+                return None
             self._take()
             if ask.answer.cancelled():
                 continue
@@ -273,7 +276,7 @@ class Actor(Generic[S]):
             except Exception as error:  # a bug in a decision must not reach anybody else
                 batch.outcomes.append((ask, crashed(error)))
                 return error
-            if keyed:
+            if alone:
                 return None
         return None
 

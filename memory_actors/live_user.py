@@ -88,6 +88,8 @@ class LiveUser:
         self._rebuilds = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
+        self._unflushed = False
+        """Whether there may be events that were answered before they are in the log."""
         self._sized: UserState | None = None
         self._state_bytes = 0
 
@@ -131,6 +133,9 @@ class LiveUser:
         """Add what a decision needs: the order of last use, what the log knows of an id."""
         if isinstance(command, working.SetKey | working.UpdateKey):
             command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
+        if self._unflushed and (isinstance(command, Restore) or getattr(command, "own_ids", None)):
+            self._unflushed = False
+            await self._log.flush()  # or the log would not know the newest ids yet
         if isinstance(command, Add) and command.own_ids:
             return msgspec.structs.replace(command, used=await self._first_events(command.own_ids))
         if isinstance(command, Restore):
@@ -183,6 +188,9 @@ class LiveUser:
         for recorded in events:
             if isinstance(recorded.data, working.KeySet):
                 self.touch(recorded.data.key)
+                self._unflushed = True
+            elif isinstance(recorded.data, working.KeyDeleted):
+                self._unflushed = True
             elif isinstance(recorded.data, AlertChanged):
                 self._on_alert(self.stream, recorded.data, after)
         self.indexes.maintain()

@@ -2,21 +2,20 @@
 
     score = late + 0.8 session + 0.6 words + 0.2 meaning + 0.6 date + 0.08 speaker - 0.12 asks
 
-| signal | is | range |
-|---|---|---|
-| late | MaxSim of the query's token states with the passage's (`indexes/late.py`) | -1 to 1 |
-| session | the best `late` of any candidate of the same session; alone, its own | -1 to 1 |
-| words | BM25 of the passage and the two before it in its session (`indexes/lexical.py`) | 0 to 1 |
-| meaning | centred cosine of the vectors (`indexes/dense.py`) | -1 to 1 |
-| date | how near its time is to one that the query names (`dates.py`); 0 if it names none | 0 to 1 |
-| speaker | 1 if the query names one speaker, and it is theirs | 0, 1 |
-| asks | 1 if it ends in a question mark: a question seldom answers one | 0, 1 |
+- late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
+- session: the best `late` of any candidate of the same session; alone, its own
+- words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
+- meaning: centred cosine of the vectors (`indexes/dense.py`), -1 to 1
+- date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
+- speaker: 1 if the query names one speaker, and it is theirs
+- asks: 1 if it ends in a question mark: a question seldom answers one
 
-With few memories nobody can tell which words are rare, so the fewer there are, the more a score leans
-on meaning: with n passages it is n^2 / (n^2 + 15^2) parts this and the rest 2.6 times the meaning.
+With few memories nobody can tell which words are rare, so the fewer there are, the more a score
+leans on meaning: with n passages it is n^2 / (n^2 + 15^2) parts this and the rest 2.6 times the
+meaning.
 
-Nothing is scaled by query, so scores of two queries compare. A logistic curve brings them to [0, 1]:
-what has nothing to do with a query has 0.1, turns of the development conversations 0.34 in the
+Nothing is scaled by query, so scores of two queries compare. A logistic curve brings them to [0,
+1]: what has nothing to do with a query has 0.1, turns of the development conversations 0.34 in the
 median, those that answer a question 0.78, the same text 0.98.
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
@@ -24,6 +23,7 @@ Two stages: all rows by the signals that cost little, then the best few hundred 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -208,10 +208,7 @@ def _best_of_all(firsts: Sequence[Signals], count: int) -> list[npt.NDArray[np.i
         last = np.partition(together, len(together) - count)[len(together) - count]
         living &= together >= last
     starts = np.cumsum([0, *map(len, scores)])
-    return [
-        np.flatnonzero(living[start:end])
-        for start, end in zip(starts[:-1], starts[1:], strict=True)
-    ]
+    return [np.flatnonzero(living[start:end]) for start, end in pairwise(starts)]
 
 
 # --- the second stage

@@ -1,13 +1,13 @@
 """Retrieval: the memories of one user that answer a query.
 
 What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
-first asked for, in memory only. A memory of several passages ranks as its best one. The best `top_k`
-of all kinds together come back, working memory first, then short-term, then the rest by score. What
-narrows a query down (a filter, a span of time) picks rows before anything is ranked, so no match is
-lost to the cut.
+first asked for, in memory only. A memory of several passages ranks as its best one. The best
+`top_k` of all kinds together come back, working memory first, then short-term, then the rest by
+score. What narrows a query down (a filter, a span of time) picks rows before anything is ranked, so
+no match is lost to the cut.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,7 +40,9 @@ class Query(NamedTuple):
     kinds: Sequence[Kind]
     top_k: int
     now_us: int
+    filters: Mapping[str, Any] | None = None
     matches: Predicate | None = None
+    """The test that `filters` make."""
     since_us: int | None = None
     """Of the time a memory was true; half-open with `until_us`."""
     until_us: int | None = None
@@ -112,16 +114,24 @@ def _indexed(live: LiveUser, query: Query) -> list[_Part]:
         index = live.indexes.get(kind)
         if index is not None:
             state = live.state.of(kind)
-            parts.append(_Part(kind, state, index, partial(_allowed, kind, state, query)))
+            known = None
+            if query.matches is not None and query.filters is not None:
+                known = live.indexes.candidates(kind, state, query.filters)
+            ids = None if known is None else frozenset(known.keys)
+            parts.append(_Part(kind, state, index, partial(_allowed, kind, state, query, ids)))
     return parts
 
 
-def _allowed(kind: Kind, state: Any, query: Query) -> Labels | None:
-    """Return the labels of the rows that a query is narrowed down to; None for all."""
+def _allowed(kind: Kind, state: Any, query: Query, ids: frozenset[str] | None) -> Labels | None:
+    """Return the labels of the rows that a query is narrowed down to; None for all.
+
+    `ids` are those that may match, if that is known.
+    """
     narrow = _narrowing(query)
     if narrow is None:
         return None
-    return _labels(kind, (row for row in kind.rows(state) if narrow(row)))
+    rows = kind.rows(state) if ids is None else (kind.find(state, one) for one in ids)
+    return np.sort(_labels(kind, (row for row in rows if row is not None and narrow(row))))
 
 
 def _labels(kind: Kind, rows: Iterable[Row]) -> Labels:

@@ -21,10 +21,10 @@ class Embedded(NamedTuple):
 class Embedder(Protocol):
     """Turns texts into unit vectors. Bring your own by matching these three members.
 
-    An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states, which
-    makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the first text and outside of any
-    deadline, and `background_mean() -> float32 [dimension]`, the mean vector of general text;
-    without it, that is computed from 400 sentences, once for each store.
+    An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states,
+    which makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the
+    first text and outside of any deadline, and `background_mean() -> float32 [dimension]`, the mean
+    vector of general text; without it, that is computed from 400 sentences, once for each store.
     """
 
     @property

@@ -260,6 +260,7 @@ class UserMemory:
             kinds=_kinds(memory_types),
             top_k=check_top_k(top_k),
             now_us=self._scope.now_us(),
+            filters=filters,
             matches=predicate(filters),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),

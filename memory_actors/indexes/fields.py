@@ -22,7 +22,9 @@ the first; filters in turn that need more build each time.
 
 Paths and equality are those of filters.py. Rows are not copied: they must not change while here.
 Not thread-safe: put, drop and ask from one thread at a time.
-FIGURES
+10,000 rows, measured: equality 0.005 ms; a range of distinct numbers 0.02 ms for 1 % of the rows,
+0.10 ms for 10 %; `and` of two 0.03 to 0.3 ms; `ne` 0.2 ms (scans: 0.8 to 10 ms). Indexing a path 6
+ms, a nested one 14, lists of two 17 to 24, and 0.7 to 2 MB. A put 20 us beside 9 paths.
 """
 
 import operator
@@ -127,10 +129,9 @@ class FieldIndex(Generic[K]):
             return None
         then, count = self._refused.pop(path, 0), len(self._rows)
         if not then / 2 < count < then * 2:
-            column = _Column[K](path)
+            column, then = _Column[K](path), count
             if column.fill(self._rows, self._bytes_max - _size(beside)):
                 return column
-            then = count
         self._refused[path] = then
         if len(self._refused) > PATHS_MAX:
             del self._refused[next(iter(self._refused))]
@@ -231,10 +232,10 @@ def _any_of(parts: Sequence[_Plan[K] | None]) -> _Plan[K] | None:
 
 def _ready(postings: Sequence[Collection[K]], exact: bool = True) -> _Plan[K]:
     """Plan a union of postings, which costs nothing where there is only one."""
-    postings = [keys for keys in postings if keys]
-    size = sum(map(len, postings))
-    cost = size + 2 * len(postings) if len(postings) > 1 else 0
-    return _Plan(size, cost, partial(_union, postings, exact))
+    held = [keys for keys in postings if keys]
+    size = sum(map(len, held))
+    cost = size + 2 * len(held) if len(held) > 1 else 0
+    return _Plan(size, cost, partial(_union, held, exact))
 
 
 def _union(postings: Sequence[Collection[K]], exact: bool = True) -> Candidates[K]:
@@ -337,11 +338,11 @@ class _Column(Generic[K]):
         """Plan `contains`: in a list, in a string, or (not told here) among an object's keys."""
         if token in _OPAQUE:
             return self._among([list])
-        elements = self._of((list, token))
+        found = [self._of((list, token))]
         if not isinstance(token, str):
-            return _ready([elements])
-        strings = [self._keys[string] for string in self._in_order(str) if token in string]
-        return _ready([elements, self._of(dict), *strings], not self._of(dict))
+            return _ready(found)
+        found += [self._keys[string] for string in self._in_order(str) if token in string]
+        return _ready([*found, self._of(dict)], not self._of(dict))
 
     def _between(self, limits: Sequence[tuple[str, Any]]) -> list[Any]:
         """Return the values within limits: none, if these are not all numbers or all strings."""

@@ -139,6 +139,7 @@ class MemoryIndex:
     def compare(self, rows: Iterable[Row]) -> None:
         """Take these for all the rows there are: forget others, want what is missing."""
         passages = [(p, row.memory_id) for row in rows for p in self._kind.passages(row)]
+        passages.sort(key=lambda pair: pair[0].label)  # as they came: sessions are in order
         self._owners = {p.label: _Owner(memory_id, p.digest) for p, memory_id in passages}
         for label in {*self.dense.labels(), *self.words.labels()}:
             if label not in self._owners:
@@ -237,7 +238,7 @@ class MemoryIndex:
 
     def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Do so after a pause, and once `drained` says that what was under way has come."""
-        self._chores.start(self._chore, lambda: self._after_a_pause(drained))
+        self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
 
     async def indexed(self) -> None:
         """Wait for memories that are just being indexed from the log, for a few seconds at most."""
@@ -249,11 +250,10 @@ class MemoryIndex:
             _logger.warning("memories not yet searchable", count=len(self._wanting))
 
     async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
-        self._waits = True
         await asyncio.sleep(RETRY_S)
         with anyio.move_on_after(RETRY_S):
             await drained()
-        await self._index_wanting()
+        self.index_wanting()
 
     async def _index_wanting(self) -> None:
         while self._wanting:

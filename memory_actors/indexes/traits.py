@@ -1,4 +1,4 @@
-"""What ranking asks of a passage besides its text: when, by whom, in which session, a question?
+"""What ranking asks of a passage besides its text: when, by whom, in which session, a question.
 
 Kept as columns in the order of the other indexes' rows, so that a query reads them as arrays. They
 are told apart by label; where the orders differ (after one index was made anew and the other not
@@ -17,7 +17,7 @@ NONE: Final = -1
 """No session, no speaker."""
 DAY_US: Final = 86_400_000_000
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
-_SPEAKER: Final = re.compile(r"([^\W\d_][\w'’.\-]*(?: [\w'’.\-]+){0,2}): ")
+_SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
 
 _Labels = npt.NDArray[np.int64]

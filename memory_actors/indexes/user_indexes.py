@@ -14,8 +14,11 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import centre
+from memory_actors.indexes.fields import Candidates, FieldIndex
 from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.kinds.kind import Kind, Passage
+
+FIELDS_ROWS_MAX = 20_000  # indexed by metadata on the loop, in some 10 ms, once
 
 Find = Callable[[Kind, str], Any]
 """(kind, memory id) -> the living row, or None."""
@@ -42,6 +45,7 @@ class UserIndexes:
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: dict[str, MemoryIndex] = {}
+        self._fields: dict[str, FieldIndex[str]] = {}
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
@@ -50,7 +54,9 @@ class UserIndexes:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return sum(index.size_bytes for index in (*self._of.values(), *self._at_hand.values()))
+        indexes = (*self._of.values(), *self._at_hand.values())
+        fields = sum(index.size_bytes for index in self._fields.values())
+        return fields + sum(index.size_bytes for index in indexes)
 
     @property
     def vector_bytes(self) -> int:
@@ -64,15 +70,38 @@ class UserIndexes:
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Take note that a memory's row was `old` and is `new`; None is no row."""
+        fields = self._fields.get(kind.NAME)
+        if fields is not None and new is not None:
+            fields.put(new.memory_id, new.metadata)
+        elif fields is not None and old is not None:
+            fields.drop(old.memory_id)
         before, after = _indexed(kind, old), _indexed(kind, new)
         if before != after:
             self._made(kind).follow(before, after, (new or old).memory_id)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Take these for all the rows of a kind that there are."""
+        self._fields.pop(kind.NAME, None)
         found = [row for row in rows if _indexed(kind, row)]
         if found or kind.NAME in self._of:
             self._made(kind).compare(found)
+
+    def candidates(
+        self, kind: Kind, state: Any, filters: Mapping[str, Any]
+    ) -> Candidates[str] | None:
+        """Return which memories may match a filter on metadata; None if all have to be looked at.
+
+        On the loop. The first filter of a user makes the index, in a few milliseconds.
+        """
+        fields = self._fields.get(kind.NAME)
+        if fields is None:
+            rows = list(kind.rows(state))
+            if len(rows) > FIELDS_ROWS_MAX:
+                return None
+            fields = self._fields[kind.NAME] = FieldIndex()
+            for row in rows:
+                fields.put(row.memory_id, row.metadata)
+        return fields.candidates(filters)
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.actor import Reply, Request
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.kind import Command, Restore
 from memory_actors.live_user import LiveUser
 from memory_actors.quota import Limits
 from memory_actors.services import Services
@@ -60,6 +60,7 @@ class Scope:
             meta=self._meta(command),
             durability="relaxed" if relaxed else "commit",
             deletes=deletes,
+            alone=isinstance(command, Restore) or bool(getattr(command, "own_ids", ())),
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,
         )

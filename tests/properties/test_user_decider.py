@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from support import recount
 from support.deciding import Decided, Deciding, Rows, living
-from support.user_rules import (
+from support.kind_rules import (
     EntityRules,
     EpisodicRules,
     LongTermRules,
@@ -23,9 +23,10 @@ from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
 from memory_actors.kinds import short_term
+from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.kind import Add, Command, Pruned, Restore
 from memory_actors.kinds.structured.document import DocumentPut
-from memory_actors.kinds.working import KeySet
+from memory_actors.kinds.working import KeySet, UpdateKey
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
 from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
@@ -95,7 +96,7 @@ class UserMachine(
             assert user_state.fingerprint(decided.after) == was, "events alone change a state"
         assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
         if decided.refusal is not None:
-            self.check_refusal(decided.refusal)
+            self.check_refusal(decided.command, decided.refusal)
             return decided
         self.check_limits(decided)
         self.check_lives(decided, living(decided.before), living(decided.after))
@@ -105,9 +106,10 @@ class UserMachine(
 
     # --- what holds of each command
 
-    def check_refusal(self, refusal: Exception) -> None:
-        """A refusal for lack of room says whose limit it is, and which."""
+    def check_refusal(self, command: Command, refusal: Exception) -> None:
+        """What is refused for lack of room asked for some; the refusal says whose limit it is."""
         if isinstance(refusal, QuotaExceededError):
+            assert asks_for_room(command)
             own = [limit for _, limit in recount.uses(self.state, self.limits).values()]
             assert refusal.limit in [*own, self.limits.episode_steps]
             assert refusal.tier == self.limits.tier
@@ -206,6 +208,13 @@ class UserMachine(
         loaded = user_state.load(data)
         assert user_state.dump(loaded) == data
         assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
+
+
+def asks_for_room(command: Any) -> bool:
+    """Say whether a command says something new. To set a key again takes the room of its value."""
+    if isinstance(command, Add | Restore | AddStep | FinishEpisode | UpdateKey):
+        return True
+    return getattr(command, "content", getattr(command, "value", None)) is not None
 
 
 def made_to_go(event: Any) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.embedding.protocol import Embedded
+from memory_actors.embedding.tokens import pack
+
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
 
@@ -34,6 +37,24 @@ class FakeEmbedder:
             seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
             total += np.random.default_rng(seed).standard_normal(self.dimension)
         return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+class FakeTokenEmbedder(FakeEmbedder):
+    """Gives token states as well: each word has its own, whatever stands around it."""
+
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
+        vectors = self.embed(texts)
+        return [Embedded(v, self._tokens(t)) for v, t in zip(vectors, texts, strict=True)]
+
+    def _tokens(self, text: str) -> bytes:
+        seeds = [
+            int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
+            for word in text.lower().split()[:200]
+        ]
+        states = [np.random.default_rng(seed).standard_normal(64) for seed in seeds]
+        unit = [state / np.linalg.norm(state) for state in states]
+        ids = np.array([seed % 30_000 for seed in seeds], np.int64)
+        return pack(ids, np.array(unit, np.float32).reshape(len(seeds), 64))
 
 
 class FakeClock:

@@ -105,8 +105,8 @@ def test_no_match_is_missed_after_any_changes(batches: Any, wanted: Any, whole: 
 @given(changes=CHANGES, paths=st.lists(PATHS, min_size=1, max_size=4))
 def test_what_was_put_and_dropped_again_leaves_nothing(changes: Any, paths: list[str]) -> None:
     index, rows = FieldIndex[int](), Rows()
-    asked = {"and": [{path: {"gt": 0, "lt": "x", "contains": "a"}} for path in paths]}
-    index.candidates(asked)
+    for path in paths:
+        index.candidates({path: {"gt": 0, "contains": "a"}})
     empty = index.size_bytes
     change(index, rows, changes)
     change(index, rows, [(key, None) for key in list(rows)])
@@ -194,6 +194,35 @@ def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
 )
 def test_there_is_no_help_where_all_rows_would_have_to_be_asked(wanted: Any) -> None:
     assert index_of(PEOPLE).candidates(wanted) is None
+
+
+def test_one_row_of_several_values_is_enough_for_that() -> None:
+    rows: Rows = {n: {"l": {"x": n}} for n in range(20)} | {20: {"l": [{"x": 0}, {"x": 30}]}}
+    index, wanted = index_of(rows), {"l.x": {"gt": 18, "lt": 2}}
+    assert index.candidates(wanted) == ({20}, True)
+    index.drop(5)
+    assert index.candidates(wanted) == ({20}, True)
+    index.drop(20)
+    assert index.candidates(wanted) == (set(), True)
+
+
+def test_a_range_follows_the_values_that_come_and_go() -> None:
+    index = index_of(PEOPLE)
+    assert index.candidates({"age": {"lt": 3}}) == ({0, 1, 2}, True)
+    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 1, 2}, True)
+    index.drop(1)
+    index.put(2, {"age": 1.5, "name": "p"})
+    index.put(40, {"age": -1, "name": "p00"})
+    assert index.candidates({"age": {"lt": 3}}) == ({0, 2, 40}, True)
+    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 2, 40}, True)
+
+
+def test_the_keys_of_objects_are_left_to_the_predicate() -> None:
+    values = [{"k": 1}, {"other": 1}, "kk", ["k"], "x", 5, 6, 7, 8, 9]
+    found = index_of({n: {"a": value} for n, value in enumerate(values)}).candidates(
+        {"a": {"contains": "k"}}
+    )
+    assert found == ({0, 1, 2, 3}, False)
 
 
 def test_a_part_that_cannot_be_told_is_left_to_the_predicate() -> None:

@@ -52,8 +52,6 @@ def test_a_key_above_a_lowered_limit_takes_a_new_value_and_evicts_nobody(auto_pr
 
 # --- ids that are used twice at one time
 
-UNSEEN = "LiveUser.enrich looks up ids in the log only, not in the batch and in what is not flushed"
-
 
 async def accepted(*calls: Any) -> list[str]:
     """Return what kinds took a memory in."""
@@ -63,7 +61,6 @@ async def accepted(*calls: Any) -> list[str]:
 
 
 @pytest.mark.anyio
-@pytest.mark.xfail(reason=UNSEEN)
 async def test_clients_who_use_one_id_for_two_kinds_at_once_get_one_memory(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -73,7 +70,6 @@ async def test_clients_who_use_one_id_for_two_kinds_at_once_get_one_memory(open_
 
 
 @pytest.mark.anyio
-@pytest.mark.xfail(reason=UNSEEN)
 async def test_an_id_that_is_pruned_in_the_same_batch_still_stands_for_what_it_was(
     open_memory,
 ) -> None:
@@ -90,7 +86,6 @@ async def test_an_id_that_is_pruned_in_the_same_batch_still_stands_for_what_it_w
 
 
 @pytest.mark.anyio
-@pytest.mark.xfail(reason=UNSEEN)
 async def test_the_id_of_a_key_that_was_just_deleted_is_not_free_for_another_kind(
     open_memory,
 ) -> None:
@@ -106,7 +101,6 @@ async def test_the_id_of_a_key_that_was_just_deleted_is_not_free_for_another_kin
 
 
 @pytest.mark.anyio
-@pytest.mark.xfail(reason="MemoryIndex.index_later: its pause holds up what index_wanting starts")
 @pytest.mark.parametrize("kind", ["long_term", "entity", "episodic", "structured"])
 async def test_what_is_restored_after_a_refused_write_is_found_at_once(open_memory, kind) -> None:
     async with open_memory() as memory:

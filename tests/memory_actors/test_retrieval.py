@@ -1,0 +1,278 @@
+"""Retrieval by all signals, as a caller sees it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakes import FakeClock, FakeTokenEmbedder
+
+from memory_actors import InvalidInputError, Item, MemorySystem, Settings, UserMemory
+from memory_actors.indexes import dense, memory_index
+from memory_actors.indexes.memory_index import same_order
+from memory_actors.kinds import long_term
+from memory_actors.ranking import Weights
+
+pytestmark = pytest.mark.anyio
+
+ONLY_WORDS = Weights(late=0, session=0, meaning=0, date=0, speaker=0, asks=0)
+
+
+@pytest.fixture
+def embedder() -> FakeTokenEmbedder:
+    return FakeTokenEmbedder()
+
+
+async def filled(user: UserMemory, count: int = 60) -> list[str]:
+    items = [
+        Item(
+            content=f"word{n} and word{n + 1} met at place{n % 7}",
+            metadata={"n": n, "even": n % 2 == 0},
+            occurred_at=datetime(2023, 1 + n % 12, 15, tzinfo=UTC),
+            session_id=f"s{n // 5}",
+            role="Ada" if n % 3 else "Bob",
+        )
+        for n in range(count)
+    ]
+    return [receipt.memory_id for receipt in await user.add_many(items)]
+
+
+def contents(hits: list[Any]) -> list[str]:
+    return [hit.content for hit in hits]
+
+
+async def test_a_score_is_between_0_and_1_and_explained_by_its_signals(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        hits = await user.retrieve("word7 word8 place0", top_k=20, explain=True)
+        assert hits[0].content == "word7 and word8 met at place0"
+        assert [hit.score for hit in hits] == sorted((h.score for h in hits), reverse=True)
+        totals = [sum(hit.signals.values()) for hit in hits]
+        assert totals == sorted(totals, reverse=True)
+        assert hits[0].signals["late"] > 0
+        assert hits[0].signals["words"] > 0
+        assert all(0 <= hit.score <= 1 for hit in hits)
+        assert (await user.retrieve("word7"))[0].signals is None
+
+
+@pytest.mark.parametrize("name", Weights.__struct_fields__)
+async def test_each_signal_can_be_switched_off(open_memory, name: str) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        for hit in await user.retrieve(
+            "what did Ada do with word7 in May?", explain=True, weights=Weights(**{name: 0})
+        ):
+            assert hit.signals[name] == 0
+
+
+async def test_a_rare_word_is_found_whatever_its_meaning(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        added = await user.add("deploys use OAuth 2.1 since abc-123")
+        for query in ("OAuth 2.1", "abc123 abc-123", "deploying"):
+            (hit,) = await user.retrieve(query, top_k=1, weights=ONLY_WORDS)
+            assert hit.memory_id == added.memory_id
+
+
+async def test_the_words_of_a_session_help_each_other(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s")
+        await filled(user, 30)
+        await user.add("shall we talk about the zeppelin", session_id="x")
+        answer = await user.add("it was blue", session_id="x")
+        hits = await user.retrieve("zeppelin", top_k=2, weights=ONLY_WORDS)
+        assert answer.memory_id in {hit.memory_id for hit in hits}
+
+
+async def test_a_named_date_lifts_what_was_true_then(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        hits = await user.retrieve("who met in May 2023", top_k=5)
+        assert {hit.occurred_at.month for hit in hits} == {5}
+        week = await user.retrieve(
+            "who met last month", top_k=5, reference_time="2023-10-05", explain=True
+        )
+        assert {hit.occurred_at.month for hit in week} == {9}
+
+
+async def test_a_named_speaker_lifts_what_they_said(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        hits = await user.retrieve("what did Bob say", top_k=60, explain=True)
+        assert {hit.role for hit in hits if hit.signals["speaker"] > 0} == {"Bob"}
+
+
+# --- what narrows a query down
+
+
+async def test_since_until_and_as_of_are_exact(open_memory, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        found = await user.retrieve("word", since="2023-03-01", until="2023-05-01", top_k=100)
+        assert {hit.occurred_at.month for hit in found} == {3, 4}
+        assert len(found) == 10
+        before = datetime.fromtimestamp(clock.now_us / 1e6, UTC)
+        clock.move(100)
+        await user.add("word later")
+        assert len(await user.retrieve("word", as_of=before, top_k=100)) == 60
+        with pytest.raises(InvalidInputError):
+            await user.retrieve("word", since="soon")
+
+
+async def test_as_of_finds_the_relationships_that_were_true_then(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for name in ("Alice", "Acme", "Initech"):
+            await user.entities.add_entity(name)
+        await user.entities.relate("Alice", "works_at", "Acme", valid_from="2020-01-01")
+        await user.entities.relate("Alice", "works_at", "Initech", valid_from="2022-01-01")
+        hits = await user.retrieve(
+            "Alice works at", memory_types=["entity"], as_of="2021-01-01", top_k=10
+        )
+        assert contents(hits) == ["Alice works at Acme"]
+
+
+async def test_a_filter_follows_every_change(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        ids = await filled(user)
+
+        async def matching(filters: dict[str, Any]) -> int:
+            return len(await user.retrieve("word", filters=filters, top_k=100))
+
+        assert await matching({"n": 7}) == 1
+        assert await matching({"n": {"gte": 50}, "even": True}) == 5
+        await user.update(ids[7], metadata={"n": 70})
+        assert await matching({"n": 7}) == 0
+        assert await matching({"n": {"gte": 50}}) == 11
+        await user.delete(ids[50])
+        assert await matching({"n": {"gte": 50}}) == 10
+        await user.restore([ids[50]])
+        assert await matching({"n": {"gte": 50}}) == 11
+        await user.add("word new", metadata={"n": 99})
+        assert await matching({"n": {"gte": 50}}) == 12
+        assert await matching({"not": {"n": {"exists": True}}}) == 0
+
+
+async def test_min_score_budget_and_diversity(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user)
+        hits = await user.retrieve("word7 word8 place0", top_k=60)
+        middle = hits[10].score
+        assert len(await user.retrieve("word7 word8 place0", top_k=60, min_score=middle)) == 11
+        fitting = await user.retrieve("word7 word8 place0", token_budget=30)
+        assert sum(-(-len(hit.content) // 4) for hit in fitting) <= 30
+        assert len(fitting) >= 3
+        assert await user.retrieve("word7", token_budget=0) == []
+        for _ in range(3):
+            await user.add("word7 word8 place0 again and again")
+        same = await user.retrieve("word7 word8 place0 again", top_k=3)
+        assert len(set(contents(same))) == 1
+        other = await user.retrieve("word7 word8 place0 again", top_k=3, diversity=0.5)
+        assert len(set(contents(other))) == 3
+        for wrong in ({"min_score": 2}, {"diversity": -1}, {"token_budget": -1}):
+            with pytest.raises(InvalidInputError):
+                await user.retrieve("word", **wrong)
+
+
+# --- in step
+
+
+async def parts(memory: MemorySystem) -> Any:
+    async with memory._services.runtime.use("user:u") as live:
+        return live.indexes.get(long_term)
+
+
+async def test_deleted_memories_never_come_back_and_the_parts_keep_one_order(
+    open_memory, monkeypatch
+) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        ids = await filled(user, 300)
+        for memory_id in ids[::2]:
+            await user.delete(memory_id)
+        await filled(user, 20)
+        index = await parts(memory)
+        while memory._services.runtime and index._chores.running("maintenance long_term"):
+            await index._chores.running("maintenance long_term")
+        found = {h.memory_id for h in await user.retrieve("word place0", top_k=1_000)}
+        assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
+        assert same_order(index.dense, index.words)
+        assert len(index.late) == len(index.words) == len(index.dense) == 170
+
+
+async def test_what_the_graph_and_the_words_propose_is_ranked_the_same_way(
+    open_memory, monkeypatch
+) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        await filled(user, 300)
+        whole = await user.retrieve("word7 word8 place0", top_k=5)
+        monkeypatch.setattr(dense, "EXACT_MAX", 100)
+        monkeypatch.setattr(dense, "GRAPH_MIN", 50)
+        index = await parts(memory)
+        index.maintain()
+        while not index.dense.has_graph:
+            await index._chores.running("maintenance long_term")
+        assert contents(await user.retrieve("word7 word8 place0", top_k=5)) == contents(whole)
+
+
+@pytest.mark.parametrize("harm", ["missing", "junk", "flip", "stale"])
+async def test_the_word_file_is_made_again_when_it_is_not_whole(
+    open_memory, tmp_path: Path, harm: str, monkeypatch
+) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        await filled(user)
+        before = await user.retrieve("word7 word8 place0", top_k=5)
+    (path,) = (tmp_path / "memory" / "indexes").glob("*.long_term.words")
+    data = bytearray(path.read_bytes())
+    if harm == "missing":
+        path.unlink()
+    elif harm == "junk":
+        path.write_bytes(b"junk")
+    elif harm == "flip":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(bytes(data))
+    async with open_memory(check_replay=False) as memory:
+        if harm == "stale":
+            await memory.user("u").add("one more")
+            path.write_bytes(bytes(data))
+        after = await memory.user("u").retrieve("word7 word8 place0", top_k=5)
+        assert contents(after) == contents(before)
+        if harm != "stale":  # one more memory changes how rare each word is
+            assert [round(h.score, 5) for h in after] == [round(h.score, 5) for h in before]
+
+
+async def test_token_states_beyond_the_bound_are_read_when_they_are_needed(
+    open_memory, monkeypatch
+) -> None:
+    monkeypatch.setattr(memory_index, "STATES_CHUNK", 8)
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        await filled(user)
+        before = await user.retrieve("word7 word8 place0", top_k=5)
+        index = await parts(memory)
+        index.late._bytes_max = 2_000
+        await user.add("one more")
+        assert index.late.size_bytes < 40_000
+        after = await user.retrieve("word7 word8 place0", top_k=5)
+        assert contents(after) == contents(before)
+
+
+async def test_an_embedder_without_token_states_is_ranked_by_the_rest(tmp_path: Path) -> None:
+    from support.fakes import FakeEmbedder
+
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), settings=Settings()) as memory:
+        user = memory.user("u")
+        await filled(user)
+        hits = await user.retrieve("word7 word8 place0", top_k=3, explain=True)
+        assert hits[0].content == "word7 and word8 met at place0"
+        assert hits[0].signals["late"] == 0

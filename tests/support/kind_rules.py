@@ -1,0 +1,375 @@
+"""Rules by which a stateful test gives every command of every kind to one user's decider.
+
+One class for each kind; a machine takes those it wants. Texts are real, and so are their sizes and
+digests.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.long_term import MemoryAdded
+from memory_actors.kinds.structured import PutDocument
+from memory_actors.kinds.structured.document import document_text, value_json
+from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
+from support.user_rules import ANY, UserRules, about, some, some_relate
+
+OWN = st.none() | st.none() | st.integers(0, 9)  # an id of the caller's own, by number
+TEXTS = st.sampled_from(["a", "tea", "café", "likes tea a lot", "was far away for a long time"])
+WORDS = TEXTS | st.integers(1, 70).map("x".__mul__)
+CHANGES = st.none() | WORDS | st.integers(20, 120).map("x".__mul__)
+METADATA = st.sampled_from([{}, {"a": 1}, {"a": True}, {"b": [1, None]}])
+CHANGED = st.none() | METADATA
+PINNED = st.sampled_from([False, False, False, True])
+NAMES = ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"]
+KEYS = st.sampled_from(NAMES)
+GROUPS = st.sampled_from(["s", "s", "t", "u"])  # sessions, agents, collections
+VALUES = st.sampled_from([None, True, 1, 1.5, [], {}, {"a": 1}, {"a": True}]) | WORDS
+SPELLINGS = st.sampled_from(["Ann", "ANN", " ann ", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus"])
+TYPES = st.sampled_from(["person", "Person", "town"])
+RELATIONS = st.sampled_from(["knows", "lives_in", "Lives in"])
+TIMES = st.integers(0, 12)
+LASTS = st.none() | st.none() | st.integers(-1, 8)
+
+
+class WorkingRules(UserRules):
+    """Keys are set, updated and deleted, in any order of last use."""
+
+    @about(working)
+    @rule(
+        key=KEYS, value=VALUES, own=OWN, metadata=METADATA, prune=st.booleans(),
+        used=st.permutations(NAMES),
+    )  # fmt: skip
+    def sets_a_key(
+        self, key: str, value: Any, own: Any, metadata: Any, prune: bool, used: list[str]
+    ) -> None:
+        memory_id = self.id(own)
+        self.ask(
+            working.SetKey(
+                now_us=self.now_us, memory_id=memory_id, key=key, value=value,
+                size_bytes=working.entry_bytes(key, value), metadata=metadata, auto_prune=prune,
+                least_recent=self.order(used), own_ids=() if own is None else (memory_id,),
+            )
+        )  # fmt: skip
+
+    @some(working)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED, used=st.permutations(NAMES))
+    def updates_a_key(self, number: int, text: Any, metadata: Any, used: list[str]) -> None:
+        self.ask(
+            working.UpdateKey(
+                now_us=self.now_us, memory_id=self.one_of(working, number), content=text,
+                metadata=metadata, least_recent=self.order(used),
+            )
+        )  # fmt: skip
+
+    @some(working)
+    @rule(key=KEYS)
+    def deletes_a_key(self, key: str) -> None:
+        self.ask(working.DeleteKey(now_us=self.now_us, key=key))
+
+    def order(self, used: Sequence[str]) -> tuple[str, ...]:
+        held = self.deciding.state.working.held
+        return tuple(key for key in used if key in held)
+
+
+class ShortTermRules(UserRules):
+    """Messages are added to sessions and updated."""
+
+    @about(short_term)
+    @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA)
+    def adds_a_message(self, session: str, text: str, own: Any, metadata: Any) -> None:
+        memory_id = self.id(own)
+        self.ask(
+            short_term.AddMessage(
+                now_us=self.now_us, memory_id=memory_id, session_id=session, content=text,
+                size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
+                own_ids=() if own is None else (memory_id,),
+            )
+        )  # fmt: skip
+
+    @some(short_term)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
+    def updates_a_message(self, number: int, text: Any, metadata: Any) -> None:
+        self.ask(
+            short_term.UpdateMessage(
+                now_us=self.now_us, memory_id=self.one_of(short_term, number), content=text,
+                size_bytes=len((text or "").encode()), metadata=metadata,
+            )
+        )  # fmt: skip
+
+
+class LongTermRules(UserRules):
+    """Memories are added, some at once, and updated."""
+
+    @about(long_term)
+    @rule(
+        items=st.lists(st.tuples(OWN, WORDS, TIMES, PINNED, METADATA), min_size=1, max_size=4),
+        prune=st.booleans(),
+    )
+    def adds_memories(self, items: list[Any], prune: bool) -> None:
+        memories = tuple(self.memory(*item) for item in items)
+        own = tuple(m.memory_id for m in memories if m.memory_id.startswith("own"))
+        self.ask(
+            long_term.AddMemories(
+                now_us=self.now_us, memories=memories, auto_prune=prune, own_ids=own
+            )
+        )
+
+    def memory(self, own: Any, text: str, at: int, pinned: bool, metadata: Any) -> MemoryAdded:
+        return MemoryAdded(
+            memory_id=self.id(own), content=text, size_bytes=len(text.encode()),
+            digest=text_digest(text), occurred_at_us=at, pinned=pinned, metadata=metadata,
+        )  # fmt: skip
+
+    @some(long_term)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
+    def updates_a_memory(self, number: int, text: Any, metadata: Any) -> None:
+        memory_id = self.one_of(long_term, number)
+        self.ask(
+            long_term.UpdateMemory(
+                now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
+            )
+        )
+
+
+class EntityRules(UserRules):
+    """Entities are added, observed, updated and related; relationships end and are updated."""
+
+    @about(entity)
+    @rule(
+        name=SPELLINGS, kind=TYPES, texts=st.lists(TEXTS, max_size=3), own=OWN, at=TIMES,
+        metadata=METADATA, pinned=PINNED, prune=st.booleans(),
+    )  # fmt: skip
+    def adds_an_entity(
+        self, name: str, kind: str, texts: list[str], own: Any, at: int, metadata: Any,
+        pinned: bool, prune: bool,
+    ) -> None:  # fmt: skip
+        self.add_entity(
+            name, kind, texts, at, own=own, metadata=metadata, pinned=pinned, prune=prune
+        )
+
+    def add_entity(
+        self, name: str, kind: str, texts: list[str], at: int, *, own: int | None = None,
+        metadata: Any = None, pinned: bool = False, prune: bool,
+    ) -> None:  # fmt: skip
+        memory_id = self.id(own)
+        self.ask(
+            entity.AddEntity(
+                now_us=self.now_us, memory_id=memory_id, name=name, type=kind, occurred_at_us=at,
+                digest=text_digest(name_text(name, kind)), metadata=metadata or {}, pinned=pinned,
+                observations=tuple(observation(name, text) for text in texts), auto_prune=prune,
+                own_ids=() if own is None else (memory_id,),
+            )
+        )  # fmt: skip
+
+    @about(entity)
+    @rule(names=st.lists(SPELLINGS, min_size=2, max_size=4), at=TIMES)
+    def meets_people(self, names: list[str], at: int) -> None:
+        for name in names:
+            self.add_entity(name, "person", [], at=at, prune=True)
+
+    @some(entity)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
+    def updates_an_entity(self, number: int, text: Any, metadata: Any) -> None:
+        row = self.entity(number)
+        name = row.name if row else ""
+        self.ask(
+            entity.UpdateEntity(
+                now_us=self.now_us, memory_id=row.memory_id if row else "none", metadata=metadata,
+                **said(text, observation_text(name, text or "")),
+            )
+        )  # fmt: skip
+
+    @some(entity)
+    @rule(number=ANY, which=ANY)
+    def removes_an_observation(self, number: int, which: int) -> None:
+        row = self.entity(number)
+        digests = [held.digest for held in row.observations] if row else []
+        self.ask(
+            entity.RemoveObservation(
+                now_us=self.now_us, memory_id=row.memory_id if row else "none",
+                digest=digests[which % len(digests)] if digests else b"none",
+            )
+        )  # fmt: skip
+
+    @some(entity)
+    @rule(
+        ends=st.tuples(ANY, ANY), relation=RELATIONS, own=OWN, since=TIMES,
+        lasts=LASTS, fact=st.none() | TEXTS, exclusive=st.booleans(),
+        metadata=METADATA, pinned=PINNED, prune=st.booleans(),
+    )  # fmt: skip
+    def relates(
+        self, ends: Any, relation: str, own: Any, since: int, lasts: Any, fact: Any,
+        exclusive: bool, metadata: Any, pinned: bool, prune: bool,
+    ) -> None:  # fmt: skip
+        memory_id = self.id(own)
+        source, target = (self.entity(end) for end in ends)
+        names = (getattr(end, "name", "") for end in (source, target))
+        text = fact_text(next(names), relation, next(names), fact)
+        self.ask(
+            entity.Relate(
+                now_us=self.now_us, memory_id=memory_id, relation=relation, fact=fact,
+                source_id=getattr(source, "memory_id", "none"),
+                target_id=getattr(target, "memory_id", "none"),
+                digest=text_digest(text), size_bytes=len(text.encode()), valid_from_us=since,
+                valid_to_us=None if lasts is None else since + lasts, exclusive=exclusive,
+                metadata=metadata, pinned=pinned, auto_prune=prune,
+                own_ids=() if own is None else (memory_id,),
+            )
+        )  # fmt: skip
+
+    @some_relate
+    @rule(number=ANY, until=TIMES)
+    def ends_a_relationship(self, number: int, until: int) -> None:
+        memory_id = self.relationship(number)
+        self.ask(entity.EndRelationship(now_us=self.now_us, memory_id=memory_id, valid_to_us=until))
+
+    @some_relate
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
+    def updates_a_relationship(self, number: int, text: Any, metadata: Any) -> None:
+        memory_id = self.relationship(number)
+        self.ask(
+            entity.UpdateRelationship(
+                now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
+            )
+        )
+
+    @some_relate
+    @rule(number=ANY)
+    def deletes_a_relationship(self, number: int) -> None:
+        memory_id = self.relationship(number)
+        self.ask(entity.DeleteRelationship(now_us=self.now_us, memory_id=memory_id))
+
+    def entity(self, number: int) -> entity.Entity | None:
+        held = self.deciding.state.entity.held.rows
+        return held.get(self.one(held, number))
+
+    def relationship(self, number: int) -> str:
+        return self.one(self.deciding.state.entity.graph.held.rows, number)
+
+
+class EpisodicRules(UserRules):
+    """Episodes are started, take steps beyond their limit, end, and are updated."""
+
+    @about(episodic)
+    @rule(
+        agent=GROUPS, goal=WORDS, own=OWN, at=TIMES, metadata=METADATA, pinned=PINNED,
+        prune=st.booleans(),
+    )  # fmt: skip
+    def starts_an_episode(
+        self, agent: str, goal: str, own: Any, at: int, metadata: Any, pinned: bool, prune: bool
+    ) -> None:
+        memory_id = self.id(own)
+        self.ask(
+            episodic.StartEpisode(
+                now_us=self.now_us, memory_id=memory_id, agent_id=agent, goal=goal,
+                size_bytes=len(goal.encode()), digest=text_digest(goal), occurred_at_us=at,
+                metadata=metadata, pinned=pinned, auto_prune=prune,
+                own_ids=() if own is None else (memory_id,),
+            )
+        )  # fmt: skip
+
+    @some(episodic)
+    @rule(
+        number=ANY,
+        steps=st.lists(st.tuples(WORDS, *[st.none() | TEXTS] * 3), min_size=1, max_size=5),
+    )
+    def takes_steps(self, number: int, steps: list[Any]) -> None:
+        memory_id = self.one_of(episodic, number)
+        for texts in steps:
+            action, seen, outcome, error = texts
+            self.ask(
+                episodic.AddStep(
+                    now_us=self.now_us, memory_id=memory_id, action=action, observation=seen,
+                    outcome=outcome, error=error, size_bytes=step_bytes(*texts),
+                    digest=text_digest(step_text(*texts)), sha256=step_sha256(*texts),
+                )
+            )  # fmt: skip
+
+    @some(episodic)
+    @rule(number=ANY, failed=st.booleans(), result=CHANGES)
+    def ends_an_episode(self, number: int, failed: bool, result: Any) -> None:
+        words = said(result)
+        words["result"] = words.pop("content", None)
+        memory_id = self.one_of(episodic, number)
+        self.ask(
+            episodic.FinishEpisode(
+                now_us=self.now_us, memory_id=memory_id, failed=failed, **words
+            )
+        )  # fmt: skip
+
+    @some(episodic)
+    @rule(number=ANY, text=CHANGES, metadata=CHANGED)
+    def updates_an_episode(self, number: int, text: Any, metadata: Any) -> None:
+        memory_id = self.one_of(episodic, number)
+        self.ask(
+            episodic.UpdateEpisode(
+                now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
+            )
+        )
+
+
+class StructuredRules(UserRules):
+    """Documents are put and updated."""
+
+    @about(structured)
+    @rule(
+        collection=GROUPS, key=KEYS, value=VALUES, own=OWN, at=TIMES, metadata=CHANGED,
+        pinned=st.none() | PINNED, prune=st.booleans(),
+    )  # fmt: skip
+    def puts_a_document(
+        self, collection: str, key: str, value: Any, own: Any, at: int, metadata: Any,
+        pinned: Any, prune: bool,
+    ) -> None:  # fmt: skip
+        memory_id = self.id(own)
+        self.ask(
+            PutDocument(
+                now_us=self.now_us, memory_id=memory_id, collection=collection, key=key,
+                occurred_at_us=at, metadata=metadata, pinned=pinned, auto_prune=prune,
+                own_ids=() if own is None else (memory_id,), **document(collection, key, value),
+            )
+        )  # fmt: skip
+
+    @some(structured)
+    @rule(number=ANY, value=VALUES | CHANGES, metadata=CHANGED)
+    def updates_a_document(self, number: int, value: Any, metadata: Any) -> None:
+        row = structured.find(self.deciding.state.structured, self.one_of(structured, number))
+        words = {} if row is None or value is None else document(row.collection, row.key, value)
+        self.ask(
+            structured.UpdateDocument(
+                now_us=self.now_us, memory_id=row.memory_id if row else "none", metadata=metadata,
+                **words,
+            )
+        )  # fmt: skip
+
+
+# --- what a caller says of a text
+
+
+def said(content: str | None, found_by: str | None = None) -> dict[str, Any]:
+    """Return the fields of a new content; `found_by` is what is embedded, if that is more."""
+    if content is None:
+        return {}
+    digest = text_digest(content if found_by is None else found_by)
+    return {"content": content, "size_bytes": len(content.encode()), "digest": digest}
+
+
+def observation(name: str, text: str) -> entity.Observation:
+    """Return an observation of an entity of this name."""
+    digest = text_digest(observation_text(name, text))
+    return entity.Observation(text=text, size_bytes=len(text.encode()), digest=digest)
+
+
+def document(collection: str, key: str, value: Any) -> dict[str, Any]:
+    """Return the fields of a document's value."""
+    as_json = value_json(value)
+    return {
+        "value": value,
+        "size_bytes": len(as_json.encode()),
+        "digest": text_digest(document_text(collection, key, value)),
+        "value_digest": text_digest(as_json),
+    }
