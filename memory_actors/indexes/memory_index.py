@@ -152,9 +152,13 @@ class MemoryIndex:
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""
-        for digest, text in texts.items():
-            for label in sorted(self._wanting.pop(digest, ())):
-                self._add(label, text)
+        wanted = [
+            (label, text)
+            for digest, text in texts.items()
+            for label in self._wanting.pop(digest, ())
+        ]
+        for label, text in sorted(wanted, key=lambda pair: pair[0]):  # sessions are in order
+            self._add(label, text)
         self.maintain()
 
     def _add(self, label: int, text: Text) -> None:
