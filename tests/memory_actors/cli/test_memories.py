@@ -18,7 +18,6 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert hit["occurred_at"] == "2024-05-01T12:00:00Z"
     assert 0 < hit.pop("score") <= 1
     assert hit.pop("signals") is None
-    assert hit.pop("signals") is None
     assert program.json("list") == [hit] == [program.json("get", memory_id)]
 
 
