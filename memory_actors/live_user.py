@@ -229,6 +229,7 @@ class LiveUser:
             await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
         except EventLogError as error:  # the next activation reads more events, that is all
             self._log_warning("snapshot not kept", error)
+        await self.indexes.save_words()
 
     def _log_warning(self, what: str, error: Exception) -> None:
         _logger.warning(what, user=hashed(user_of(self.stream)), error=reason(error))

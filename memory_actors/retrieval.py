@@ -238,18 +238,29 @@ def _rank(parts: Sequence[_Part], question: Question, query: Query) -> list[_Sco
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
-    """Yield the rows that ranked passages belong to, as long as they live."""
+    """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
+    seen: set[str] = set()
     for place, label in enumerate(ranked.signals.labels.tolist()):
-        row = part.kind.find(part.state, part.memories.owner(label) or "")
+        if len(seen) == _pool(query):
+            return
+        memory_id = part.memories.owner(label)
+        row = None if memory_id in seen else part.kind.find(part.state, memory_id or "")
         if row is not None:
+            seen.add(row.memory_id)
             signals = ranked.explained(place) if query.explain else None
             score = float(ranked.shown[place])
             yield _Scored(Found(part.kind, row), score, signals, part, label)
 
 
+def _pool(query: Query) -> int:
+    """Return how many memories the results are chosen from."""
+    wanted = BUDGET_TOP_K if query.token_budget is not None else query.top_k
+    return max(4 * wanted, 50) if query.diversity else wanted
+
+
 def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
     """Choose one after another, each by its score less its likeness to those before it (MMR)."""
-    pool = list(ordered[: max(query.top_k * 4, 50)])
+    pool = list(ordered[: _pool(query)])
     vectors = np.stack(
         [one.part.memories.dense.vectors_of(np.array([one.label]))[0] for one in pool]
     )

@@ -72,8 +72,8 @@ class Traits:
         """Of sessions and speakers."""
         self._spoken: dict[str, int] = {}
         """How many passages a speaker has."""
-        self._labels: list[int] = []
         self._columns: tuple[_Labels, Columns] | None = None
+        self._years: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._of)
@@ -107,12 +107,8 @@ class Traits:
         return self._number(found[0]) if len(found) == 1 else None
 
     def years(self) -> set[int]:
-        """Return the years that passages are of."""
-        columns = self._columns
-        if columns is None:
-            return set()
-        days = np.unique(columns[1].days.astype("datetime64[D]").astype("datetime64[Y]"))
-        return {1970 + int(year) for year in days.astype(int)}
+        """Return the years that passages are of, as of the last `columns`."""
+        return self._years
 
     def columns(self, labels: _Labels) -> Columns:
         """Return the traits of these labels, in their order; of one that has none, nothing much."""
@@ -123,6 +119,7 @@ class Traits:
         if known is not None and len(known[0]) <= len(labels):
             start = len(known[0]) if np.array_equal(known[0], labels[: len(known[0])]) else 0
         fresh = self._made(labels[start:])
+        self._years = (self._years if start else set()) | _years_of(fresh.days)
         if start and known is not None:
             fresh = known[1].followed_by(fresh)
         self._columns = (labels.copy(), fresh)
@@ -143,6 +140,11 @@ class Traits:
 
     def _number(self, name: str | None) -> int:
         return NONE if name is None else self._numbers.setdefault(name, len(self._numbers))
+
+
+def _years_of(days: npt.NDArray[np.float64]) -> set[int]:
+    years = np.unique(days.astype("datetime64[D]").astype("datetime64[Y]")).astype(int)
+    return {1970 + int(year) for year in years}
 
 
 def _as_words(text: str) -> str:

@@ -18,6 +18,7 @@ from memory_actors.indexes.fields import Candidates, FieldIndex
 from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.kinds.kind import Kind, Passage
 
+CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more
 FIELDS_ROWS_MAX = 20_000  # indexed by metadata on the loop, in some 10 ms, once
 
 Find = Callable[[Kind, str], Any]
@@ -46,6 +47,7 @@ class UserIndexes:
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: dict[str, MemoryIndex] = {}
         self._fields: dict[str, FieldIndex[str]] = {}
+        self._centre: tuple[int, Vectors | None] = (0, None)
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
@@ -65,8 +67,16 @@ class UserIndexes:
         return width * sum(len(index.dense) for index in self._of.values())
 
     def centre(self, background: Vectors) -> Vectors:
-        """Return where the common part of all vectors lies; `background` is float32 [d]."""
-        return centre(background, (index.dense for index in self._of.values()))
+        """Return where the common part of all vectors lies; `background` is float32 [d].
+
+        The very same array until the vectors are a fiftieth more or fewer: what rests on it is kept.
+        """
+        count = sum(len(index.dense) for index in self._of.values())
+        counted, kept = self._centre
+        if kept is None or abs(count - counted) * CENTRE_DRIFT > counted:
+            kept = centre(background, (index.dense for index in self._of.values()))
+            self._centre = (count, kept)
+        return kept
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Take note that a memory's row was `old` and is `new`; None is no row."""
