@@ -81,6 +81,17 @@ class Episodes:
         """
         return await self._writer.finish(episode_id, result, failed=not success)
 
+    async def put(self, episode: Episode) -> Receipt:
+        """Put an episode as it is elsewhere: with its id, the steps it kept, and its end.
+
+        In one write, whole or not at all. One that was put or started before adds nothing. When the
+        log got it is not taken over; where fewer steps may be kept, the oldest leave.
+
+        :raises QuotaExceededError: no room for it.
+        :raises InvalidInputError: the numbers of its steps do not add up, or its id is taken.
+        """
+        return await self._writer.put(episode)
+
     async def get(self, episode_id: str) -> Episode:
         """Return an episode.
 

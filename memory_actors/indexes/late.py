@@ -107,6 +107,7 @@ class LateIndex:
         self._bytes = 0
         self._held: dict[int, States] = {}  # oldest first
         self._tokens: dict[int, bytes] = {}  # different token ids of each memory, uint16
+        self._token_bytes = 0  # of those: counted as they come and go, for it is asked all the time
         self._frequencies: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -118,7 +119,7 @@ class LateIndex:
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        tokens = sum(map(len, self._tokens.values())) + 220 * len(self._tokens)
+        tokens = self._token_bytes + 220 * len(self._tokens)
         return self._bytes + tokens + _FREQUENCY_BYTES * len(self._frequencies)
 
     def add(self, label: int, packed: bytes) -> None:
@@ -132,6 +133,7 @@ class LateIndex:
         different = np.unique(token_ids)
         self._count(different, 1)
         self._tokens[label] = different.tobytes()
+        self._token_bytes += different.nbytes
         self._hold(label, states.copy())
 
     def hold(self, packed: Mapping[int, bytes]) -> bool:
@@ -161,6 +163,7 @@ class LateIndex:
                 self._tokens[label] = saved.token_ids[2 * start : 2 * end]
             start = end
         pieces = np.frombuffer(b"".join(self._tokens.values()), np.uint16)
+        self._token_bytes = pieces.nbytes
         known, counts = np.unique(pieces, return_counts=True)
         self._frequencies = dict(zip(known.tolist(), counts.tolist(), strict=True))
 
@@ -169,6 +172,7 @@ class LateIndex:
         different = self._tokens.pop(label, None)
         if different is None:
             return False
+        self._token_bytes -= len(different)
         self._count(np.frombuffer(different, np.uint16), -1)
         self._drop(label)
         return True

@@ -7,11 +7,13 @@ working memory by their key (the file's takes their place). An import ends no re
 there, unless the file has this very one with its end: what it says stands beside what was known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 
 import msgspec
 
+from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange.parts import (
@@ -22,7 +24,17 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import Entry, ImportReport, datetime_of
-from memory_actors.records import Episode, Item, Memory, MemoryType, Receipt, Step
+from memory_actors.records import (
+    Episode,
+    EvictedStep,
+    Item,
+    Memory,
+    MemoryType,
+    Receipt,
+    Step,
+)
+from memory_actors.validation import time_us
+from memory_actors.writers.episodic import DEFAULT_AGENT
 from memory_actors.writers.structured import DEFAULT_COLLECTION
 
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
@@ -203,73 +215,45 @@ class Adder:
             pinned=item.pinned,
         )
 
-    # --- an episode: several writes, so an import may have been cut off between them
-
     async def _add_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
-        receipt = await self._start_episode(item, parts)
+        memory_id = str(item.memory_id)
         try:
-            episode = await self._user.episodes.get(str(item.memory_id))
-        except NotFoundError:
-            return None
-        return await self._go_on(episode, parts, receipt)
-
-    async def _start_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
-        """Start an episode; None if this very one is there, or was, with another goal at first."""
-        try:
-            return await self._user.episodes.start(
-                parts.goal,
-                agent_id=parts.agent_id,
-                session_id=item.session_id,
-                metadata=item.metadata,
-                occurred_at=item.occurred_at,
-                memory_id=item.memory_id,
-                pinned=item.pinned,
-            )
+            return await self._user.episodes.put(_episode(item, parts))
         except InvalidInputError:
-            memory = await self._living(str(item.memory_id))
-            if memory is None and await self._has_gone(str(item.memory_id)):
+            memory = await self._living(memory_id)
+            goal = None if memory is None else _goal(memory)
+            if goal == parts.goal or (memory is None and await self._has_gone(memory_id)):
                 return None
-            if memory is None or _goal(memory) != parts.goal:
-                raise
-            return None
+            raise
 
-    async def _go_on(
-        self, episode: Episode, parts: EpisodeParts, receipt: Receipt | None
-    ) -> Receipt | None:
-        """Add the steps and the end that an episode does not have yet."""
-        if episode.status != "running":
-            return receipt
-        _check_steps(episode, parts)
-        last = receipt
-        for step in parts.steps[len(episode.steps) + episode.steps_evicted :]:
-            last = await self._user.episodes.step(
-                episode.memory_id,
-                step.action,
-                observation=step.observation,
-                outcome=step.outcome,
-                error=step.error,
-            )
-        if parts.status != "running":
-            last = await self._user.episodes.finish(
-                episode.memory_id, parts.result, success=parts.status == "done"
-            )
-        return last
+
+def _episode(item: Item, parts: EpisodeParts) -> Episode:
+    occurred_at_us = time_us(item.occurred_at, "timestamp")
+    now = datetime.now(UTC)
+    return Episode(
+        memory_id=str(item.memory_id),
+        agent_id=parts.agent_id or DEFAULT_AGENT,
+        goal=parts.goal,
+        status=parts.status,
+        result=parts.result,
+        steps=tuple(_numbered(parts.steps)),
+        evicted=tuple(EvictedStep(**msgspec.structs.asdict(gone)) for gone in parts.evicted),
+        steps_evicted=parts.steps_evicted,
+        metadata=dict(item.metadata or {}),
+        session_id=item.session_id,
+        created_at=now,
+        occurred_at=now if occurred_at_us is None else to_datetime(occurred_at_us),
+        pinned=item.pinned,
+    )
+
+
+def _numbered(steps: Sequence[StepParts]) -> Iterator[Step]:
+    """Yield the steps; one without a number has the one after the last."""
+    number = 0
+    for step in steps:
+        number = number + 1 if step.number is None else step.number
+        yield Step(**{**msgspec.structs.asdict(step), "number": number})
 
 
 def _goal(memory: Memory) -> str | None:
     return memory.data["goal"] if memory.memory_type == MemoryType.EPISODIC else None
-
-
-def _check_steps(episode: Episode, parts: EpisodeParts) -> None:
-    """See that the steps an episode has are the first of the file's."""
-    for step in episode.steps:
-        same = step.number > len(parts.steps) or _same(step, parts.steps[step.number - 1])
-        if not same:
-            raise InvalidInputError(
-                f"episode {episode.memory_id!r} took another way since: give the line another id"
-            )
-
-
-def _same(held: Step, given: StepParts) -> bool:
-    fields = ("action", "observation", "outcome", "error")
-    return all((getattr(held, name) or None) == (getattr(given, name) or None) for name in fields)

@@ -11,9 +11,8 @@ session in the order they came, then working memory in the order it was last set
 empty store, an export gives the same memories, and their export the same lines.
 
 Not carried over: when the log got a memory; what is gone, the history included; the time a session
-has left, which is an hour from its import; the tier. Of an episode that was too long to keep all of
-its steps, the numbers of those it kept (they are counted anew) and what the others left behind. Of
-relationships that say the same and were contradicted at the moment they began, all but one.
+has left, which is an hour from its import; the tier. Of relationships that say the same and were
+contradicted at the moment they began, all but one.
 """
 
 from collections.abc import AsyncIterator, Iterator

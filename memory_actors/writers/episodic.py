@@ -6,10 +6,11 @@ from typing import ClassVar
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic import episode
+from memory_actors.kinds.episodic.episode import EpisodeFinished, StepAdded
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.kind import Kind
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.records import Episode, Item, Metadata, Receipt, Step
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -63,6 +64,36 @@ class EpisodicWriter(Writer):
         )
         written = await self.write(command, [goal])
         return self.receipt(command.memory_id, "add", written, command)
+
+    async def put(self, given: Episode) -> Receipt:
+        """Put an episode as it is elsewhere, in one event for each of its texts."""
+        now_us, occurred_at_us = self.scope.now_us(), time_us(given.occurred_at, "occurred_at")
+        memory_id = check_name(given.memory_id, "memory_id")
+        _check_numbers(given)
+        command = episodic.PutEpisode(
+            now_us=now_us,
+            memory_id=memory_id,
+            own_ids=(memory_id,),
+            agent_id=check_name(given.agent_id, "agent_id"),
+            goal=given.goal,
+            size_bytes=content_bytes(given.goal),
+            digest=text_digest(given.goal),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=own_metadata(given.metadata),
+            session_id=check_optional_name(given.session_id, "session_id") or self.scope.session_id,
+            pinned=given.pinned,
+            steps=tuple(_step(memory_id, step) for step in given.steps),
+            end=_end(memory_id, given),
+            evicted=tuple(
+                episode.Evicted(gone.number, _sha256(gone.sha256), gone.snippet)
+                for gone in given.evicted[-episode.MARKERS_MAX :]
+            ),
+            steps_evicted=given.steps_evicted,
+        )
+        said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
+        ending = [] if given.result is None else [given.result]
+        written = await self.write(command, [given.goal, *said, *ending])
+        return self.receipt(memory_id, "add", written, command)
 
     async def step(
         self,
@@ -150,3 +181,64 @@ class EpisodicWriter(Writer):
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
         return self.receipt(episode_id, operation, written, row)
+
+
+def _check_numbers(given: Episode) -> None:
+    """See that each number is used once, and that what is missing between them was evicted.
+
+    :raises InvalidInputError: it is not so.
+    """
+    kept = [step.number for step in given.steps]
+    gone = [marker.number for marker in given.evicted]
+    total = len(kept) + given.steps_evicted
+    used = {*kept, *gone}
+    if (
+        kept != sorted(kept)
+        or len(used) != len(kept) + len(gone)
+        or len(gone) > given.steps_evicted
+        or any(not 0 < number <= total for number in used)
+        or (total and (not kept or kept[-1] != total))
+    ):
+        raise InvalidInputError(
+            f"the numbers of the steps, {len(kept)} kept and {given.steps_evicted} evicted, do not "
+            f"add up: each from 1 to {total} once, in order, and the last one kept"
+        )
+
+
+def _step(memory_id: str, step: Step) -> StepAdded:
+    texts = (step.action, step.observation or None, step.outcome or None, step.error or None)
+    text_bytes(step.action, "action", CONTENT_BYTES_MAX)
+    text = step_text(*texts)
+    text_bytes(text, "step", CONTENT_BYTES_MAX)
+    return StepAdded(
+        memory_id=memory_id,
+        number=step.number,
+        action=texts[0],
+        observation=texts[1],
+        outcome=texts[2],
+        error=texts[3],
+        size_bytes=step_bytes(*texts),
+        digest=text_digest(text),
+        sha256=step_sha256(*texts),
+    )
+
+
+def _end(memory_id: str, given: Episode) -> EpisodeFinished | None:
+    if given.status == "running":
+        if given.result is not None:
+            raise InvalidInputError("a running episode has no result: say how it ended")
+        return None
+    return EpisodeFinished(
+        memory_id=memory_id,
+        failed=given.status == "failed",
+        result=given.result,
+        size_bytes=0 if given.result is None else content_bytes(given.result),
+        digest=b"" if given.result is None else text_digest(given.result),
+    )
+
+
+def _sha256(said: str) -> bytes:
+    try:
+        return bytes.fromhex(said)
+    except ValueError as error:
+        raise InvalidInputError(f"sha256 {said!r:.80} is not hexadecimal") from error

@@ -17,16 +17,19 @@ from typing import Any, NoReturn
 import msgspec
 from immutables import Map
 
+from eventlog import Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.episodic import episode, text
 from memory_actors.kinds.episodic import state as episode_state
 from memory_actors.kinds.episodic.episode import (
     EpisodeDeleted,
     EpisodeFinished,
+    EpisodeRestored,
     EpisodesPruned,
     EpisodeStarted,
     EpisodeUpdated,
     Event,
+    Evicted,
     Row,
     StepAdded,
     leaving,
@@ -41,7 +44,6 @@ from memory_actors.kinds.kind import (
     Delete,
     Restore,
     Tally,
-    added_before,
     none_at_hand,
     refuse_id,
     same_json,
@@ -76,6 +78,17 @@ class StartEpisode(Add, frozen=True, kw_only=True):
     pinned: bool = False
     auto_prune: bool = False
     """Leave to prune: the oldest running one where none is finished, or finished ones by size."""
+
+
+class PutEpisode(StartEpisode, frozen=True, kw_only=True):
+    """Put an episode as it is elsewhere, with what it has left behind."""
+
+    steps: tuple[StepAdded, ...] = ()
+    """In the order of their numbers."""
+    end: EpisodeFinished | None = None
+    """None: it is running."""
+    evicted: tuple[Evicted, ...] = ()
+    steps_evicted: int = 0
 
 
 class AddStep(Command, frozen=True, kw_only=True):
@@ -120,7 +133,9 @@ class RestoreEpisodes(Restore, frozen=True, kw_only=True):
     """Bring back episodes that were evicted, pruned or deleted, with the steps they had."""
 
 
-COMMANDS = (StartEpisode, AddStep, FinishEpisode, UpdateEpisode, DeleteEpisode, RestoreEpisodes)
+COMMANDS = (
+    StartEpisode, PutEpisode, AddStep, FinishEpisode, UpdateEpisode, DeleteEpisode, RestoreEpisodes,
+)  # fmt: skip
 
 # --- decide
 
@@ -132,6 +147,8 @@ def decide(command: Command, state: Episodic, limits: Limits) -> Sequence[Event]
     :raises InvalidInputError: an id that stands for another memory; an episode that is finished.
     :raises NotFoundError: no such episode.
     """
+    if isinstance(command, PutEpisode):
+        return _put(command, state, limits)
     if isinstance(command, StartEpisode):
         return _start(command, state, limits)
     if isinstance(command, AddStep):
@@ -169,13 +186,49 @@ def _start(command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[E
 
 def _known(command: StartEpisode, state: Episodic) -> bool:
     """Say whether this very episode was started before, even if it has gone since."""
-    memory_id, agent_id = command.memory_id, command.agent_id
-    if added_before(command, memory_id, EpisodeStarted, "digest", command.digest):
-        return added_before(command, memory_id, EpisodeStarted, "agent_id", agent_id)
-    row = find(state, memory_id)
-    if row is not None and (row.agent_id, row.goal.digest) != (agent_id, command.digest):
-        refuse_id(memory_id)
-    return row is not None
+    first, row = command.used.get(command.memory_id), find(state, command.memory_id)
+    digest = first.digest if isinstance(first, EpisodeStarted) else row.goal.digest if row else b""
+    known = first if first is not None else row
+    if known is None:
+        return False
+    if (getattr(known, "agent_id", None), digest) != (command.agent_id, command.digest):
+        refuse_id(command.memory_id)
+    return True
+
+
+def _put(command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+    if _known(command, state):
+        return []
+    there = returning(command.memory_id, _past(command), limits.episode_steps)
+    _refuse_steps(len(there.row.steps), limits)
+    whole = msgspec.structs.replace(command, size_bytes=there.row.size_bytes)
+    evicted, pruned = _room_by_count(whole, state, limits)
+    pruned += _room_by_bytes(whole, state, limits, gone={*evicted, *pruned})
+    events = [msgspec.structs.replace(there.events[0], evicted_ids=evicted), *there.events[1:]]
+    return [EpisodesPruned(memory_ids=pruned, cause="quota"), *events] if pruned else events
+
+
+def _past(command: PutEpisode) -> list[Recorded[Any]]:
+    """Return the events that would have led to an episode that is put."""
+    began = EpisodeRestored(
+        memory_id=command.memory_id,
+        agent_id=command.agent_id,
+        goal=command.goal,
+        size_bytes=command.size_bytes,
+        digest=command.digest,
+        occurred_at_us=command.occurred_at_us,
+        metadata=command.metadata,
+        session_id=command.session_id,
+        pinned=command.pinned,
+        created_at_us=command.now_us,
+        evicted=command.evicted,
+        steps_evicted=command.steps_evicted,
+    )
+    events = [began, *command.steps, *([] if command.end is None else [command.end])]
+    return [
+        Recorded("", version, version, command.now_us, "", event, 0, 0, b"")
+        for version, event in enumerate(events, start=1)
+    ]
 
 
 def _room_by_count(

@@ -15,9 +15,7 @@ from memory_actors import (
     MemoryType,
     NotFoundError,
     QuotaExceededError,
-    UnavailableError,
 )
-from memory_actors.handles.episodes import Episodes
 from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
 from memory_actors.interchange import jsonl as module
 
@@ -299,59 +297,73 @@ EPISODE: Line = {
 }
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3])
-async def test_an_episode_that_was_cut_off_goes_on_where_it_stopped(
-    store, file, monkeypatch, steps: int
-) -> None:
-    path = file(*lines(EPISODE, {"content": "behind"}))
-    step, finish, left = Episodes.step, Episodes.finish, steps
-
-    async def cut_off(self: Episodes, *given: Any, **more: Any) -> Any:
-        nonlocal left
-        if not left:
-            raise UnavailableError("the disk is full")
-        left -= 1
-        return await step(self, *given, **more)
-
+async def test_an_episode_comes_whole_or_not_at_all(store, file, embedder: FakeEmbedder) -> None:
     async with store() as memory:
         user = memory.user("u")
-        monkeypatch.setattr(Episodes, "step", cut_off)
-        monkeypatch.setattr(Episodes, "finish", cut_off)
-        with pytest.raises(UnavailableError):
-            await import_jsonl(user, path)
-        monkeypatch.setattr(Episodes, "step", step)
-        monkeypatch.setattr(Episodes, "finish", finish)
-        report = await import_jsonl(user, path)
-        assert (report.added, report.unchanged) == (2, 0)
-        (line, *_) = [one for one in await exported(user) if one["id"] == "e"]
-        assert [one["action"] for one in line["data"]["steps"]] == ["step 1", "step 2", "step 3"]
-        assert (line["data"]["status"], line["data"]["result"]) == ("done", "r")
+        assert (await import_jsonl(user, file(*lines(EPISODE)))).added == 1
+        (entry, *others) = await user.history("e")
+        assert [entry.event, *(other.event for other in others)] == [
+            "episodic.restored", *["episodic.step_added"] * 3, "episodic.finished",
+        ]  # fmt: skip
+        assert len({other.recorded_at for other in (entry, *others)}) == 1
+        assert (await user.retrieve("step 2", memory_types=["episodic"]))[0].memory_id == "e"
 
 
-async def test_an_episode_that_took_another_way_is_not_mixed_with_the_files(store, file) -> None:
+async def test_an_episode_that_went_on_since_stays_as_it_is(store, file) -> None:
     async with store() as memory:
         user = memory.user("u")
         await user.episodes.start("g", memory_id="e")
         await user.episodes.step("e", "elsewhere")
-        with pytest.raises(InvalidInputError, match=r"line 1: episode 'e' took another way"):
-            await import_jsonl(user, file(*lines(EPISODE)))
+        assert (await import_jsonl(user, file(*lines(EPISODE)))).unchanged == 1
+        assert [step.action for step in (await user.episodes.get("e")).steps] == ["elsewhere"]
 
 
-async def test_of_an_episode_that_lost_steps_the_kept_ones_are_counted_anew(
-    store, tmp_path: Path
+@pytest.mark.parametrize("kept", [3, 2])
+async def test_an_episode_keeps_its_numbers_and_what_left_its_marks(
+    store, tmp_path: Path, kept: int
 ) -> None:
-    path = tmp_path / "out.jsonl"
-    async with store("one", tiers=pro(Limits(episode_steps=3))) as one, store("two") as two:
-        await one.user("u").episodes.start("g", memory_id="e")
-        for n in range(1, 6):
-            await one.user("u").episodes.step("e", f"step {n}", error="oops" if n == 2 else None)
-        await export_jsonl(one.user("u"), path)
+    path, few = tmp_path / "out.jsonl", pro(Limits(episode_steps=3))
+    async with store("one", tiers=few) as one:
+        here = one.user("u")
+        await here.episodes.start("g", memory_id="e")
+        for n in range(1, 7):
+            await here.episodes.step("e", f"step {n}", error="oops" if n == 2 else None)
+        await export_jsonl(here, path)
+        before = await here.episodes.get("e")
+    async with store("two", tiers=pro(Limits(episode_steps=kept))) as two:
+        there = two.user("u")
         for _ in range(2):
-            await import_jsonl(two.user("u"), path)
-        episode = await two.user("u").episodes.get("e")
-    assert [(s.number, s.action) for s in episode.steps] == [
-        (1, "step 1"), (2, "step 2"), (3, "step 5"),
-    ]  # fmt: skip
+            await import_jsonl(there, path)
+        after = await there.episodes.get("e")
+        await there.episodes.step("e", "next")
+        assert (await there.episodes.get("e")).steps[-1].number == 7
+    assert [step.number for step in before.steps] == [1, 2, 6]
+    assert before.steps_evicted == 3
+    if kept == 3:
+        assert _plain(after) == _plain(before)
+    else:
+        assert [step.number for step in after.steps] == [1, 6]
+        assert after.steps_evicted == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps_evicted": 1},
+        {"steps": [{"number": 2, "action": "x"}]},
+        {"steps": [{"number": 2, "action": "x"}, {"number": 1, "action": "y"}]},
+        {"steps_evicted": 1, "steps": [{"number": 2, "action": "x"}],
+         "evicted": [{"number": 2, "sha256": "00", "snippet": "x"}]},
+        {"steps_evicted": 1, "steps": [{"number": 2, "action": "x"}],
+         "evicted": [{"number": 1, "sha256": "no", "snippet": "x"}]},
+        {"status": "running", "steps": []},
+    ],
+)  # fmt: skip
+async def test_an_episode_that_does_not_add_up_is_refused(store, file, changes: Line) -> None:
+    data = {**EPISODE["data"], **changes}
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match="line 1: "):
+            await import_jsonl(memory.user("u"), file(*lines({**EPISODE, "data": data})))
 
 
 # --- bounds

@@ -11,8 +11,9 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.given import pro
 
-from memory_actors import MemoryActorsError, MemorySystem
+from memory_actors import Limits, MemoryActorsError, MemorySystem, Settings
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import export_jsonl, import_jsonl
 
@@ -156,7 +157,11 @@ async def there_and_back(chosen: list[Operation], directory: Path) -> None:
     clock, embedder, new_id = FakeClock(), FakeEmbedder(), FakeIds()
     one, two = (directory / name for name in ("one.jsonl", "two.jsonl"))
     async with MemorySystem.open(
-        directory / "memory", embedder=embedder, clock=clock, new_id=new_id
+        directory / "memory",
+        embedder=embedder,
+        clock=clock,
+        new_id=new_id,
+        settings=Settings(tiers=pro(Limits(episode_steps=2)), check_replay=True),
     ) as memory:
         here, there = memory.user("here"), memory.user("there")
         run = Run(here, clock)
