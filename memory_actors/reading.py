@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventlog import EventStore
+from eventlog import EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind
-from memory_actors.records import Memory
+from memory_actors.records import HistoryEntry, Memory
 from memory_actors.validation import IS_COMPRESSED, json_copy
 
 
@@ -52,6 +52,21 @@ def memory(found: Found, events: Events) -> Memory:
         stored_bytes=row.stored_bytes,
         data=json_copy(msgspec.to_builtins(kind.data(row, events)), "data"),
     )
+
+
+def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
+    """Return events as callers see them."""
+    return [
+        HistoryEntry(
+            position=recorded.position,
+            version=recorded.version,
+            recorded_at=recorded.recorded_at,
+            event=recorded.tag,
+            data=msgspec.to_builtins(recorded.data),
+            cause=recorded.meta,
+        )
+        for recorded in events
+    ]
 
 
 def _metadata(kind: Kind, row: Any, events: Events) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import anyio.to_thread
-import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors import retrieval
@@ -19,7 +18,7 @@ from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
 from memory_actors.kinds.kind import Kind
 from memory_actors.ranking import Weights
-from memory_actors.reading import Found, memories
+from memory_actors.reading import Found, history, memories
 from memory_actors.records import (
     HistoryEntry,
     Hit,
@@ -314,17 +313,7 @@ class UserMemory:
         versions = await log.versions_about(stream, memory_id)
         if not versions:
             raise NotFoundError(f"no event names memory {memory_id!r}")
-        return [
-            HistoryEntry(
-                position=recorded.position,
-                version=recorded.version,
-                recorded_at=recorded.recorded_at,
-                event=recorded.tag,
-                data=msgspec.to_builtins(recorded.data),
-                cause=recorded.meta,
-            )
-            for recorded in await log.read_versions(stream, versions)
-        ]
+        return history(await log.read_versions(stream, versions))
 
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""

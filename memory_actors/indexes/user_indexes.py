@@ -69,7 +69,7 @@ class UserIndexes:
     def centre(self, background: Vectors) -> Vectors:
         """Return where the common part of all vectors lies; `background` is float32 [d].
 
-        The very same array until the vectors are a fiftieth more or fewer: what rests on it is kept.
+        The very same array until there are a fiftieth more or fewer: what rests on it is kept.
         """
         count = sum(len(index.dense) for index in self._of.values())
         counted, kept = self._centre

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
 
-from memory_actors.actor import Reply, Request
+from memory_actors.asking import Reply, Request
 from memory_actors.kinds.kind import Command, Restore
 from memory_actors.live_user import LiveUser
 from memory_actors.quota import Limits

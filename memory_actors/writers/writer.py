@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import structlog
 
-from memory_actors.actor import Reply
+from memory_actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.indexes.memory_index import Text

@@ -17,7 +17,8 @@ from eventlog import (
     replay,
 )
 from memory_actors import actor as actor_module
-from memory_actors.actor import Actor, Request
+from memory_actors.actor import Actor
+from memory_actors.asking import Request
 from memory_actors.errors import (
     CommandCrashedError,
     DeadlineExceededError,

@@ -1,0 +1,61 @@
+"""What passes between an actor and its callers, and what it asks of whoever it is the heart of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from eventlog import Durability, Recorded
+
+Seen = TypeVar("Seen", contravariant=True)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A command with what the log should know about it."""
+
+    command: Any
+    meta: dict[str, str] = {}
+    durability: Durability = "commit"
+    deletes: bool = False
+    """Whether it only takes something away: let in when the log is at its size limit."""
+    alone: bool = False
+    """Whether it is decided in a batch of its own: it has to see all before it in the log."""
+    idempotency_key: str | None = None
+    digest: bytes = b""
+    """Of what the caller asked: the same key with another digest is a conflict."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a command: its events, now in the log, and the state after it."""
+
+    events: Sequence[Recorded[Any]]
+    state: Any
+    duplicate: bool = False
+    """True when the idempotency key had been used: these are the first events."""
+
+
+class Behaviour(Protocol[Seen]):
+    """What an actor does that is not in its decider."""
+
+    async def enrich(self, command: Any, state: Seen) -> Any:
+        """Add to a command what its decision needs and may not look up itself."""
+        ...
+
+    def admit(self, before: Seen, after: Seen) -> Mapping[str, int]:
+        """Return what a decision changes the totals over all streams by, and claim room for it.
+
+        :raises MemoryActorsError: there is no room for it; nothing is claimed.
+        """
+        ...
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        """Give back what was claimed: the append has counted it, or was not made."""
+        ...
+
+    def published(self, events: Sequence[Recorded[Any]], before: Seen, after: Seen) -> None:
+        """Take note of events that have become part of the state: update what is derived."""
+        ...
+
+    def rebuilt(self, state: Seen) -> None:
+        """Take note that the state was read again from the log."""
+        ...
