@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic import episode
+from memory_actors.kinds.episodic import commands, episode
 from memory_actors.kinds.episodic.episode import EpisodeFinished, StepAdded
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.kind import Kind
@@ -30,8 +30,8 @@ class EpisodicWriter(Writer):
 
     kind: ClassVar[Kind] = episodic
     takes = frozenset({"occurred_at", "session_id", "pinned"})
-    delete_command = episodic.DeleteEpisode
-    restore_command = episodic.RestoreEpisodes
+    delete_command = commands.DeleteEpisode
+    restore_command = commands.RestoreEpisodes
 
     async def start(
         self,
@@ -48,7 +48,7 @@ class EpisodicWriter(Writer):
         """Start an episode of an agent."""
         now_us, occurred_at_us = self.scope.now_us(), time_us(occurred_at, "occurred_at")
         own_id = check_optional_name(memory_id, "memory_id")
-        command = episodic.StartEpisode(
+        command = commands.StartEpisode(
             now_us=now_us,
             memory_id=own_id or self.scope.new_id(now_us),
             own_ids=() if own_id is None else (own_id,),
@@ -70,7 +70,7 @@ class EpisodicWriter(Writer):
         now_us, occurred_at_us = self.scope.now_us(), time_us(given.occurred_at, "occurred_at")
         memory_id = check_name(given.memory_id, "memory_id")
         _check_numbers(given)
-        command = episodic.PutEpisode(
+        command = commands.PutEpisode(
             now_us=now_us,
             memory_id=memory_id,
             own_ids=(memory_id,),
@@ -111,7 +111,7 @@ class EpisodicWriter(Writer):
                 raise InvalidInputError(f"{name} must be a string, not {type(said).__name__}")
         texts = (action, observation or None, outcome or None, error or None)
         text = step_text(*texts)
-        command = episodic.AddStep(
+        command = commands.AddStep(
             now_us=self.scope.now_us(),
             memory_id=episode_id,
             action=action,
@@ -127,7 +127,7 @@ class EpisodicWriter(Writer):
 
     async def finish(self, episode_id: str, result: str | None, *, failed: bool) -> Receipt:
         """End a running episode."""
-        command = episodic.FinishEpisode(
+        command = commands.FinishEpisode(
             now_us=self.scope.now_us(),
             memory_id=check_name(episode_id, "episode_id"),
             failed=failed,
@@ -157,7 +157,7 @@ class EpisodicWriter(Writer):
         self, row: episode.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace an episode's goal, its metadata, or both."""
-        command = episodic.UpdateEpisode(
+        command = commands.UpdateEpisode(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             content=content,
@@ -172,7 +172,7 @@ class EpisodicWriter(Writer):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self.scope.agent_id or DEFAULT_AGENT
 
-    def whose(self, row: episode.Row | episodic.StartEpisode) -> str | None:
+    def whose(self, row: episode.Row | commands.StartEpisode) -> str | None:
         """Return the agent."""
         return row.agent_id
 

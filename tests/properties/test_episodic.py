@@ -11,7 +11,7 @@ from support.given import recorded
 
 from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic import (
+from memory_actors.kinds.episodic.commands import (
     AddStep,
     DeleteEpisode,
     FinishEpisode,

@@ -23,7 +23,7 @@ from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
 from memory_actors.kinds import short_term
-from memory_actors.kinds.episodic import AddStep, FinishEpisode
+from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
 from memory_actors.kinds.kind import Add, Command, Pruned, Restore
 from memory_actors.kinds.structured.document import DocumentPut
 from memory_actors.kinds.working import KeySet, UpdateKey

@@ -5,7 +5,7 @@ the first, the last and those with an error stay longest. Each agent has a limit
 episodes: the next one takes the place of its oldest finished one, those that failed last, for they
 teach the most. What is running goes only with leave, and what is pinned never.
 
-Around it: `episode.py`, the events and the row of one episode; `state.py`, all of a user's;
+Around it: `commands.py`, what can be asked; `episode.py`, the events and the row of one episode; `state.py`, all of a user's;
 `text.py`, what one says; `restore.py`, how one comes back.
 """
 
@@ -19,8 +19,17 @@ from immutables import Map
 
 from eventlog import Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.episodic import episode, text
+from memory_actors.kinds.episodic import commands, episode, text
 from memory_actors.kinds.episodic import state as episode_state
+from memory_actors.kinds.episodic.commands import (
+    AddStep,
+    DeleteEpisode,
+    FinishEpisode,
+    PutEpisode,
+    RestoreEpisodes,
+    StartEpisode,
+    UpdateEpisode,
+)
 from memory_actors.kinds.episodic.episode import (
     EpisodeDeleted,
     EpisodeFinished,
@@ -29,7 +38,6 @@ from memory_actors.kinds.episodic.episode import (
     EpisodeStarted,
     EpisodeUpdated,
     Event,
-    Evicted,
     Row,
     StepAdded,
     leaving,
@@ -39,10 +47,7 @@ from memory_actors.kinds.episodic.restore import returning
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.held import oldest
 from memory_actors.kinds.kind import (
-    Add,
     Command,
-    Delete,
-    Restore,
     Tally,
     none_at_hand,
     refuse_id,
@@ -60,82 +65,7 @@ registry = episode.registry
 initial = Episodic()
 evolve = episode_state.evolve
 fold = episode_state.fold
-
-# --- commands
-
-
-class StartEpisode(Add, frozen=True, kw_only=True):
-    """Start an episode."""
-
-    memory_id: str
-    agent_id: str
-    goal: str
-    size_bytes: int
-    digest: bytes
-    occurred_at_us: int
-    metadata: dict[str, Any] = {}
-    session_id: str | None = None
-    pinned: bool = False
-    auto_prune: bool = False
-    """Leave to prune: the oldest running one where none is finished, or finished ones by size."""
-
-
-class PutEpisode(StartEpisode, frozen=True, kw_only=True):
-    """Put an episode as it is elsewhere, with what it has left behind."""
-
-    steps: tuple[StepAdded, ...] = ()
-    """In the order of their numbers."""
-    end: EpisodeFinished | None = None
-    """None: it is running."""
-    evicted: tuple[Evicted, ...] = ()
-    steps_evicted: int = 0
-
-
-class AddStep(Command, frozen=True, kw_only=True):
-    """Add a step to a running episode."""
-
-    memory_id: str
-    action: str
-    size_bytes: int
-    digest: bytes
-    sha256: bytes
-    """See `text.step_sha256`."""
-    observation: str | None = None
-    outcome: str | None = None
-    error: str | None = None
-
-
-class FinishEpisode(Command, frozen=True, kw_only=True):
-    """End a running episode, with words about it or without."""
-
-    memory_id: str
-    failed: bool = False
-    result: str | None = None
-    size_bytes: int = 0
-    digest: bytes = b""
-
-
-class UpdateEpisode(Command, frozen=True, kw_only=True):
-    """Replace an episode's goal, its metadata, or both, whether it runs or not."""
-
-    memory_id: str
-    content: str | None = None
-    size_bytes: int = 0
-    digest: bytes = b""
-    metadata: dict[str, Any] | None = None
-
-
-class DeleteEpisode(Delete, frozen=True, kw_only=True):
-    """Delete an episode."""
-
-
-class RestoreEpisodes(Restore, frozen=True, kw_only=True):
-    """Bring back episodes that were evicted, pruned or deleted, with the steps they had."""
-
-
-COMMANDS = (
-    StartEpisode, PutEpisode, AddStep, FinishEpisode, UpdateEpisode, DeleteEpisode, RestoreEpisodes,
-)  # fmt: skip
+COMMANDS = commands.COMMANDS
 
 # --- decide
 

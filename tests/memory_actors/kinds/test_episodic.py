@@ -8,7 +8,7 @@ from support.given import Given, fold, recorded
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic import (
+from memory_actors.kinds.episodic.commands import (
     AddStep,
     DeleteEpisode,
     FinishEpisode,
