@@ -87,9 +87,10 @@ def run(path: Path, asked: Asked, options: Options, drawn: Path | None = None) -
             result = _tried(directory, name, asked.rounds, options.seed)
             if isinstance(result, Found):
                 found[name] = result
+                _progress(f"{name}: {_short(result)}")
             else:
                 skipped[name] = result
-            _progress(f"{name}: {skipped.get(name, 'done')}")
+                _progress(f"{name}: {result}")
         about = _facts(directory, options, plan, asked)
     report = Report("Peers", about, _tables(found, skipped, options.seed), NOTES)
     if drawn is not None:
@@ -224,6 +225,13 @@ def _acknowledged(plan: Path, name: str, store: Path, life_s: float) -> list[str
     if not lines:
         raise ChildError("write: it ended before it had added anything")
     return [line.decode() for line in lines]
+
+
+def _short(found: Found) -> str:
+    """Return the figures that one would want if the rest never came."""
+    recall, one = _mean(found.measured.answered, lambda one: one.turns), found.measured
+    search_ms, add_ms = percentile(one.search_ms, 50), percentile(one.add_ms, 50)
+    return f"turn R@10 {recall:.3f}, search {search_ms:.2f} ms, add {add_ms:.2f} ms"
 
 
 def _progress(text: str) -> None:

@@ -100,7 +100,7 @@ DISK_COLUMNS = ["memories", "log MB", "derived MB", "indexes MB", "bytes a user"
 DISK_FILES = ("log.mdb", "derived.mdb", "indexes")
 FIT_COLUMNS = ["memories", "bytes a user, without index", "bytes a memory, without index"]
 NOTES = (
-    "each user has one key of working memory and that many long-term memories; no model, but tokens",
+    "each user has one key of working memory and that many long-term memories; a hashed embedder",
     "grown anonymous memory of a fresh process that activated all users once, from the log",
     "bytes a user: BASE_BYTES of live_user.py, from the row with fewest memories",
     "bytes a memory: ROW_BYTES, from the growth against that row",

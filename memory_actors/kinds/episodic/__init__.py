@@ -5,8 +5,8 @@ the first, the last and those with an error stay longest. Each agent has a limit
 episodes: the next one takes the place of its oldest finished one, those that failed last, for they
 teach the most. What is running goes only with leave, and what is pinned never.
 
-Around it: `commands.py`, what can be asked; `episode.py`, the events and the row of one episode; `state.py`, all of a user's;
-`text.py`, what one says; `restore.py`, how one comes back.
+Around it: `commands.py`, what can be asked; `episode.py`, the events and the row of one episode;
+`state.py`, all of a user's; `text.py`, what one says; `restore.py`, how one comes back.
 """
 
 from collections import Counter
