@@ -177,11 +177,14 @@ def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
 @measurement(runs=1)
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
-def locomo(path: Path, name: str, options: Options) -> Any:
+@click.option(
+    "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
+)
+def locomo(path: Path, name: str, ablation: bool, options: Options) -> Any:
     """Score recall on a LoCoMo file, through the public API."""
     from bench.locomo import run
 
-    return run(path, name, options)
+    return run(path, name, options, ablation=ablation)
 
 
 @measurement(runs=1)

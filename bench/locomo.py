@@ -20,7 +20,7 @@ from bench.hashed import HashedEmbedder
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors import MemorySystem
 from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange.locomo import (
     Conversation,
@@ -30,6 +30,7 @@ from memory_actors.interchange.locomo import (
     read_locomo,
 )
 from memory_actors.phrasing import spoken
+from memory_actors.ranking import Weights
 
 TOP_K = 10  # what is asked for when it is timed
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -51,12 +52,14 @@ class Asked(NamedTuple):
     time_ms: float
 
 
-def run(path: Path, name: str, options: Options) -> Report:
-    """Score every question of a file."""
+def run(path: Path, name: str, options: Options, *, ablation: bool = False) -> Report:
+    """Score every question of a file; with `ablation` without each signal as well."""
     conversations = read_locomo(path)
     embedder = Remembering(HashedEmbedder() if name == "hashed" else DefaultEmbedder())
     with scratch(options) as directory:
-        asked, texts_per_s = asyncio.run(_measure(directory, conversations, embedder))
+        asked, texts_per_s = asyncio.run(
+            _measure(directory, conversations, embedder, _rankings(ablation))
+        )
         about = facts(
             directory,
             options,
@@ -80,21 +83,25 @@ def run(path: Path, name: str, options: Options) -> Report:
     )
 
 
-OURS, PLAIN = "centred cosine", "plain cosine"
+OURS, PLAIN = "all signals", "plain cosine"
 NOTES = (
     "R@k: fraction of a question's evidence among the first k; any@k: at least one of it",
     "session: the same for sessions, ranked by their best turn",
-    f"{OURS}: `user.retrieve`; {PLAIN}: the same vectors, ranked with numpy",
+    f"{OURS}: `user.retrieve`; without X: the same with `Weights(X=0)`",
+    f"{PLAIN}: the same vectors, ranked with numpy",
     f"retrieve: top_k={TOP_K}, one at a time, each with a new text to embed",
 )
 
 
 async def _measure(
-    directory: Path, conversations: Sequence[Conversation], embedder: "Remembering"
+    directory: Path,
+    conversations: Sequence[Conversation],
+    embedder: "Remembering",
+    rankings: Mapping[str, Weights],
 ) -> tuple[list[Asked], float]:
     asked: list[Asked] = []
     turns, ingest_s = 0, 0.0
-    async with MemorySystem.open(directory / "memory", embedder=embedder) as memory:
+    async with MemorySystem.open(directory / "memory", embedder=embedder, alerts=[]) as memory:
         await memory.user("warm up").add("The model is loaded by the first text.")
         for conversation in conversations:
             user = memory.user(conversation.sample_id)
@@ -102,12 +109,15 @@ async def _measure(
             await import_conversation(user, conversation)
             ingest_s += perf_counter() - started_s
             turns += len(conversation.turns)
-            asked += await _ask(user, conversation, embedder)
+            asked += await _ask(user, conversation, embedder, rankings)
     return asked, turns / ingest_s
 
 
 async def _ask(
-    user: UserMemory, conversation: Conversation, embedder: "Remembering"
+    user: UserMemory,
+    conversation: Conversation,
+    embedder: "Remembering",
+    weights: Mapping[str, Weights],
 ) -> list[Asked]:
     dia_ids = [turn.dia_id for turn in conversation.turns]
     texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]
@@ -117,16 +127,26 @@ async def _ask(
         started_s = perf_counter()
         await user.retrieve(question.text, memory_types=["long_term"], top_k=TOP_K)
         time_ms = (perf_counter() - started_s) * 1e3
-        # Again in full, for the ranks and sessions further down; the vector is known by now.
-        hits = await user.retrieve(question.text, memory_types=["long_term"], top_k=len(dia_ids))
-        order = np.argsort(-(vectors @ embedder.known[question.text]), kind="stable")
+        # Again in full, for the ranks and sessions further down; the query is known by now.
         rankings = {
-            OURS: [str(hit.metadata["dia_id"]) for hit in hits],
-            PLAIN: [dia_ids[row] for row in order],
+            name: await _ranking(user, question.text, len(dia_ids), weighing)
+            for name, weighing in weights.items()
         }
+        order = np.argsort(-(vectors @ embedder.known[question.text]), kind="stable")
+        rankings[PLAIN] = [dia_ids[row] for row in order]
         scores = {name: score(question, ranking) for name, ranking in rankings.items()}
         found.append(Asked(question.category, scores, time_ms))
     return found
+
+
+async def _ranking(user: UserMemory, text: str, count: int, weights: Weights) -> list[str]:
+    hits = await user.retrieve(text, memory_types=["long_term"], top_k=count, weights=weights)
+    return [str(hit.metadata["dia_id"]) for hit in hits]
+
+
+def _rankings(ablation: bool) -> dict[str, Weights]:
+    names = Weights.__struct_fields__ if ablation else ()
+    return {OURS: Weights(), **{f"without {name}": Weights(**{name: 0.0}) for name in names}}
 
 
 class Remembering:
@@ -138,6 +158,13 @@ class Remembering:
         self.known: dict[str, Vectors] = {}
         self.background_mean = embedder.background_mean  # type: ignore[attr-defined]
         self._embedder = embedder
+        if hasattr(embedder, "encode"):
+            self.encode = self._encoded
+
+    def _encoded(self, texts: Sequence[str]) -> list[Embedded]:
+        embedded: list[Embedded] = self._embedder.encode(texts)  # type: ignore[attr-defined]
+        self.known |= {text: one.vector for text, one in zip(texts, embedded, strict=True)}
+        return embedded
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), dimension]`, rows of length 1."""
@@ -173,7 +200,7 @@ def _session(dia_id: str) -> str:
 
 
 def _overall(asked: Sequence[Asked]) -> list[list[Any]]:
-    return [[name, len(asked), *_mean(asked, name)] for name in (OURS, PLAIN)]
+    return [[name, len(asked), *_mean(asked, name)] for name in asked[0].scores]
 
 
 def _by_kind(asked: Sequence[Asked]) -> list[list[Any]]:

@@ -169,7 +169,7 @@ def test_locomo_scores_the_questions_that_have_evidence(tmp_path: Path) -> None:
     path.write_text(json.dumps([CONVERSATION]))
     found = bench(tmp_path, "locomo", str(path), "--embedder", "hashed")
     assert found["facts"]["turns"] == 3
-    assert [row["ranking"] for row in rows(found)] == ["centred cosine", "plain cosine"]
+    assert [row["ranking"] for row in rows(found)] == ["all signals", "plain cosine"]
     for row in rows(found):
         assert row["questions"] == 1
         assert row["turn R@5"] == row["session R@5"] == 1.0
