@@ -88,8 +88,9 @@ class LiveUser:
         self._rebuilds = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
-        self._unflushed = False
-        """Whether there may be events that were answered before they are in the log."""
+        self._relaxed_version = 0
+        """Of the last event that was answered before it is in the log."""
+        self._flushed_version = 0
         self._sized: UserState | None = None
         self._state_bytes = 0
 
@@ -133,14 +134,30 @@ class LiveUser:
         """Add what a decision needs: the order of last use, what the log knows of an id."""
         if isinstance(command, working.SetKey | working.UpdateKey):
             command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
-        if self._unflushed and (isinstance(command, Restore) or getattr(command, "own_ids", None)):
-            self._unflushed = False
-            await self._log.flush()  # or the log would not know the newest ids yet
+        if isinstance(command, Restore) or getattr(command, "own_ids", None):
+            await self._flushed()
         if isinstance(command, Add) and command.own_ids:
             return msgspec.structs.replace(command, used=await self._first_events(command.own_ids))
         if isinstance(command, Restore):
             return msgspec.structs.replace(command, past=await self._past(command.memory_ids))
         return command
+
+    async def _flushed(self) -> None:
+        """See that the log knows the newest ids: working memory is answered before it is there."""
+        if self._relaxed_version > self._flushed_version:
+            version = self.actor.version
+            await self._log.flush()
+            self._flushed_version = max(self._flushed_version, version)
+
+    def check(self, events: Sequence[Any]) -> None:
+        """Refuse events that would pass a limit over all users. See `Totals.check`."""
+        state, version = self.state, self.actor.version
+        tentative = [
+            Recorded(self.stream, version + n, 0, 0, "", event, 0, 0, b"")
+            for n, event in enumerate(events, start=1)
+        ]
+        after = self._decider.fold(tentative, state)
+        self._totals.check(user_state.totals_changed(state, after))
 
     async def _first_events(self, memory_ids: Sequence[str]) -> dict[str, Any]:
         """Return the event that each memory began with, of those ids that were ever used."""
@@ -188,9 +205,9 @@ class LiveUser:
         for recorded in events:
             if isinstance(recorded.data, working.KeySet):
                 self.touch(recorded.data.key)
-                self._unflushed = True
+                self._relaxed_version = recorded.version
             elif isinstance(recorded.data, working.KeyDeleted):
-                self._unflushed = True
+                self._relaxed_version = recorded.version
             elif isinstance(recorded.data, AlertChanged):
                 self._on_alert(self.stream, recorded.data, after)
         self.indexes.maintain()

@@ -21,7 +21,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one user may hold."""
 
     tier: Tier = Tier.PRO
-    """Whose limits these are: named by an error, and set by `Settings.limits_of`."""
+    """Whose limits these are: named by an error, and set by `Settings.limits_by_tier`."""
     working_keys: int = 100
     working_bytes: int = 10 * KIB
     short_term_messages: int = 100  # in each session

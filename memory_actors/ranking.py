@@ -22,6 +22,7 @@ Two stages: all rows by the signals that cost little, then the best few hundred 
 `docs/internals/retrieval.md` says what each signal is worth.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -33,6 +34,7 @@ import numpy.typing as npt
 from memory_actors.dates import Span, closeness, named_spans
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.tokens import SCALE, unpack
+from memory_actors.errors import InvalidInputError
 from memory_actors.indexes.dense import Scan
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.traits import DAY_US, NONE
@@ -51,6 +53,20 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.6
     speaker: float = 0.08
     asks: float = -0.12
+
+
+def check_weights(weights: object) -> Weights:
+    """Return weights.
+
+    :raises InvalidInputError: they are not `Weights`, or one is no finite number.
+    """
+    if not isinstance(weights, Weights):
+        raise InvalidInputError(f"weights must be Weights(late=…), not {type(weights).__name__}")
+    for name in weights.__struct_fields__:
+        value = getattr(weights, name)
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise InvalidInputError(f"the weight {name} must be a finite number, not {value!r:.80}")
+    return weights
 
 
 class Curve(NamedTuple):

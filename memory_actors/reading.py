@@ -1,5 +1,6 @@
 """From rows of a state to memories as callers see them: texts are read from the log here."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind
 from memory_actors.records import HistoryEntry, Memory
 from memory_actors.validation import IS_COMPRESSED, json_copy
+
+READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
 
 
 class Found(NamedTuple):
@@ -31,7 +34,12 @@ async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:
 async def memories(log: EventStore, stream: str, found: Sequence[Found]) -> list[Memory]:
     """Return rows as memories, in their order."""
     events = await texts(log, stream, found)
-    return [memory(one, events) for one in found]
+    read: list[Memory] = []
+    for start in range(0, len(found), READ_AT_ONCE):
+        read += [memory(one, events) for one in found[start : start + READ_AT_ONCE]]
+        if start + READ_AT_ONCE < len(found):
+            await asyncio.sleep(0)
+    return read
 
 
 def memory(found: Found, events: Events) -> Memory:

@@ -30,7 +30,8 @@ GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
 INLINE_ROWS_MAX = 500  # ranked on the loop, in half a millisecond: a hop to a thread costs as much
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
-BUDGET_TOP_K = 200  # how many memories a budget of tokens chooses from
+BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
+DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
 
 
 class Query(NamedTuple):
@@ -116,10 +117,15 @@ def _indexed(live: LiveUser, query: Query) -> list[_Part]:
             state = live.state.of(kind)
             known = None
             if query.matches is not None and query.filters is not None:
-                known = live.indexes.candidates(kind, state, query.filters)
+                live.indexes.index_fields(kind, partial(_now, live, kind), query.filters)
+                known = live.indexes.candidates(kind, query.filters)
             ids = None if known is None else frozenset(known.keys)
             parts.append(_Part(kind, state, index, partial(_allowed, kind, state, query, ids)))
     return parts
+
+
+def _now(live: LiveUser, kind: Kind) -> Any:
+    return live.state.of(kind)
 
 
 def _allowed(kind: Kind, state: Any, query: Query, ids: frozenset[str] | None) -> Labels | None:
@@ -255,12 +261,14 @@ def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
 def _pool(query: Query) -> int:
     """Return how many memories the results are chosen from."""
     wanted = BUDGET_TOP_K if query.token_budget is not None else query.top_k
-    return max(4 * wanted, 50) if query.diversity else wanted
+    return min(max(4 * wanted, 50), max(DIVERSE_POOL_MAX, wanted)) if query.diversity else wanted
 
 
 def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
     """Choose one after another, each by its score less its likeness to those before it (MMR)."""
     pool = list(ordered[: _pool(query)])
+    if not pool:
+        return []
     vectors = np.stack(
         [one.part.memories.dense.vectors_of(np.array([one.label]))[0] for one in pool]
     )

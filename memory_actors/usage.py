@@ -118,7 +118,7 @@ def _item(name: str, used: float, unit: str, price_usd: float) -> CostItem:
 
 
 def _nodes(usage: Usage) -> int:
-    return usage.kinds["entity"].count if "entity" in usage.kinds else 0
+    return usage.kinds["entity"].count
 
 
 def _size(usage: Usage, kind: str) -> int:

@@ -49,6 +49,11 @@ def content_bytes(content: object) -> int:
     return text_bytes(content, "content", CONTENT_BYTES_MAX)
 
 
+def plain(text: str) -> str:
+    """Return a text as an exact `str`: one of a subclass would be another after a replay."""
+    return str.__str__(text)
+
+
 def check_name(value: object, what: str) -> str:
     """Return a name of something (user, session, key, id).
 
@@ -56,7 +61,7 @@ def check_name(value: object, what: str) -> str:
     """
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
-    return value
+    return plain(value)
 
 
 def check_optional_name(value: object, what: str) -> str | None:

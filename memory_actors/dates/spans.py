@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable
+from datetime import date
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -44,16 +45,22 @@ class _Found(NamedTuple):
     full: bool
 
 
+TODAY_MIN: Final = date(101, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
+TODAY_MAX: Final = date(9899, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
+"""So that no "last" and no "next" leads out of the calendar."""
+
+
 def named_spans(query: str, reference_us: int, years: Collection[int]) -> tuple[Span, ...]:
     """Return the spans that a query names: in order, disjoint, the latest 64; () if it names none.
 
-    :param reference_us: when it is asked, for "today": in the years 2 to 9998.
+    :param reference_us: when it is asked, for "today"; brought to the years 101 to 9899.
     :param years: those the user has memories of; a month without a year is in each of them.
     """
     if _HINT.search(query, 0, QUERY_CHARS_MAX) is None:
         return ()
     text = " ".join(query[:QUERY_CHARS_MAX].split())
-    when = When(reference_us // DAY_US, sorted(set(years))[-SPANS_MAX:])
+    reference = min(max(reference_us // DAY_US, TODAY_MIN), TODAY_MAX)
+    when = When(reference, sorted(set(years))[-SPANS_MAX:])
     rest, found = _scan(text, absolute.RULES, when)
     if not any(one.full for one in found):
         found += _scan(rest, relative.RULES, when)[1]

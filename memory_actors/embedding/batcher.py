@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.tokens import unpack
 from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
 
@@ -80,13 +81,14 @@ class Batcher:
         """
         return all_or_error(await self.embed_each(texts))
 
-    async def run(self, call: Callable[[], Any]) -> Any:
-        """Run a call of the embedder's own in its thread, however long it takes.
+    async def run(self, call: Callable[[], Any], deadline_s: float | None = None) -> Any:
+        """Run a call of the embedder's own in its thread, within `deadline_s` if one is given.
 
         :raises EmbedderError: it failed.
         """
         try:
-            return await self._thread.run(call)
+            async with asyncio.timeout(deadline_s):
+                return await self._thread.run(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -159,7 +161,7 @@ class Batcher:
     def _outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         try:
             return list(self._embed(texts))
-        except Exception as error:
+        except BaseException as error:
             failure = _failed(error)
         return [failure] if len(texts) == 1 else self._one_by_one(texts, failure)
 
@@ -182,6 +184,9 @@ class Batcher:
         if encode is None:
             return self.embedder.embed(texts), [None] * len(texts)
         encoded = encode(texts)
+        for one in encoded:
+            if one.tokens is not None:
+                unpack(one.tokens)  # what is not whole would be found out after the commit
         return np.stack([one.vector for one in encoded]), [one.tokens for one in encoded]
 
 
@@ -214,6 +219,8 @@ class _Thread:
                 outcome, failure = call(), None
             except Exception as error:
                 outcome, failure = None, error
+            except BaseException as error:  # a panic of a library in Rust is none of Exception
+                outcome, failure = None, _failed(error)
             with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
                 result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
 
@@ -253,7 +260,7 @@ def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:
         raise EmbedderError("the embedder returned a vector that is not of unit length")
 
 
-def _failed(error: Exception) -> EmbedderError:
+def _failed(error: BaseException) -> EmbedderError:
     if isinstance(error, EmbedderError):
         return error
     failure = EmbedderError(f"the embedder failed: {error!r}")

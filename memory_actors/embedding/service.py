@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -41,6 +41,7 @@ class EmbeddingService:
         self.embedder = embedder
         self._table = VectorTable(path)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
+        self._deadline_s = deadline_s
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
         self._from_memory = 0
         self._from_disk = 0
@@ -159,10 +160,13 @@ class EmbeddingService:
         """
         if self._background is None:
             own = getattr(self.embedder, "background_mean", None)
-            self._background = await (
-                self._computed_mean() if own is None else self._batcher.run(own)
-            )
+            self._background = await (self._computed_mean() if own is None else self._own_mean(own))
         return self._background
+
+    async def _own_mean(self, compute: Callable[[], Vectors]) -> Vectors:
+        await self._prepare()  # which may take as long as it takes
+        mean: Vectors = await self._batcher.run(compute, self._deadline_s)
+        return mean
 
     async def _computed_mean(self) -> Vectors:
         name = f"background mean of {self.embedder.fingerprint}"

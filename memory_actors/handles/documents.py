@@ -1,5 +1,6 @@
 """`user.documents`: JSON documents in collections, queried by field."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -13,12 +14,13 @@ from memory_actors.errors import NotFoundError
 from memory_actors.filters import Predicate, SortKey, ordering, predicate
 from memory_actors.kinds import structured
 from memory_actors.kinds.structured.document import Row
+from memory_actors.reading import READ_AT_ONCE
 from memory_actors.records import Document, Metadata, Receipt
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.structured import DEFAULT_COLLECTION, StructuredWriter
 
-Found = tuple[Row, Any]
+Valued = tuple[Row, Any]
 
 
 class Documents:
@@ -94,7 +96,12 @@ class Documents:
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         found = await anyio.to_thread.run_sync(choose)
-        return [_document(row, value) for row, value in found[first:until]]
+        documents: list[Document] = []
+        for start in range(first, min(until, len(found)), READ_AT_ONCE):
+            page = found[start : min(until, start + READ_AT_ONCE)]
+            documents += [_document(row, value) for row, value in page]
+            await asyncio.sleep(0)
+        return documents
 
     async def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> Receipt:
         """Delete a document by key, or by memory id whatever its collection.
@@ -120,7 +127,7 @@ class Documents:
 
 def _chosen(
     rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
-) -> list[Found]:
+) -> list[Valued]:
     """Return what matches, in order. Slow for many: in a thread."""
     found = list(zip(rows, values, strict=True))
     if matches is not None:

@@ -21,7 +21,13 @@ from memory_actors.records import (
     Receipt,
     Relationship,
 )
-from memory_actors.validation import check_choice, check_count, check_name, time_us
+from memory_actors.validation import (
+    check_choice,
+    check_count,
+    check_name,
+    check_optional_name,
+    time_us,
+)
 from memory_actors.writers.entity import DEFAULT_TYPE, EntityWriter, resolve
 from memory_actors.writers.scope import Scope
 
@@ -77,7 +83,7 @@ class EntityGraph:
         :raises NotFoundError: there is no such entity.
         """
         row = await self._entity(entity_ref)
-        return await self._writer.add_entity(row.name, row.type, observations)
+        return await self._writer.add_entity(row.name, row.type, observations, must_exist=True)
 
     async def remove_observation(self, entity_ref: str, observation: str) -> Receipt:
         """Delete one observation of an entity, given as it reads.
@@ -153,6 +159,7 @@ class EntityGraph:
         :raises NotFoundError: there is no such entity.
         :raises InvalidInputError: several have this name, and no type is given.
         """
+        check_optional_name(type, "type")
         (found,) = await self._read([await self._entity(entity_ref, type)])
         return _entity(found)
 
@@ -170,6 +177,7 @@ class EntityGraph:
         With `ended`, those that were ever true.
         """
         way = check_choice(direction, DIRECTIONS, "direction")
+        check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
         async with self._scope.live() as live:
             state = live.state.entity
@@ -201,6 +209,8 @@ class EntityGraph:
         What is true at `as_of` (None: now) is followed; with `ended`, what was ever true.
         """
         way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
+        check_count(depth, "depth")
+        check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
         async with self._scope.live() as live:
             state = live.state.entity

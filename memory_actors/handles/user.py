@@ -17,7 +17,7 @@ from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
 from memory_actors.kinds.kind import Kind
-from memory_actors.ranking import Weights
+from memory_actors.ranking import Weights, check_weights
 from memory_actors.reading import Found, history, memories
 from memory_actors.records import (
     HistoryEntry,
@@ -197,6 +197,8 @@ class UserMemory:
         :raises QuotaExceededError: there is no room for them.
         :raises NotFoundError: one of them never was.
         """
+        if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
+            raise InvalidInputError("restore takes a list of memory ids")
         by_kind: dict[str, list[str]] = {}
         for memory_id in memory_ids:
             kind = await self._kind_ever(memory_id)
@@ -245,10 +247,10 @@ class UserMemory:
         recorded by then; relationships that were true at it). Short-term memory is searched in
         `session_id`, the handle's session, or the three used last.
 
-        `token_budget` returns as many as fit that many tokens (4 bytes each, about) instead of
-        `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way. `explain`
-        gives each hit its signals. `weights` changes what a signal counts for; 0 switches it off.
-        `reference_time` is what "last week" in a query is relative to (None: now).
+        `token_budget` returns as many (1,000 at most) as fit that many tokens, 4 bytes each, about,
+        instead of `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way.
+        `explain` gives each hit its signals. `weights` changes what a signal counts for; 0 switches
+        it off. `reference_time` is what "last week" in a query is relative to (None: now).
 
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
@@ -269,7 +271,7 @@ class UserMemory:
             token_budget=None if token_budget is None else check_count(token_budget, "budget"),
             diversity=check_share(diversity, "diversity"),
             explain=explain,
-            weights=weights or Weights(),
+            weights=Weights() if weights is None else check_weights(weights),
             reference_us=time_us(reference_time, "reference_time"),
         )
         with self._scope.observed("Retrieve", "any"):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
-import numpy as np
 import structlog
 
 from eventlog import EventStore
@@ -32,6 +31,7 @@ from memory_actors.kinds.kind import Kind, Passage, Row, version_of
 
 TEXTS_MAX = 64  # passages embedded in one go
 RETRY_S = 5.0  # after the embedder failed
+WAIT_STEP_S = 0.02
 WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
 OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
@@ -225,6 +225,7 @@ class MemoryIndex:
         if saved is not None:
             words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
         self.dense.adopt(made)
+        self._last = self._last_of_chains()
         if words is not None and saved is not None:
             words.catch_up(self.words, saved)
             self.words = words
@@ -240,18 +241,26 @@ class MemoryIndex:
         if self._wanting:
             self._chores.start(self._chore, self._index_wanting)
 
+    def index_what_lacks(self, versions: Collection[int]) -> bool:
+        """Begin to index passages of these events that are still wanting; say whether any is."""
+        wanting = (label for labels in self._wanting.values() for label in labels)
+        lacking = any(version_of(label) in versions for label in wanting)
+        if lacking:
+            self.index_wanting()
+        return lacking
+
     def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Do so after a pause, and once `drained` says that what was under way has come."""
         self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
 
     async def indexed(self) -> None:
         """Wait for memories that are just being indexed from the log, for a few seconds at most."""
-        chore = self._chores.running(self._chore)
-        if chore is None or self._waits:
-            return
-        done, _ = await asyncio.wait([chore], timeout=WAIT_S)
-        if not done:
-            _logger.warning("memories not yet searchable", count=len(self._wanting))
+        until_s = asyncio.get_running_loop().time() + WAIT_S
+        while (chore := self._chores.running(self._chore)) is not None and not self._waits:
+            if asyncio.get_running_loop().time() > until_s:
+                _logger.warning("memories not yet searchable", count=len(self._wanting))
+                return
+            await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
 
     async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(RETRY_S)
@@ -278,6 +287,8 @@ class MemoryIndex:
                 self._wanting[digest] = labels
         if failed:
             _logger.warning("memories not indexed", count=len(failed))
+        for digest in dict(batch).keys() - texts.keys():  # its row has gone
+            self._wanting.pop(digest, None)
         return bool(embedded) or not texts
 
     async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
@@ -371,8 +382,3 @@ class MemoryIndex:
     @property
     def _recipe(self) -> str:
         return f"{RECIPE} {self._embeddings.recipe}"
-
-
-def same_order(dense: DenseIndex, words: LexicalIndex) -> bool:
-    """Say whether two indexes have the same rows in the same order. For tests."""
-    return bool(np.array_equal(dense.view().labels, words.score_all("")[0]))

@@ -98,6 +98,8 @@ class Traits:
         gone = self._of.pop(label, None)
         if gone is not None and gone.speaker is not None:
             self._spoken[gone.speaker] -= 1
+            if not self._spoken[gone.speaker]:
+                del self._spoken[gone.speaker]
 
     def named(self, query: str) -> int | None:
         """Return the number of the one speaker that a query names; None for none or several."""

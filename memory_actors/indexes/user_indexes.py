@@ -4,10 +4,12 @@ They stand apart so that a search of one kind costs nothing for the others, and 
 that their scores compare.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import anyio.to_thread
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
@@ -19,7 +21,7 @@ from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.kinds.kind import Kind, Passage
 
 CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more
-FIELDS_ROWS_MAX = 20_000  # indexed by metadata on the loop, in some 10 ms, once
+FIELDS_ROWS_MAX = 20_000  # indexed by metadata: a question about a new path takes 20 ms then
 
 Find = Callable[[Kind, str], Any]
 """(kind, memory id) -> the living row, or None."""
@@ -96,22 +98,33 @@ class UserIndexes:
         if found or kind.NAME in self._of:
             self._made(kind).compare(found)
 
-    def candidates(
-        self, kind: Kind, state: Any, filters: Mapping[str, Any]
-    ) -> Candidates[str] | None:
-        """Return which memories may match a filter on metadata; None if all have to be looked at.
-
-        On the loop. The first filter of a user makes the index, in a few milliseconds.
-        """
+    def candidates(self, kind: Kind, filters: Mapping[str, Any]) -> Candidates[str] | None:
+        """Return which memories may match a filter on metadata; None if it takes a look at all."""
         fields = self._fields.get(kind.NAME)
-        if fields is None:
-            rows = list(kind.rows(state))
-            if len(rows) > FIELDS_ROWS_MAX:
-                return None
-            fields = self._fields[kind.NAME] = FieldIndex()
-            for row in rows:
-                fields.put(row.memory_id, row.metadata)
-        return fields.candidates(filters)
+        return None if fields is None else fields.candidates(filters)
+
+    def index_fields(
+        self, kind: Kind, state: Callable[[], Any], filters: Mapping[str, Any]
+    ) -> None:
+        """Begin to index a kind by metadata for this filter, for the queries that follow.
+
+        `state` gives the state of the kind as it is. While it changes the index has to wait.
+        """
+        if kind.NAME not in self._fields:
+            self._chores.start(
+                f"fields {kind.NAME}", lambda: self._index_fields(kind, state, filters)
+            )
+
+    async def _index_fields(
+        self, kind: Kind, state: Callable[[], Any], filters: Mapping[str, Any]
+    ) -> None:
+        before = state()
+        rows = list(kind.rows(before))
+        if len(rows) > FIELDS_ROWS_MAX:
+            return
+        fields = await anyio.to_thread.run_sync(_fields_of, rows, filters)
+        if state() is before:
+            self._fields[kind.NAME] = fields
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""
@@ -131,6 +144,11 @@ class UserIndexes:
         """Begin to index what wants a vector."""
         for index in self._of.values():
             index.index_wanting()
+
+    def index_what_lacks(self, kind: Kind, versions: Collection[int]) -> bool:
+        """Begin to index passages of these events that are still wanting; say whether any is."""
+        index = self._of.get(kind.NAME)
+        return index is not None and index.index_what_lacks(versions)
 
     async def indexed(self, kinds: Iterable[Kind]) -> None:
         """Wait for memories of these kinds that are just being indexed, a few seconds at most."""
@@ -186,6 +204,14 @@ class UserIndexes:
             chores=self._chores,
             find=partial(self._find, kind),
         )
+
+
+def _fields_of(rows: Iterable[Any], filters: Mapping[str, Any]) -> FieldIndex[str]:
+    fields: FieldIndex[str] = FieldIndex()
+    for row in rows:
+        fields.put(row.memory_id, row.metadata)
+    fields.candidates(filters)  # the first question about a path indexes it
+    return fields
 
 
 def _indexed(kind: Kind, row: Any) -> Sequence[Passage]:

@@ -16,6 +16,7 @@ from memory_actors.validation import (
     check_optional_name,
     content_bytes,
     own_metadata,
+    plain,
     time_us,
 )
 from memory_actors.writers.writer import Writer, Written
@@ -45,6 +46,7 @@ class EntityWriter(Writer):
         memory_id: str | None = None,
         pinned: bool = False,
         auto_prune: bool = False,
+        must_exist: bool = False,
     ) -> Receipt:
         """Add an entity, or what is new of it to the one that has its name and type."""
         if isinstance(observations, str) or not isinstance(observations, Sequence):
@@ -70,6 +72,7 @@ class EntityWriter(Writer):
             metadata=own_metadata(metadata),
             pinned=pinned,
             auto_prune=auto_prune,
+            must_exist=must_exist,
         )
         texts = [name_text(name, type), *(observation_text(name, o.text) for o in checked)]
         written = await self.write(command, texts)
@@ -79,6 +82,7 @@ class EntityWriter(Writer):
 
     async def remove_observation(self, row: Entity, observation: str) -> Receipt:
         """Delete one observation of an entity."""
+        content_bytes(observation)
         command = entity.RemoveObservation(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
@@ -217,5 +221,5 @@ def resolve(state: Entities, entity_ref: str, type: str | None = None) -> Entity
 def _observation(name: str, text: str) -> Observation:
     size_bytes = content_bytes(text)
     return Observation(
-        text=text, size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
+        text=plain(text), size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
     )

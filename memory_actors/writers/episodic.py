@@ -17,6 +17,7 @@ from memory_actors.validation import (
     check_optional_name,
     content_bytes,
     own_metadata,
+    plain,
     text_bytes,
     time_us,
 )
@@ -53,8 +54,8 @@ class EpisodicWriter(Writer):
             memory_id=own_id or self.scope.new_id(now_us),
             own_ids=() if own_id is None else (own_id,),
             agent_id=self.agent(agent_id),
-            goal=goal,
             size_bytes=content_bytes(goal),
+            goal=plain(goal),
             digest=text_digest(goal),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(metadata),
@@ -107,8 +108,8 @@ class EpisodicWriter(Writer):
         check_name(episode_id, "episode_id")
         text_bytes(action, "action", CONTENT_BYTES_MAX)
         for name, said in (("observation", observation), ("outcome", outcome), ("error", error)):
-            if said is not None and not isinstance(said, str):
-                raise InvalidInputError(f"{name} must be a string, not {type(said).__name__}")
+            if said:
+                text_bytes(said, name, CONTENT_BYTES_MAX)
         texts = (action, observation or None, outcome or None, error or None)
         text = step_text(*texts)
         command = commands.AddStep(

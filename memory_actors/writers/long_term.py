@@ -16,6 +16,7 @@ from memory_actors.validation import (
     check_optional_name,
     content_bytes,
     own_metadata,
+    plain,
     time_us,
 )
 from memory_actors.writers.writer import Writer, Written
@@ -53,8 +54,8 @@ class LongTermWriter(Writer):
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
         """
         now_us = self.scope.now_us()
-        if not all(isinstance(item, Item) for item in items):
-            raise InvalidInputError("add_many takes Items: Item(content=...)")
+        if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
+            raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
             raise InvalidInputError(f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,})")
         memories = tuple(self._checked(item, now_us) for item in items)
@@ -69,7 +70,6 @@ class LongTermWriter(Writer):
         written = await self.write(
             command,
             [spoken(memory.content, memory.role) for memory in memories],
-            adds={"long_term.size_bytes": sum(memory.size_bytes for memory in memories)},
             idempotency_key=idempotency_key,
             digest=b"" if idempotency_key is None else _request(command),
         )
@@ -80,6 +80,7 @@ class LongTermWriter(Writer):
     ) -> Receipt:
         """Replace a memory's content, its metadata, or both."""
         size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
         texts = [] if content is None else [spoken(content, row.role)]
         command = long_term.UpdateMemory(
             now_us=self.scope.now_us(),
@@ -100,9 +101,9 @@ class LongTermWriter(Writer):
         role = check_optional_name(item.role, "role")
         return MemoryAdded(
             memory_id=memory_id or self.scope.new_id(now_us),
-            content=item.content,
+            content=plain(item.content),
             size_bytes=size_bytes,
-            digest=text_digest(spoken(item.content, role)),
+            digest=text_digest(spoken(plain(item.content), role)),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(item.metadata),
             session_id=session_id or self.scope.session_id,

@@ -1,7 +1,7 @@
 """On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
@@ -90,14 +90,13 @@ class Scope:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    async def refuse_early(self, live: LiveUser, command: Command, adds: Mapping[str, int]) -> None:
+    async def refuse_early(self, live: LiveUser, command: Command) -> None:
         """Refuse now what the confirmed state would refuse, before the work that leads up to it.
 
         The events are dropped: the decision that counts is the actor's.
         """
         enriched = await live.enrich(command, live.state)
-        if self.services.decider.decide(enriched, live.state):
-            self.services.totals.check(adds)
+        live.check(self.services.decider.decide(enriched, live.state))
 
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""

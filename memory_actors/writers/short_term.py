@@ -11,6 +11,7 @@ from memory_actors.validation import (
     check_optional_name,
     content_bytes,
     own_metadata,
+    plain,
     time_us,
 )
 from memory_actors.writers.writer import Writer
@@ -38,8 +39,8 @@ class ShortTermWriter(Writer):
             memory_id=own_id or self.scope.new_id(now_us),
             own_ids=() if own_id is None else (own_id,),
             session_id=self.session(item.session_id),
-            content=item.content,
             size_bytes=content_bytes(item.content),
+            content=plain(item.content),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(item.metadata),
             role=check_optional_name(item.role, "role"),
@@ -53,8 +54,8 @@ class ShortTermWriter(Writer):
         command = short_term.UpdateMessage(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
-            content=content,
             size_bytes=0 if content is None else content_bytes(content),
+            content=None if content is None else plain(content),
             metadata=None if metadata is None else own_metadata(metadata),
         )
         return self.receipt(row.memory_id, "update", await self.write(command), row)

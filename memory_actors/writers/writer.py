@@ -7,12 +7,13 @@ the receipt says `indexed=False`, and it is indexed when the embedder works agai
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
 import structlog
 
+from eventlog import Recorded
 from memory_actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
@@ -23,6 +24,8 @@ from memory_actors.phrasing import text_digest
 from memory_actors.privacy import hashed, reason
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.writers.scope import Scope
+
+SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 _logger = structlog.get_logger("memory_actors.user")
 
@@ -87,7 +90,9 @@ class Writer(ABC):
         command = self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
         with self.scope.observed(type(command).__name__, self.kind.NAME):
             written = await self.scope.to_the_end(self._restored(command))
-        rows = (self.find(written.reply, memory_id) for memory_id in memory_ids)
+        events = (recorded.data for recorded in written.reply.events)
+        came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
+        rows = (self.find(written.reply, memory_id) for memory_id in came)
         return [self.receipt(row.memory_id, "restore", written, row) for row in rows if row]
 
     async def _restored(self, command: Restore) -> Written:
@@ -96,7 +101,9 @@ class Writer(ABC):
             reply = await self.scope.ask(live, command)
             live.indexes.index_now()  # their vectors are still in the table
             await live.indexes.indexed([self.kind])
-        return Written.of(reply, started_s)
+            versions = {recorded.version for recorded in reply.events}
+            indexed = not live.indexes.index_what_lacks(self.kind, versions)
+        return Written.of(reply, started_s, indexed=indexed)
 
     # --- the way of a command
 
@@ -105,32 +112,28 @@ class Writer(ABC):
         command: Command,
         texts: Sequence[str] = (),
         *,
-        adds: Mapping[str, int] | None = None,
         idempotency_key: str | None = None,
         digest: bytes = b"",
     ) -> Written:
         """Carry out a command, and index the texts of what it adds.
-
-        `adds` is what it adds to the totals over all users, where that is known beforehand.
 
         :raises MemoryLimitError: the process holds too much memory for anything but a delete.
         """
         if not isinstance(command, Delete):
             self.scope.services.monitor.admit()
         with self.scope.observed(type(command).__name__, self.kind.NAME):
-            return await self._write(command, texts, adds, idempotency_key, digest)
+            return await self._write(command, texts, idempotency_key, digest)
 
     async def _write(
         self,
         command: Command,
         texts: Sequence[str],
-        adds: Mapping[str, int] | None,
         idempotency_key: str | None,
         digest: bytes,
     ) -> Written:
         started_s = perf_counter()
         if texts:
-            work = self._write_texts(command, list(texts), adds or {}, idempotency_key, digest)
+            work = self._write_texts(command, list(texts), idempotency_key, digest)
             reply, indexed = await self.scope.to_the_end(work)
             return Written.of(reply, started_s, indexed=indexed)
         async with self.scope.live() as live:
@@ -143,14 +146,13 @@ class Writer(ABC):
         self,
         command: Command,
         texts: list[str],
-        adds: Mapping[str, int],
         idempotency_key: str | None,
         digest: bytes,
     ) -> tuple[Reply, bool]:
         """Ask the actor and embed the texts at the same time; say whether they are indexed."""
         async with self.scope.live() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
-                await self.scope.refuse_early(live, command, adds)
+                await self.scope.refuse_early(live, command)
             embedding = asyncio.create_task(self.scope.services.embeddings.embed(texts))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:
@@ -163,10 +165,14 @@ class Writer(ABC):
                     self.kind, live.actor.drain
                 )  # after a deadline it may yet be added
                 raise
-            return reply, await self._index(live, texts, embedding)
+            return reply, await self._index(live, texts, embedding, reply.events)
 
     async def _index(
-        self, live: LiveUser, texts: list[str], embedding: asyncio.Task[list[Embedded]]
+        self,
+        live: LiveUser,
+        texts: list[str],
+        embedding: asyncio.Task[list[Embedded]],
+        events: Sequence[Recorded[Any]],
     ) -> bool:
         """Index the texts when they are embedded; leave it for later if that fails."""
         try:
@@ -180,8 +186,13 @@ class Writer(ABC):
             )
             live.indexes.index_later(self.kind, live.actor.drain)
             return False
-        found = map(Text, texts, embedded)
-        live.indexes.settle(dict(zip(map(text_digest, texts), found, strict=True)))
+        found = list(zip(map(text_digest, texts), map(Text, texts, embedded), strict=True))
+        for start in range(0, len(found), SETTLED_AT_ONCE):
+            live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
+            if len(found) > SETTLED_AT_ONCE:
+                await asyncio.sleep(0)
+        # Another spelling of an entity's name, say, may have led to another text.
+        live.indexes.index_what_lacks(self.kind, {event.version for event in events})
         return True
 
     # --- what comes in and goes out

@@ -1,15 +1,24 @@
 """Retrieval by all signals, as a caller sees it."""
 
+import asyncio
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.fakes import FakeClock, FakeTokenEmbedder
 
-from memory_actors import InvalidInputError, Item, MemorySystem, Settings, UserMemory
+from memory_actors import (
+    GlobalLimits,
+    InvalidInputError,
+    Item,
+    MemorySystem,
+    NotFoundError,
+    Settings,
+    UserMemory,
+)
 from memory_actors.indexes import dense, memory_index
-from memory_actors.indexes.memory_index import same_order
 from memory_actors.kinds import long_term
 from memory_actors.ranking import Weights
 
@@ -204,7 +213,8 @@ async def test_deleted_memories_never_come_back_and_the_parts_keep_one_order(
             await index._chores.running("maintenance long_term")
         found = {h.memory_id for h in await user.retrieve("word place0", top_k=1_000)}
         assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
-        assert same_order(index.dense, index.words)
+        rows = index.dense.view().labels.tolist()
+        assert rows == index.words.score_all("")[0].tolist(), "one order of rows"
         assert len(index.late) == len(index.words) == len(index.dense) == 170
 
 
@@ -276,3 +286,126 @@ async def test_an_embedder_without_token_states_is_ranked_by_the_rest(tmp_path: 
         hits = await user.retrieve("word7 word8 place0", top_k=3, explain=True)
         assert hits[0].content == "word7 and word8 met at place0"
         assert hits[0].signals["late"] == 0
+
+
+# --- what a review found
+
+
+async def test_nothing_is_as_diverse_as_nothing(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("hello")
+        assert await user.retrieve("hello", min_score=1.0, diversity=0.5) == []
+
+
+async def test_two_spellings_at_once_are_both_found(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await asyncio.gather(
+            user.entities.add_entity("Alice", "person", ["plays chess"]),
+            user.entities.add_entity("ALICE", "person", ["grows tomatoes"]),
+        )
+        for words in ("plays chess", "grows tomatoes"):
+            (hit,) = await user.retrieve(words, top_k=1, explain=True)
+            assert hit.signals["words"] > 0
+
+
+async def test_a_panic_of_the_embedder_stops_nobody_else(open_memory, embedder) -> None:
+    class Panic(BaseException):
+        pass
+
+    async with open_memory(embedder_deadline_s=1.0) as memory:
+        user = memory.user("u")
+        embedder.failure = Panic("not an Exception")  # type: ignore[assignment]
+        assert not (await user.add("first words")).indexed
+        embedder.failure = None
+        assert (await user.add("second words")).indexed
+        assert await user.retrieve("second words")
+
+
+@pytest.mark.parametrize("when", ["0001-01-01", "9999-12-31"])
+async def test_the_ends_of_time_are_no_place_to_fall_off(open_memory, when: str) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await filled(user, 3)
+        for words in ("next year", "last month", "two years ago", "next month"):
+            assert await user.retrieve(f"what of {words}", reference_time=when)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda u: u.retrieve("x", weights="x"),
+        lambda u: u.retrieve("x", weights=Weights(late=float("nan"))),
+        lambda u: u.entities.neighbours("A", "x"),
+        lambda u: u.entities.neighbours("A", relation=5),
+        lambda u: u.entities.relationships("A", relation=5),
+        lambda u: u.entities.get("A", 5),
+        lambda u: u.entities.remove_observation("A", 5),
+        lambda u: u.restore("m1"),
+        lambda u: u.restore(5),
+        lambda u: u.add_many(None),
+        lambda u: u.episodes.step("e", "a", error="\ud800"),
+    ],
+)
+async def test_odd_arguments_are_refused(open_memory, call) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.entities.add_entity("A")
+        with pytest.raises(InvalidInputError):
+            await call(user)
+
+
+async def test_a_text_of_another_class_is_the_text_it_is(open_memory) -> None:
+    class Role(StrEnum):
+        USER = "user"
+
+    class Text(str):
+        __slots__ = ()
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add(Text("likes tea"), role=Role.USER)
+        await user.short_term.add_message(Text("hello"), role=Role.USER)
+        for hit in await user.retrieve("tea", top_k=5):
+            assert (type(hit.content), type(hit.role), hit.role) == (str, str, "user")
+
+
+async def test_receipts_of_a_restore_are_of_what_came_back(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        ids = await filled(user, 3)
+        await user.delete(ids[0])
+        receipts = await user.restore([ids[0], ids[1], ids[0]])
+        assert [receipt.memory_id for receipt in receipts] == [ids[0]]
+
+
+async def test_repeating_an_add_at_the_global_limit_is_no_new_add(open_memory) -> None:
+    async with open_memory(global_limits=GlobalLimits(long_term_bytes=25)) as memory:
+        user = memory.user("u")
+        items = [Item(content="x" * 10, memory_id=f"id{n}") for n in range(2)]
+        await user.add_many(items)
+        receipts = await user.add_many([*items, Item(content="12345")])
+        assert [receipt.operation for receipt in receipts] == ["unchanged", "unchanged", "add"]
+
+
+async def test_observing_does_not_bring_back_what_is_deleted_meanwhile(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.entities.add_entity("A")
+        outcomes = await asyncio.gather(
+            user.entities.delete("A"), user.entities.observe("A", "late"), return_exceptions=True
+        )
+        assert isinstance(outcomes[1], NotFoundError)
+        assert (await user.usage()).kinds["entity"].count == 0
+
+
+async def test_an_id_of_working_memory_is_known_to_two_who_want_it_at_once(open_memory) -> None:
+    for _ in range(5):
+        async with open_memory(check_replay=False) as memory:
+            user = memory.user(f"u{_}")
+            await user.working.set("k", "v", memory_id="X")
+            outcomes = await asyncio.gather(
+                *(user.add("a", memory_id="X") for _ in range(2)), return_exceptions=True
+            )
+            assert all(isinstance(outcome, InvalidInputError) for outcome in outcomes)

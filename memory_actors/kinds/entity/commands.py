@@ -26,6 +26,8 @@ class AddEntity(Add, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     pinned: bool = False
     auto_prune: bool = False
+    must_exist: bool = False
+    """Refuse to add one that is not there."""
 
 
 class UpdateEntity(Command, frozen=True, kw_only=True):

@@ -47,6 +47,8 @@ def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     known = named(state, command.name, command.type)
     if known is not None:
         return _merge(command, known, state, limits)
+    if command.must_exist:
+        raise NotFoundError(f"no entity {command.name!r:.80}: add it first, or it was deleted")
     if command.memory_id in command.used:  # and deleted since
         return []
     added = _added(command)

@@ -146,7 +146,7 @@ class UpdateDocument(Command, frozen=True, kw_only=True):
 
     memory_id: str
     value: Any = None
-    """None keeps what was; a document that is null takes a `PutDocument`."""
+    """None keeps what was."""
     size_bytes: int = 0
     digest: bytes = b""
     value_digest: bytes = b""
