@@ -132,7 +132,9 @@ class QuotaUse(msgspec.Struct, frozen=True):
     @property
     def percent(self) -> float:
         """Used of the limit, in percent; over 100 after a downgrade."""
-        return 100.0 * self.used / self.limit if self.limit else 100.0
+        if not self.limit:
+            return 100.0 if self.used else 0.0
+        return 100.0 * self.used / self.limit
 
 
 class KindUsage(msgspec.Struct, frozen=True, kw_only=True):

@@ -135,10 +135,10 @@ def restore(app: App, /, memory_ids: tuple[str, ...]) -> None:
     if app.json:
         print_json(receipts)
     else:
-        _say_restored(receipts)
+        _say_restored(memory_ids, receipts)
 
 
-def _say_restored(receipts: Sequence[Receipt]) -> None:
-    for receipt in receipts:
-        done = "Restored" if receipt.operation == "restore" else "Already there"
-        say(f"{done}: {receipt.memory_id}")
+def _say_restored(memory_ids: Sequence[str], receipts: Sequence[Receipt]) -> None:
+    came = {receipt.memory_id for receipt in receipts}
+    for memory_id in dict.fromkeys(memory_ids):
+        say(f"{'Restored' if memory_id in came else 'Already there'}: {memory_id}")

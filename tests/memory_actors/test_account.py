@@ -58,8 +58,9 @@ def test_two_warnings_never_come_without_a_fall_of_five_points(percents: list[fl
             state = account.fold(state, [recorded(event)])
 
 
-def test_a_limit_of_nothing_is_full() -> None:
-    (alert,) = account.alerts(account.initial, "working", [QuotaUse("keys", "count", 0, 0)])
+def test_a_limit_of_nothing_is_full_when_there_is_anything() -> None:
+    assert account.alerts(account.initial, "working", [QuotaUse("keys", "count", 0, 0)]) == []
+    (alert,) = account.alerts(account.initial, "working", [QuotaUse("keys", "count", 1, 0)])
     assert alert.level == "critical"
 
 
