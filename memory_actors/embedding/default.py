@@ -46,7 +46,11 @@ class DefaultEmbedder:
         return DIMENSION
 
     def prepare(self) -> None:
-        """Load the model, and install it if it is not there. May take a while."""
+        """Load the model, and install it if it is not there. May take a while.
+
+        What is learnt of the model once is learnt here, outside of any deadline.
+        """
+        self.projection()
         self._model()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
