@@ -18,7 +18,7 @@ import psutil
 
 from bench.locomo import MEASURES, score
 from bench.peer_stores import Memory, Peer, load
-from bench.peers_plan import KnownVectors, Plan, Talk, known_vectors, read_plan
+from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
 from bench.report import disk_bytes
 from memory_actors.interchange.locomo import Question
 
@@ -87,7 +87,7 @@ def main() -> None:
     out = _silence()
     sys.addaudithook(_no_network)
     plan = read_plan(Path(folder))
-    embed = known_vectors(plan, Path(folder), remember=action != "fill")
+    embed = known_texts(plan, Path(folder), remember=action != "fill")
     run = Run(plan, name, embed, Path(store), out)
     result = asyncio.run(getattr(run, action)())
     os.write(out, msgspec.json.encode(result))
@@ -96,7 +96,7 @@ def main() -> None:
 class Run:
     """One peer and the plan for it; each action is a method."""
 
-    def __init__(self, plan: Plan, name: str, embed: KnownVectors, store: Path, out: int):
+    def __init__(self, plan: Plan, name: str, embed: KnownTexts, store: Path, out: int):
         self._plan = plan
         self._name = name
         self._embed = embed

@@ -1,7 +1,7 @@
 """What `bench peers` asks of every peer: the same memories, questions and vectors, from one seed.
 
-The plan is made once, with the vector of every text in it, and read by each child process. So no
-peer waits for a model while it is timed, and all have the same vectors.
+The plan is made once, with what the model makes of each text in it, and read by every child
+process. So no peer waits for a model while it is timed, and all have the same vectors.
 """
 
 import random
@@ -13,11 +13,10 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from bench.hashed import HashedEmbedder
+from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
 from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.onnx_minilm import Encoding
-from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.interchange.locomo import Conversation, Question, questions
 
 EmbedderName = Literal["default", "hashed"]
@@ -26,7 +25,7 @@ ADDS = 200  # timed, one by one
 TOPICS = 100  # a filter on the topic leaves one memory in a hundred
 BLENDS_A_SESSION = 20
 BATCH_TEXTS = 64
-PLAN_FILE, VECTORS_FILE = "plan.json", "vectors.npy"
+PLAN_FILE, VECTORS_FILE, TOKENS_FILE = "plan.json", "vectors.npy", "tokens.msgpack"
 
 
 class Talk(msgspec.Struct, frozen=True):
@@ -119,17 +118,19 @@ def _topic(number: int) -> str:
 
 def model(name: EmbedderName) -> Embedder:
     """Return the embedder of a name; the default one is loaded by its first text."""
-    return HashedEmbedder() if name == "hashed" else DefaultEmbedder()
+    return HashedTokens() if name == "hashed" else DefaultEmbedder()
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
-    """Write a plan and the vectors of its texts."""
+    """Write a plan and what the model makes of its texts."""
     embedder = model(plan.embedder)
     batches = [
-        embedder.embed(plan.texts[start : start + BATCH_TEXTS])
+        _embedded(embedder, plan.texts[start : start + BATCH_TEXTS])
         for start in range(0, len(plan.texts), BATCH_TEXTS)
     ]
-    np.save(folder / VECTORS_FILE, np.concatenate(batches))
+    embedded = [one for batch in batches for one in batch]
+    np.save(folder / VECTORS_FILE, np.stack([one.vector for one in embedded]))
+    (folder / TOKENS_FILE).write_bytes(msgspec.msgpack.encode([one.tokens for one in embedded]))
     (folder / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
 
 
@@ -138,18 +139,19 @@ def read_plan(folder: Path) -> Plan:
     return msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
 
 
-def known_vectors(plan: Plan, folder: Path, *, remember: bool) -> "KnownVectors":
+def known_texts(plan: Plan, folder: Path, *, remember: bool) -> "KnownTexts":
     """Return an embedder that knows the plan's texts; `remember` what else it is asked."""
     embedder = model(plan.embedder)
-    kind = KnownTokens if hasattr(embedder, "encode") else KnownVectors
-    vectors = np.load(folder / VECTORS_FILE)
-    return kind(embedder, dict(zip(plan.texts, vectors, strict=True)), remember)
+    tokens = msgspec.msgpack.decode((folder / TOKENS_FILE).read_bytes(), type=list[bytes | None])
+    embedded = map(Embedded, np.load(folder / VECTORS_FILE), tokens)
+    kind = KnownTokens if hasattr(embedder, "encode") else KnownTexts
+    return kind(embedder, dict(zip(plan.texts, embedded, strict=True)), remember)
 
 
-class KnownVectors:
+class KnownTexts:
     """An embedder that looks up, and asks the model only for what is not in the plan."""
 
-    def __init__(self, embedder: Embedder, known: dict[str, Vectors], remember: bool):
+    def __init__(self, embedder: Embedder, known: dict[str, Embedded], remember: bool):
         self.fingerprint = embedder.fingerprint
         self.dimension = embedder.dimension
         self.computed = 0
@@ -160,37 +162,33 @@ class KnownVectors:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), dimension]`, rows of length 1."""
-        return np.stack([self._vector(text) for text in texts])
+        return np.stack([self._of(text).vector for text in texts])
 
     def background_mean(self) -> Vectors:
         """Return the model's mean vector of general text."""
         mean: Vectors = self._embedder.background_mean()
         return mean
 
-    def _vector(self, text: str) -> Vectors:
+    def _of(self, text: str) -> Embedded:
         found = self._known.get(text)
         if found is None:
             self.computed += 1
-            found = self._embedder.embed([text])[0]
+            found = _embedded(self._embedder, [text])[0]
             if self._remember:
                 self._known[text] = found
         return found
 
 
-class KnownTokens(KnownVectors):
-    """The same for a model that also gives token states, of which it has seen none yet."""
+class KnownTokens(KnownTexts):
+    """The same for a model that gives token states as well. Only ours asks for them."""
 
-    def __init__(self, embedder: Embedder, known: dict[str, Vectors], remember: bool):
-        super().__init__(embedder, known, remember)
-        self._encoded: dict[str, Encoding] = {}
-
-    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and token states."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
-        fresh: dict[str, Encoding] = {}
-        if missing:
-            self.computed += len(missing)
-            fresh = dict(zip(missing, self._embedder.encode(missing), strict=True))
-        if self._remember:
-            self._encoded |= fresh
-        return [fresh.get(text) or self._encoded[text] for text in texts]
+        return [self._of(text) for text in texts]
+
+
+def _embedded(embedder: Any, texts: Sequence[str]) -> list[Embedded]:
+    if hasattr(embedder, "encode"):
+        embedded: list[Embedded] = embedder.encode(texts)
+        return embedded
+    return [Embedded(vector, None) for vector in embedder.embed(texts)]

@@ -52,7 +52,7 @@ def _figure(rows: list[tuple[str, list[float]]], measures: tuple[str, ...], ques
     axes.set_xlim(0, 1.08)
     axes.set_xlabel("fraction of the evidence found")
     axes.set_title(f"LoCoMo, {questions} questions, the same MiniLM for all, no LLM", fontsize=10)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.35), ncols=3, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 

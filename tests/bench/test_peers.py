@@ -14,14 +14,14 @@ from click.testing import CliRunner, Result
 
 from bench import peers_run
 from bench.__main__ import main
-from bench.hashed import HashedEmbedder
+from bench.hashed import HashedEmbedder, HashedTokens
 from bench.peer_stores import PEERS, Memory, Spec, load, missing, versions
 from bench.peers_child import _no_network
 from bench.peers_plan import (
+    KnownTexts,
     KnownTokens,
-    KnownVectors,
     Plan,
-    known_vectors,
+    known_texts,
     make_plan,
     read_plan,
     write_plan,
@@ -198,28 +198,31 @@ def test_a_plan_survives_its_file_and_knows_every_text(tmp_path: Path, locomo: P
     made = plan(locomo, size=20)
     write_plan(made, tmp_path)
     assert read_plan(tmp_path) == made
-    known = known_vectors(made, tmp_path, remember=True)
+    known = known_texts(made, tmp_path, remember=True)
     texts = [*(memory.text for memory in [*made.fill, *made.late]), *made.asked]
     np.testing.assert_array_equal(known.embed(texts), HashedEmbedder().embed(texts))
     assert known.computed == 0
 
 
 def test_a_text_outside_the_plan_is_computed_once_and_counted() -> None:
-    known = KnownVectors(HashedEmbedder(), {}, remember=True)
+    known = KnownTexts(HashedEmbedder(), {}, remember=True)
     for _ in range(2):
         np.testing.assert_array_equal(known.embed(["new"]), HashedEmbedder().embed(["new"]))
     assert known.computed == 1
 
 
-def test_token_states_are_computed_once_unless_memory_is_weighed() -> None:
-    class Encoder(HashedEmbedder):
-        def encode(self, texts: list[str]) -> list[str]:
-            return [f"states of {text}" for text in texts]
-
-    for remember, computed in ((True, 2), (False, 4)):
-        known = KnownTokens(Encoder(), {}, remember)
+def test_token_states_are_known_too_and_weighing_keeps_no_others(
+    tmp_path: Path, locomo: Path
+) -> None:
+    made = plan(locomo, size=20)
+    write_plan(made, tmp_path)
+    for remember, computed in ((True, 1), (False, 2)):
+        known = known_texts(made, tmp_path, remember=remember)
+        assert isinstance(known, KnownTokens)
         for _ in range(2):
-            assert known.encode(["a", "b", "a"]) == ["states of a", "states of b", "states of a"]
+            texts = [made.asked[0], "not in the plan"]
+            found = [one.tokens for one in known.encode(texts)]
+            assert found == [one.tokens for one in HashedTokens().encode(texts)]
         assert known.computed == computed
 
 
