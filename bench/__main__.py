@@ -55,14 +55,17 @@ def centring(path: Path, seed: int, as_json: bool) -> None:
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command of a function that returns a report.
 
-    The function gets `options` besides its own arguments.
+    The function gets `options` besides its own arguments. If its report has an `ok` that is false,
+    the command exits with status 1.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         def command(
             directory: Path | None, seed: int, runs: int, as_json: bool, **rest: Any
         ) -> None:
-            show(function(options=Options(directory, seed, runs), **rest), as_json)
+            report = function(options=Options(directory, seed, runs), **rest)
+            show(report, as_json)
+            sys.exit(not getattr(report, "ok", True))
 
         command.__doc__ = function.__doc__
         command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -217,6 +220,19 @@ def vectors(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
     from bench.vectors import run
 
     return run(sizes, queries, options)
+
+
+@measurement(runs=1)
+@click.option(
+    "--sizes", multiple=True, default=(10_000, 40_000), show_default=True, type=click.IntRange(1),
+    help="Vectors; give it once for each size.",
+)  # fmt: skip
+@click.option("--alone", is_flag=True, help="Without scikit-learn.")
+def clusters(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
+    """Compare our DBSCAN with scikit-learn's; exit 1 if a label differs."""
+    from bench.clusters import run
+
+    return run(sizes, alone, options)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ It knows nothing about what the events mean.
 from eventlog.audit import Finding, VerifyReport
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
+from eventlog.copying import Shrunk
 from eventlog.decider import Decider
 from eventlog.environment import Environment
 from eventlog.errors import (
@@ -27,6 +28,8 @@ from eventlog.errors import (
     LogClosed,
     LogLocked,
     LogUnavailable,
+    MissingCodec,
+    PayloadDropped,
     StorageFailed,
     UnknownEvent,
     WrongExpectedVersion,
@@ -37,7 +40,12 @@ from eventlog.port import EventStore
 from eventlog.records import (
     ANY_VERSION,
     Appended,
+    Archived,
+    ArchiveStatistics,
+    Dropped,
+    DroppedPayloads,
     Durability,
+    OnDropped,
     Prepared,
     Recorded,
     Snapshot,
@@ -49,10 +57,14 @@ from eventlog.subscription import subscribe
 __all__ = [
     "ANY_VERSION",
     "Appended",
+    "ArchiveStatistics",
+    "Archived",
     "Checkpoint",
     "CorruptLog",
     "Decider",
     "DiskFull",
+    "Dropped",
+    "DroppedPayloads",
     "Durability",
     "Environment",
     "EventLog",
@@ -68,9 +80,13 @@ __all__ = [
     "LogLocked",
     "LogStatistics",
     "LogUnavailable",
+    "MissingCodec",
+    "OnDropped",
+    "PayloadDropped",
     "PoisonedStream",
     "Prepared",
     "Recorded",
+    "Shrunk",
     "Snapshot",
     "StorageFailed",
     "StreamHead",

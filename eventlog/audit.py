@@ -1,23 +1,32 @@
 """Verification: whether everything in the log is what was written.
 
-Two walks in one read transaction. The first goes over the events in order of position and checks
+Three walks in one read transaction. The first goes over the events in order of position and checks
 each frame's CRC, digest and chain, that positions and versions have no gaps, and that the indexes
-lead to it. The second goes over every other table and checks each row by itself and against the
-events: a row that leads nowhere, a record that disagrees, a table with more or fewer rows than it
-should have. Findings are collected, not raised: a report of all the damage is worth more than the
-first of it.
+lead to it. The second goes over the archive, segment by segment, and checks every payload against
+the digest in its stub. The third goes over every other table and checks each row by itself and
+against the events: a row that leads nowhere, a record that disagrees, a table with more or fewer
+rows than it should have. Findings are collected, not raised: a report of all the damage is worth
+more than the first of it. What retention has dropped is no damage; it is counted.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from eventlog import frame
+from eventlog.archive import Archive
+from eventlog.archive_audit import ArchiveAudit
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import EventLogError
-from eventlog.ledger import FormatRecord, Ledger, RequestRecord, StreamRecord
+from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.reading import Reading
+from eventlog.segment import SegmentId
+from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
+from eventlog.store_format import unpack_format
 from eventlog.tables import U64, key_check, key_id, unseal, unseal_record
 from eventlog.totals import unseal_totals
 
@@ -45,6 +54,10 @@ class VerifyReport(msgspec.Struct, frozen=True):
     events: int
     streams: int
     findings: list[Finding]
+    archived_events: int = 0
+    """Whose payloads are in the archive."""
+    dropped_events: int = 0
+    """Whose payloads retention has dropped: only their digests could be verified."""
 
     @property
     def ok(self) -> bool:
@@ -64,14 +77,25 @@ class _End:
 class Verification:
     """One verification of a log."""
 
-    def __init__(self, env: Environment, ledger: Ledger, progress: Progress | None):
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        reading: Reading,
+        archive: Archive,
+        progress: Progress | None,
+    ):
         self._env = env
         self._ledger = ledger
+        self._reading = reading
+        self._archive = archive
         self._progress = progress or (lambda _done, _total: None)
         self._findings: list[Finding] = []
         self._ends: dict[bytes, _End] = {}
         self._prefix = b""
         self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
+        self._stubs: Counter[SegmentId] = Counter()
+        self._dropped: set[SegmentId] = set()
 
     def run(self) -> VerifyReport:
         """Read everything and report."""
@@ -83,9 +107,12 @@ class Verification:
                 self._check_frame(txn, position, data)
                 if count % PROGRESS_EVERY_EVENTS == 0:
                     self._progress(count, last)
+            self._check_archive(txn)
             self._check_tables(txn, count)
         self._progress(last, last)
-        return VerifyReport(count, len(self._ends), self._findings)
+        dropped = sum(self._stubs[segment] for segment in self._dropped)
+        archived = self._stubs.total() - dropped
+        return VerifyReport(count, len(self._ends), self._findings, archived, dropped)
 
     # --- the events
 
@@ -132,8 +159,11 @@ class Verification:
         at = taken.stream_id + U64.pack(taken.version)
         if txn.get(at, db=self._env.tables["versions"]) != U64.pack(position):
             self._found(position, taken.stream_id, "the index of versions leads elsewhere")
+        if taken.place is not None:  # its keys are known when the archive is read
+            self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
+            return
         try:
-            keys = self._ledger.keys_of(taken)
+            keys = self._reading.keys_of(taken.tag, taken.schema, frame.payload(taken))
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
             self._keys = None
@@ -144,6 +174,33 @@ class Verification:
             at = taken.stream_id + key_id(key) + U64.pack(taken.version)
             if txn.get(at, db=self._env.tables["keys"]) != key_check(at):
                 self._found(position, taken.stream_id, f"not found under its key {key!r}")
+
+    # --- the archive
+
+    def _check_archive(self, txn: Transaction) -> None:
+        audit = ArchiveAudit(self._env, self._reading, self._archive, self._found)
+        segments = self._segments(txn)
+        for segment, record in segments.items():
+            if record.dropped_at_us is not None or audit.check(txn, segment, record):
+                self._dropped.add(segment)
+            if self._stubs[segment] != record.events:
+                message = (
+                    f"{self._stubs[segment]} events are in {segment.name}, not {record.events}"
+                )
+                self._found(0, segment.sid, message)
+        for segment in self._stubs.keys() - segments.keys():
+            self._found(0, segment.sid, f"{segment.name} has no record")
+        known = self._keys is not None and audit.keys is not None and not self._dropped
+        self._keys = (self._keys or 0) + (audit.keys or 0) if known else None
+
+    def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
+        """Return the records that are whole; the others are found with the other tables."""
+        segments = {}
+        for key, value in self._rows(txn, TABLE):
+            with suppress(EventLogError):
+                segment, record = unpack_segment(key, value)
+                segments[segment] = record
+        return segments
 
     # --- the other tables
 
@@ -157,6 +214,7 @@ class Verification:
             "checkpoints": self._check_checkpoint,
             "projections": self._check_entry,
             "meta": self._check_meta,
+            TABLE: unpack_segment,
         }
         should = {"streams": None, "versions": events, "keys": self._keys, "meta": META_ROWS}
         for table, check in checks.items():
@@ -237,7 +295,7 @@ class Verification:
 
     def _check_meta(self, key: bytes, value: bytes) -> None:
         if key == b"format":
-            unseal_record(value, FormatRecord, "the store's format")
+            unpack_format(value)
         else:  # what it should come to is known to those who count; that it is whole, to its CRC
             unseal_totals(key, value)
 

@@ -234,13 +234,21 @@ def decompress(body: bytes, raw_bytes: int) -> bytes:
 
     :raises CorruptLog: it is not that long, or not zlib.
     """
-    if not 0 < raw_bytes <= PAYLOAD_BYTES_MAX:  # zlib takes a cap of 0 for no cap
+    if not 0 < raw_bytes <= PAYLOAD_BYTES_MAX:
         raise CorruptLog(f"payload says it has {raw_bytes} bytes (max: {PAYLOAD_BYTES_MAX})")
+    return inflate(body, raw_bytes)
+
+
+def inflate(data: bytes, size: int) -> bytes:
+    """Return `data` decompressed to exactly `size` bytes, more than 0; take no more memory.
+
+    :raises CorruptLog: it is not that long, or not zlib.
+    """
     stream = zlib.decompressobj()
     try:
-        raw = stream.decompress(body, raw_bytes + 1)
+        raw = stream.decompress(data, size + 1)
     except zlib.error as error:
         raise CorruptLog(f"payload does not decompress: {error}") from error
-    if len(raw) != raw_bytes or not stream.eof or stream.unused_data:
-        raise CorruptLog(f"payload does not decompress to the {raw_bytes} bytes it should have")
+    if len(raw) != size or not stream.eof or stream.unused_data:
+        raise CorruptLog(f"payload does not decompress to the {size} bytes it should have")
     return raw

@@ -6,48 +6,89 @@ kept here:
 - One process: an flock on a file beside the data, taken before LMDB maps anything. LMDB alone
   lets two processes overwrite each other's work through our own cached heads.
 - Never across fork: a child that writes corrupts its parent's log, so every use checks the pid.
-- A file shorter than its own meta page says kills the process with SIGBUS on first touch, so the
-  size is compared before LMDB maps it.
+- A file cut short is refused before LMDB maps it (datafile.py).
 - Fully synced commits only. The map is 1 TiB of address space, so it never has to be resized while
   readers are live; the limit users feel is `size_max_bytes`, checked before each write.
 - `write` and `read` may be called from any thread; `reopen` waits for readers to leave.
+
+How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
+rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
+gaps. So `shrink` copies row by row, in order, into a new file, which packs its pages full and holds
+nothing but what is there. Writes wait meanwhile. Then:
+
+- The copy is whole and synced before it is renamed over the file, and the directory is synced
+  before anything may be written to it: whenever the process dies, one whole file is there.
+- The copy was opened under its temporary name, so its table of readers is its own. LMDB's locks
+  belong to files and not to names, so that table is renamed too.
+- Who reads the old file goes on in it; the last reader closes it, and its bytes go then. Handles
+  of tables belong to one file, so `tables` gives those of the file that the caller's thread is in.
+- A new file counts its transactions from 1. `last_transaction` goes on counting: to it is added
+  what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
 """
 
-import errno
-import fcntl
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import lmdb
 
+from eventlog.copying import Shrunk, copy_table, pages
+from eventlog.datafile import (
+    beside,
+    check_disk,
+    check_file,
+    explains_no_room,
+    lock,
+    means_no_room,
+    reserve_readers,
+    sync_directory,
+    unlock,
+)
 from eventlog.errors import (
     CorruptLog,
     DiskFull,
     InvalidAppend,
     LogClosed,
-    LogLocked,
     LogUnavailable,
     StorageFailed,
 )
+from eventlog.shared import Shared
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 126
-FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
+META_PAGES = 2
+RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
+SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
+DAMAGE = (
+    lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError,
+)  # fmt: skip
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
 T = TypeVar("T")
 
-RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 
-_META_MAGIC = 0xBEEFC0DE
-_PAGE_HEADER = struct.Struct("=QHHHH")
-_META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
-_META_FLAG = 0x08
+@dataclass(slots=True, eq=False)
+class _File:
+    """An open LMDB file."""
+
+    env: lmdb.Environment
+    tables: Tables
+    page_bytes: int
+    earlier: int
+    """Transactions counted in the files before this one."""
+
+    def last_transaction(self) -> int:
+        return self.earlier + self.env.info()["last_txnid"]
+
+    def size(self) -> int:
+        return (self.env.info()["last_pgno"] + 1) * self.page_bytes
 
 
 class Environment:
@@ -63,59 +104,63 @@ class Environment:
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
         self._pid = os.getpid()
-        self._gate = threading.Condition()
-        self._readers = 0
-        self._lock_fd: int | None = _lock(path.with_name(path.name + ".lock"))
+        self._writing = threading.Lock()
+        self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
+        self._files: Shared[_File] = Shared(str(path), lambda file: file.env.close())
+        with _unavailable(path):
+            self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
-            self._open()
+            self._discard_copy()
+            self._files.replace(self._load(path, 0))
         except BaseException:
             os.close(self._lock_fd)
             raise
 
-    def _open(self) -> None:
-        check_file(self.path)
-        with _unavailable(self.path):
-            _reserve(self.path.with_name(self.path.name + "-lock"))
+    def _load(self, path: Path, earlier: int) -> _File:
+        check_file(path)
+        with _unavailable(path):
+            reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
-                str(self.path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
+                str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=0o600,
             )  # fmt: skip
         try:
-            with _unavailable(self.path):
+            with _unavailable(path):
                 env.reader_check()
-                self.tables = {name: env.open_db(name.encode()) for name in self._names}
+                with env.begin(write=True) as txn:
+                    tables = {name: env.open_db(name.encode(), txn=txn) for name in self._names}
+                return _File(env, tables, env.stat()["psize"], earlier)
         except BaseException:
             env.close()
             raise
-        self._env: lmdb.Environment | None = env
-        self._page_bytes = env.stat()["psize"]
 
     def close(self) -> None:
         """Close the file and give up the lock. Idempotent."""
         if self._lock_fd is None or os.getpid() != self._pid:
             return
-        with self._exclusive():
-            if self._env is not None:
-                self._env.close()
-            self._env = None
-        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # a forked child may hold a copy
-        os.close(self._lock_fd)
+        with self._alone(), self._files.alone():
+            self._files.replace(None)
+        unlock(self._lock_fd)
         self._lock_fd = None
 
     def reopen(self) -> None:
         """Close and open the file again: the only cure after a write that failed half-way."""
-        with self._exclusive():
-            if self._env is not None:
-                self._env.close()
-            self._env = None
-            self._open()
+        with self._files.alone():
+            earlier = self._files.file.earlier
+            self._files.replace(None)
+            self._files.replace(self._load(self.path, earlier))
+
+    @property
+    def tables(self) -> Tables:
+        """The handles of the tables: within a transaction, those of the file that it is in."""
+        return self._files.file.tables
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside."""
-        with self._shared() as env:
+        with self._shared() as file:
             try:
-                with env.begin() as txn:
+                with file.env.begin() as txn:
                     yield txn
             except (lmdb.Error, struct.error) as error:
                 raise CorruptLog(f"{self.path} cannot be read: {error}") from error
@@ -128,9 +173,14 @@ class Environment:
         :raises DiskFull: no room; nothing was kept.
         :raises StorageFailed: the outcome is unknown; the file was closed and opened again.
         """
+        self.check_process()
+        with self._alone():
+            return self._write(change)
+
+    def _write(self, change: Callable[[Transaction], T]) -> T:
         before = self.last_transaction()
         try:
-            with self._shared() as env, env.begin(write=True) as txn:
+            with self._shared() as file, file.env.begin(write=True) as txn:
                 return change(txn)
         except lmdb.BadValsizeError as error:
             raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
@@ -138,14 +188,19 @@ class Environment:
             raise DiskFull(f"the address space of {self.path} is used up") from error
         except (lmdb.Error, OSError) as error:
             self.reopen()
-            if self.last_transaction() == before and _no_space(self.path, error):
+            if self.last_transaction() == before and explains_no_room(self.path, error):
                 raise DiskFull(f"no space left for {self.path}: free some, try again") from error
             raise StorageFailed(f"writing {self.path} failed: {error}; read, then retry") from error
 
     def last_transaction(self) -> int:
-        """Return the number of the last committed transaction."""
-        with self._shared() as env:
-            return env.info()["last_txnid"]
+        """Return the number of the last committed transaction, over all files there have been."""
+        with self._shared() as file:
+            return file.last_transaction()
+
+    def count_from(self, transactions: int) -> None:
+        """Add to `last_transaction` what `shrink` gave to be stored with the file."""
+        with self._shared() as file:
+            file.earlier = transactions
 
     def check_room(self, txn: Transaction, before_bytes: int, *, reserve: bool = False) -> None:
         """Refuse a transaction that has grown the pages in use beyond the size limit.
@@ -164,9 +219,100 @@ class Environment:
 
     def used_bytes(self, txn: Transaction) -> int:
         """Return the bytes of all pages in use (the file may be larger by its free pages)."""
-        stats = (txn.stat(table) for table in self.tables.values())
-        pages = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
-        return pages * self._page_bytes
+        file = self._files.file
+        return sum(pages(txn, table) for table in file.tables.values()) * file.page_bytes
+
+    def free_bytes(self, txn: Transaction) -> int:
+        """Return the bytes of pages that are in use no more, and stay in the file."""
+        own_pages = META_PAGES + pages(txn, None)
+        file = self._files.file
+        return max(0, file.size() - own_pages * file.page_bytes - self.used_bytes(txn))
+
+    def file_bytes(self) -> int:
+        """Return the bytes of all pages of the file, free ones included."""
+        with self._shared() as file:
+            return file.size()
+
+    # --- a smaller file
+
+    def shrink(self, store: Callable[[Transaction, int], object] | None = None) -> Shrunk:
+        """Copy what is there into a new file, densely, and put it in the place of this one.
+
+        Blocks, and so do writes meanwhile; reads go on. `store(txn, transactions)` is called in the
+        new file's last transaction, to keep what `count_from` needs when it is opened again.
+
+        :raises DiskFull: no room for the copy; nothing was changed.
+        :raises CorruptLog: a table does not have the rows that it says it has; nothing was changed.
+        :raises StorageFailed: the disk failed; nothing was changed, or the environment is closed.
+        """
+        self.check_process()
+        with self._alone(), self._shared() as file:
+            copy = self._copied(file, store or (lambda _txn, _transactions: None))
+            before, after = self.path.stat().st_size, self._copy_path.stat().st_size
+            self._replace(copy)
+        return Shrunk(before, after)
+
+    @property
+    def _copy_path(self) -> Path:
+        return beside(self.path, ".shrunk")
+
+    def _discard_copy(self) -> None:
+        """Remove what a process that died has left of a copy."""
+        with _unavailable(self.path):
+            for suffix in ("", "-lock"):
+                beside(self._copy_path, suffix).unlink(missing_ok=True)
+
+    def _copied(self, file: _File, store: Callable[[Transaction, int], object]) -> _File:
+        """Return an open copy of `file`, all of it synced."""
+        with file.env.begin() as source:
+            if file.env.stat()["entries"] != len(self._names):
+                raise LogUnavailable(f"{self.path} has tables of another version: not copied")
+            check_disk(self.path.parent, self.used_bytes(source) + SPARE_BYTES, "shrinking")
+            copy: _File | None = None
+            try:
+                copy = self._load(self._copy_path, file.last_transaction())
+                begin = partial(copy.env.begin, write=True)
+                for name in self._names:
+                    copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
+                with self._files.within(copy), copy.env.begin(write=True) as txn:
+                    store(txn, copy.earlier)
+                return copy
+            except BaseException as error:
+                self._abandon(copy)
+                if isinstance(error, lmdb.Error | OSError):
+                    raise self._not_copied(error) from error
+                raise
+
+    def _not_copied(self, error: Exception) -> Exception:
+        if isinstance(error, DAMAGE):
+            return CorruptLog(f"{self.path} cannot be read: {error}: nothing was changed")
+        if explains_no_room(self.path, error):
+            return DiskFull(f"no space left to shrink {self.path}: free some, try again")
+        return StorageFailed(f"copying {self.path} failed: {error}; nothing was changed")
+
+    def _abandon(self, copy: _File | None) -> None:
+        if copy is not None:
+            copy.env.close()
+        with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
+            self._discard_copy()
+
+    def _replace(self, copy: _File) -> None:
+        """Put a copy in the place of the file, for good, and then in use."""
+        try:
+            self._copy_path.replace(self.path)
+        except OSError as error:
+            self._abandon(copy)
+            raise self._not_copied(error) from error
+        try:
+            beside(self._copy_path, "-lock").replace(beside(self.path, "-lock"))
+            sync_directory(self.path.parent)
+        except OSError as error:  # both are whole; which one comes back after a power loss?
+            self._files.replace(None)
+            copy.env.close()
+            raise StorageFailed(f"syncing {self.path.parent} failed: open it again") from error
+        self._files.replace(copy)
+
+    # --- who is in
 
     def check_process(self) -> None:
         """Refuse use in a forked child."""
@@ -174,93 +320,20 @@ class Environment:
             raise LogClosed(f"{self.path} was opened before a fork: open it again in this process")
 
     @contextmanager
-    def _shared(self) -> Iterator[lmdb.Environment]:
-        self.check_process()
-        with self._gate:
-            env = self._env
-            if env is None:
-                raise LogClosed(f"{self.path} is closed: open it again")
-            self._readers += 1
+    def _alone(self) -> Iterator[None]:
+        """Write, shrink or close, one at a time and in turn."""
+        with self._turn:
+            self._writing.acquire()
         try:
-            yield env
+            yield
         finally:
-            with self._gate:
-                self._readers -= 1
-                self._gate.notify_all()
+            self._writing.release()
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        with self._gate:
-            self._gate.wait_for(lambda: self._readers == 0)
-            yield
-
-
-def check_file(path: Path) -> None:
-    """Compare a file's size with its own newest meta page.
-
-    :raises CorruptLog: it is shorter than it says, or has no readable meta page.
-    """
-    try:
-        with path.open("rb") as file:
-            head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
-            size = file.seek(0, os.SEEK_END)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
-    if size == 0:
-        return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
-    metas = list(_metas(head))
-    if not metas:
-        raise CorruptLog(f"{path} has no readable meta page: restore a backup")
-    _, last_page, page_bytes = max(metas)
-    if size < (last_page + 1) * page_bytes:
-        raise CorruptLog(
-            f"{path} is cut short: {size:,} bytes of {(last_page + 1) * page_bytes:,}: "
-            "restore a backup"
-        )
-
-
-def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield transaction id, last page and page size of each readable meta page."""
-    for at in (0, *(1 << shift for shift in range(9, 17))):
-        if len(head) < at + _PAGE_HEADER.size + _META.size:
-            return
-        flags = _PAGE_HEADER.unpack_from(head, at)[2]
-        magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
-            head, at + _PAGE_HEADER.size
-        )
-        if magic == _META_MAGIC and flags & _META_FLAG and page_bytes and at in (0, page_bytes):
-            yield txn_id, last_page, page_bytes
-
-
-def _reserve(path: Path) -> None:
-    """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, 4 * 4096)
-    finally:
-        os.close(fd)
-
-
-def _lock(path: Path) -> int:
-    with _unavailable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise LogLocked(
-            f"{path.parent} is open in process {owner}: close it there, or use another directory"
-        ) from error
-    try:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    except OSError:
-        pass  # it only tells others who holds the lock
-    return fd
+    def _shared(self) -> Iterator[_File]:
+        self.check_process()
+        with self._files.use() as file:
+            yield file
 
 
 @contextmanager
@@ -268,28 +341,8 @@ def _unavailable(path: Path) -> Iterator[None]:
     try:
         yield
     except (lmdb.Error, OSError, ValueError) as error:
-        if isinstance(
-            error,
-            lmdb.InvalidError
-            | lmdb.CorruptedError
-            | lmdb.PageNotFoundError
-            | lmdb.VersionMismatchError,
-        ):
+        if isinstance(error, DAMAGE):
             raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
-        if _errno(error) in (errno.ENOSPC, errno.EDQUOT):
+        if means_no_room(error):
             raise DiskFull(f"no space left to open {path}") from error
         raise LogUnavailable(f"cannot open {path}: {error}") from error
-
-
-def _no_space(path: Path, error: Exception) -> bool:
-    """Say whether a full disk explains `error`: LMDB reports a short write as EIO."""
-    if _errno(error) in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    disk = os.statvfs(path.parent)
-    return disk.f_bavail * disk.f_frsize < FULL_BELOW_BYTES
-
-
-def _errno(error: Exception) -> int | None:
-    """Return the system's error number; lmdb.Error keeps its own in `code`, where it has one."""
-    number = getattr(error, "code", None) or getattr(error, "errno", None)
-    return number if isinstance(number, int) else None

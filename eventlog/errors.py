@@ -1,5 +1,7 @@
 """Errors of the event log. Each message says what to do next."""
 
+from eventlog.records import to_datetime
+
 
 class EventLogError(Exception):
     """Root of every error this package raises on purpose."""
@@ -65,3 +67,21 @@ class DiskFull(EventLogError):
 
 class StorageFailed(EventLogError):
     """The disk failed a write whose outcome is unknown: read the stream before trying again."""
+
+
+class PayloadDropped(EventLogError):
+    """A payload was dropped by retention: only its digest is left. Read with `dropped="mark"`."""
+
+    def __init__(self, stream: str, version: int, since_us: int):
+        super().__init__(
+            f"the payload of event {version} of stream {stream!r} was dropped by retention on "
+            f"{to_datetime(since_us):%Y-%m-%d %H:%M} UTC; its place in the chain is kept: "
+            'read with dropped="mark" to pass over it'
+        )
+        self.stream = stream
+        self.version = version
+        self.since_us = since_us
+
+
+class MissingCodec(EventLogError):
+    """The archive was compressed by a library that is not installed here: install it."""

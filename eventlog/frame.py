@@ -14,13 +14,21 @@ All integers are big-endian.
   and the chain still verifies; the salt goes with the payload, so nobody can test a guess at what
   was erased against the digest that stays.
 - The two sizes are those at the time of the append. They stay when a payload is moved or erased.
+
+When a payload is moved to the archive, its frame becomes a stub: the same header with the flag
+`ARCHIVED`, the tag, and in the place of salt and body where they are now:
+
+    ... | tag | segment number u32 | offset of the block u64 | slot in the block u16
+
+So the chain verifies from stubs as it did before, and the digest tells whether what the archive
+gives is what was taken there.
 """
 
 import functools
 import hashlib
 import struct
 import zlib
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -30,6 +38,7 @@ from eventlog.records import Prepared
 
 FORMAT = 1
 COMPRESSED = 1  # flag: the body is zlib
+ARCHIVED = 2  # flag: a pointer into the archive stands in the place of salt and body
 STREAM_ID_BYTES = 16  # of a SHA-256; the stream's record holds the whole name to compare
 CHAIN_BYTES = 32
 
@@ -37,6 +46,26 @@ _HEADER = struct.Struct(">IBBHB16sQqII32s32s")
 _READ = struct.Struct(">IBBHB16sQqII64x")  # the header without digest and chain
 _CHAINED = struct.Struct(">BHB16sQqII")
 _CRC = struct.Struct(">I")
+_POINTER = struct.Struct(">IQH")
+_FLAGS_AT = 5
+
+
+class Place(NamedTuple):
+    """Where a payload lies in the archive of its stream."""
+
+    number: int
+    """Of the segment."""
+    offset: int
+    """Of the block in the segment."""
+    slot: int
+    """In the block."""
+
+
+class Elsewhere(NamedTuple):
+    """What a stub has in the place of a payload."""
+
+    place: Place
+    digest: bytes
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +83,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     tag: str
     salt: bytes
     body: bytes
+    """Empty, as the salt is, when the payload is in the archive."""
+    place: Place | None = None
 
 
 @functools.lru_cache(8192)
@@ -71,7 +102,7 @@ def pack(
     prepared: Prepared, *, position: int, sid: bytes, version: int, recorded_at_us: int, prev: bytes
 ) -> tuple[bytes, bytes]:
     """Return the frame of an event and its chain value."""
-    digest = hashlib.sha256(prepared.salt + prepared.raw).digest()
+    digest = digest_of(prepared.salt, prepared.raw)
     tag = prepared.tag.encode()
     sizes = len(prepared.raw), len(prepared.body)
     chain = _chain(prev, tag, digest, prepared.schema, sid, version, recorded_at_us, *sizes)
@@ -81,10 +112,10 @@ def pack(
         digest, chain,
     )  # fmt: skip
     rest = b"".join((header[_CRC.size :], tag, prepared.salt, prepared.body))
-    return _CRC.pack(zlib.crc32(rest) ^ _place(position)) + rest, chain
+    return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest, chain
 
 
-Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, bytes]
+Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, bytes | Elsewhere]
 """Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
 
 
@@ -100,11 +131,11 @@ def read(position: int, data: bytes) -> Taken:
     )
     _check(position, data, crc, fmt, flags)
     body_at = _READ.size + tag_bytes + SALT_BYTES
-    body = data[body_at:]
-    if flags & COMPRESSED:
-        body = decompress(body, raw_bytes)
-    tag = data[_READ.size : _READ.size + tag_bytes]
-    return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
+    tag, body = data[_READ.size : _READ.size + tag_bytes], data[body_at:]
+    if not flags:
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
+    raw = _elsewhere(position, data) if flags & ARCHIVED else decompress(body, raw_bytes)
+    return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
 
 
 def unpack(position: int, data: bytes) -> Frame:
@@ -121,20 +152,47 @@ def unpack(position: int, data: bytes) -> Frame:
     ) = _HEADER.unpack_from(data)  # fmt: skip
     _check(position, data, crc, fmt, flags)
     salt_at = _HEADER.size + tag_bytes
-    body_at = salt_at + SALT_BYTES
     tag = data[_HEADER.size : salt_at].decode()
-    return Frame(
-        flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain,
-        tag, data[salt_at:body_at], data[body_at:],
+    header = (
+        flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
     )  # fmt: skip
+    if flags & ARCHIVED:
+        return Frame(*header, b"", b"", _place_at(position, data, salt_at))
+    body_at = salt_at + SALT_BYTES
+    return Frame(*header, data[salt_at:body_at], data[body_at:])
+
+
+def stub(position: int, data: bytes, place: Place) -> bytes:
+    """Return what stays of a frame, whose CRC was checked, when its payload goes to `place`."""
+    tag_bytes = data[_FLAGS_AT + 3]
+    kept = data[_FLAGS_AT + 1 : _HEADER.size + tag_bytes]
+    rest = b"".join((data[_CRC.size : _FLAGS_AT], bytes([ARCHIVED]), kept, _POINTER.pack(*place)))
+    return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest
+
+
+def header_of(data: bytes) -> bytes:
+    """Return the part of a frame before its tag: no two frames have the same."""
+    return data[: _HEADER.size]
+
+
+def _elsewhere(position: int, data: bytes) -> Elsewhere:
+    taken = unpack(position, data)
+    assert taken.place is not None
+    return Elsewhere(taken.place, taken.digest)
+
+
+def _place_at(position: int, data: bytes, at: int) -> Place:
+    if len(data) != at + _POINTER.size:
+        raise CorruptLog(f"event {position} is in the archive and does not say where")
+    return Place(*_POINTER.unpack_from(data, at))
 
 
 def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
-    if zlib.crc32(data[_CRC.size :]) ^ _place(position) != crc:
+    if zlib.crc32(data[_CRC.size :]) ^ _fold(position) != crc:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
-    if flags & ~COMPRESSED:
+    if flags not in (0, COMPRESSED, ARCHIVED):
         raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
 
 
@@ -144,18 +202,26 @@ def chain_of(data: bytes) -> bytes:
 
 
 def payload(frame: Frame) -> bytes:
-    """Return the uncompressed payload of a frame."""
+    """Return the uncompressed payload of a frame that has it."""
     return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
 
 
+def digest_of(salt: bytes, raw: bytes) -> bytes:
+    """Return the digest of an uncompressed payload."""
+    return hashlib.sha256(salt + raw).digest()
+
+
 def check_chain(frame: Frame, prev: bytes) -> bool:
-    """Say whether digest and chain of a frame follow from its content and `prev`."""
-    digest = hashlib.sha256(frame.salt + payload(frame)).digest()
+    """Say whether digest and chain of a frame follow from its content and `prev`.
+
+    The payload of a stub is not there to be compared with its digest.
+    """
     chain = _chain(
         prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
         frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
     )  # fmt: skip
-    return digest == frame.digest and chain == frame.chain
+    whole = frame.place is not None or digest_of(frame.salt, payload(frame)) == frame.digest
+    return whole and chain == frame.chain
 
 
 def _chain(
@@ -165,6 +231,6 @@ def _chain(
     return hashlib.sha256(b"".join((prev, header, tag, digest))).digest()
 
 
-def _place(position: int) -> int:
+def _fold(position: int) -> int:
     """Fold a position into 32 bits: two that differ in one bit, or below 2**32, fold apart."""
     return (position ^ position >> 32) & 0xFFFFFFFF

@@ -14,10 +14,21 @@ import msgspec
 
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.errors import CorruptLog, Fenced, IdempotencyConflict, LogClosed, WrongExpectedVersion
+from eventlog.errors import (
+    CorruptLog,
+    Fenced,
+    IdempotencyConflict,
+    LogClosed,
+    PayloadDropped,
+    WrongExpectedVersion,
+)
 from eventlog.records import (
     ANY_VERSION,
     Appended,
+    Archived,
+    Dropped,
+    DroppedPayloads,
+    OnDropped,
     Prepared,
     Recorded,
     Snapshot,
@@ -45,6 +56,8 @@ class _Stream:
     stored_bytes: int = 0
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
+    archived: dict[int, int] = field(default_factory=dict)
+    """When the payload of a version was archived."""
 
 
 class InMemoryLog(TakesAppends):
@@ -129,28 +142,36 @@ class InMemoryLog(TakesAppends):
         return list(self._streams)
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
         held = self._streams.get(stream) or _Stream()
         after = max(after, 0)
-        return held.events[after : max(after, after + limit)]
+        return _readable(held.events[after : max(after, after + limit)], dropped)
 
-    async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
+    async def read_all(
+        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         after = max(after, 0)
-        return self._log[after : max(after, after + limit)]
+        return _readable(self._log[after : max(after, after + limit)], dropped)
 
-    async def read_event(self, position: int) -> Recorded[Any] | None:
+    async def read_event(
+        self, position: int, *, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
-        return self._log[position - 1] if 0 < position <= len(self._log) else None
+        if not 0 < position <= len(self._log):
+            return None
+        return _readable([self._log[position - 1]], dropped)[0]
 
-    async def read_versions(self, stream: str, versions: Sequence[int]) -> list[Recorded[Any]]:
+    async def read_versions(
+        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
         held = self._streams.get(stream) or _Stream()
         if any(not 0 < version <= len(held.events) for version in versions):
             raise CorruptLog(f"an event of stream {stream!r} is missing")
-        return [held.events[version - 1] for version in versions]
+        return _readable([held.events[version - 1] for version in versions], dropped)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
@@ -199,6 +220,35 @@ class InMemoryLog(TakesAppends):
         """Return one entry that a subscriber stored."""
         return self._entries.get((name, key))
 
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Take note that these payloads are archived: there is nowhere else to put them."""
+        check_stream_name(stream)
+        held = self._streams.get(stream) or _Stream()
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, len(held.events))
+        self._check_open()
+        moved = dict.fromkeys(set(versions) - held.archived.keys(), self._clock())
+        held.archived |= moved
+        return Archived(events=len(moved))
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Replace the payloads that were archived before a time."""
+        check_int("time", before_us, None, None)
+        self._check_open()
+        now_us, events = self._clock(), 0
+        for name, held in self._streams.items():
+            for version, archived_at_us in held.archived.items():
+                kept = not isinstance(held.events[version - 1].data, Dropped)
+                if kept and archived_at_us < before_us and stream in (None, name):
+                    self._drop(held, version, now_us)
+                    events += 1
+        return DroppedPayloads(events=events)
+
+    def _drop(self, held: _Stream, version: int, now_us: int) -> None:
+        event = held.events[version - 1]
+        gone = msgspec.structs.replace(event, data=Dropped(now_us), raw_meta=b"")
+        held.events[version - 1] = self._log[event.position - 1] = gone
+
     async def totals(self) -> dict[str, int]:
         """Return the totals."""
         return self.totals_nowait()
@@ -215,6 +265,13 @@ class InMemoryLog(TakesAppends):
 
     async def flush(self) -> None:
         """Return at once: nothing here ever becomes more durable."""
+
+
+def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[Any]]:
+    for event in events:
+        if dropped != "mark" and isinstance(event.data, Dropped):
+            raise PayloadDropped(event.stream, event.version, event.data.since_us)
+    return events
 
 
 def _check(stream: str, held: _Stream, epoch: int, expected_version: int) -> None:

@@ -6,7 +6,7 @@ may only do when it knows where the stream will stand: either nothing of the str
 all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. A
 stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
 costs one batch of acknowledged writes, and not all that follow. So is one that counts, as long as
-an append under way could make a total refuse it.
+an append under way could make a total refuse it, and every one while commits are stalled.
 """
 
 import asyncio
@@ -60,6 +60,8 @@ class Intake:
         self.queued_events = 0
         self.queued_bytes = 0
         self.counts: Counter[str] = Counter()
+        self.is_stalled = False
+        """While the file is replaced: what is answered before it is on disk would be late there."""
         self._env = env
         self._ledger = ledger
         self._anchor = anchor
@@ -101,6 +103,8 @@ class Intake:
             return durable
         await self._wait_for_room()
         head = await self._accepted(request.stream)
+        if self.is_stalled:
+            return await self.append(request)
         if request.epoch < head.epoch:
             raise Fenced(request.stream, request.epoch, head.epoch)
         if request.expected_version != head.version:
@@ -111,10 +115,12 @@ class Intake:
         self._put_append(request, after, partial(self._relaxed_done, request))
         return Appended(request.stream, head.version + 1, after.version, 0)
 
-    async def submit(self, run: Callable[[Transaction], T], *, payload_bytes: int = 0) -> T:
+    async def submit(
+        self, run: Callable[[Transaction], T], *, payload_bytes: int = 0, use_reserve: bool = False
+    ) -> T:
         """Queue other work for the writer and return what it returns, once it is durable."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(Job(run, 0, payload_bytes, partial(settle, result)))
+        self._put(Job(run, 0, payload_bytes, partial(settle, result), use_reserve))
         return await result
 
     async def flush(self) -> None:

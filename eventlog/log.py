@@ -1,7 +1,8 @@
 """The event log on LMDB: the public face of this package's store.
 
-One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see anchor.py)
-and `log.mdb.lock` (who has it open). An `EventLog` belongs to the event loop that opened it.
+One directory holds one log: `log.mdb` (the tables), `log.anchor` (where it ended, see anchor.py),
+`log.mdb.lock` (who has it open) and, once there is one, `archive` (payloads moved out of the
+tables, see archive.py). An `EventLog` belongs to the event loop that opened it.
 
 The way of an append: encode on the loop (requests.py), wait for room (intake.py), commit with
 others in the writer's thread (writer.py) by the rules (ledger.py), wake up when it is on disk.
@@ -10,7 +11,7 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -19,15 +20,24 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import frame
-from eventlog.anchor import Anchor
+from eventlog.archive import NotInMemory
 from eventlog.audit import Progress, Verification, VerifyReport
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.environment import MAP_BYTES, Environment, Transaction
-from eventlog.errors import CorruptLog
+from eventlog.copying import Shrunk
+from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.intake import Intake
-from eventlog.ledger import Ledger
-from eventlog.records import Appended, Recorded, Snapshot, StreamHead
+from eventlog.opening import Files
+from eventlog.records import (
+    Appended,
+    Archived,
+    ArchiveStatistics,
+    DroppedPayloads,
+    OnDropped,
+    Recorded,
+    Snapshot,
+    StreamHead,
+)
 from eventlog.requests import (
     I64_MAX,
     U64_MAX,
@@ -41,8 +51,8 @@ from eventlog.requests import (
     system_clock_us,
 )
 from eventlog.snapshots import load_snapshot, put_snapshot
-from eventlog.tables import TABLES
 from eventlog.totals import Tally, load_totals
+from eventlog.upkeep import Upkeep
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
@@ -69,18 +79,21 @@ class EventLog(TakesAppends):
     def __init__(
         self,
         registry: EventRegistry,
-        files: "_Files",
+        files: Files,
         clock: Callable[[], int],
         queue_events_max: int,
     ):
         super().__init__(registry, clock)
         self._env = files.env
-        self._anchor = files.anchor
+        self._archive = files.archive
         self._ledger = files.ledger
+        self._reading = files.reading
         self._tally = Tally(files.totals)
         self._intake = Intake(
             files.env, files.ledger, files.anchor, files.position, self._tally, queue_events_max
         )
+        self._upkeep = Upkeep(files, self._intake, clock)
+        self._archive.never_block_this_thread()
 
     @classmethod
     @asynccontextmanager
@@ -106,9 +119,7 @@ class EventLog(TakesAppends):
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
         opening = asyncio.ensure_future(
-            anyio.to_thread.run_sync(
-                _Files.open, Path(directory), registry, clock(), size_max_bytes
-            )
+            anyio.to_thread.run_sync(Files.open, Path(directory), registry, clock(), size_max_bytes)
         )
         try:
             files = await asyncio.shield(opening)
@@ -122,7 +133,8 @@ class EventLog(TakesAppends):
             with anyio.CancelScope(shield=True):
                 await log._close(files)
 
-    async def _close(self, files: "_Files") -> None:
+    async def _close(self, files: Files) -> None:
+        await self._upkeep.close()
         writer = self._intake.close()
         try:
             if writer is not None:
@@ -178,38 +190,42 @@ class EventLog(TakesAppends):
         return await self._read_in_thread(self._ledger.stream_names)
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
-        return await self._read(
-            limit, lambda txn: self._ledger.stream_events(txn, stream, max(after, 0), limit)
-        )
+        events, after = self._reading.stream_events, max(after, 0)
+        return await self._read(limit, lambda txn: events(txn, stream, after, limit, dropped))
 
-    async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
+    async def read_all(
+        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
         if after >= self._intake.position:
             return []
-        return await self._read(limit, lambda txn: self._ledger.events(txn, max(after, 0), limit))
+        events, after = self._reading.events, max(after, 0)
+        return await self._read(limit, lambda txn: events(txn, after, limit, dropped))
 
-    async def read_event(self, position: int) -> Recorded[Any] | None:
+    async def read_event(
+        self, position: int, *, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
         if not 0 < position <= U64_MAX:
             return None
-        with self._env.read() as txn:
-            return self._ledger.event(txn, position)
+        return await self._read(1, lambda txn: self._reading.event(txn, position, dropped))
 
-    async def read_versions(self, stream: str, versions: Sequence[int]) -> list[Recorded[Any]]:
+    async def read_versions(
+        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        sid = frame.stream_id(stream)
+        sid, event = frame.stream_id(stream), self._reading.stream_event
         return await self._read(
-            len(versions),
-            lambda txn: [self._ledger.stream_event(txn, stream, sid, v) for v in versions],
+            len(versions), lambda txn: [event(txn, stream, sid, v, dropped) for v in versions]
         )
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
         with self._env.read() as txn:
-            return self._ledger.versions_about(txn, stream, key)
+            return self._reading.versions_about(txn, stream, key)
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
@@ -252,6 +268,45 @@ class EventLog(TakesAppends):
         """Wait for an event behind `position`; False when the log closes."""
         return await self._intake.wait_beyond(position)
 
+    # --- upkeep
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move the payloads of these events of a stream to the archive. See `EventStore.archive`.
+
+        What is asked goes in segments of up to 2,048 events, each for itself: a caller who is
+        cancelled, or gets an error, has archived whole segments, and asks again for the rest.
+
+        :raises DiskFull: no room for a segment.
+        :raises CorruptLog: a payload is damaged; its segment is not archived.
+        """
+        return await self._upkeep.archive(stream, versions)
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete payloads archived before a time, for good. See `EventStore.drop_archived`."""
+        return await self._upkeep.drop_archived(before_us, stream)
+
+    async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
+        """Return what is in the archive, of one stream or of all."""
+        return await self._upkeep.statistics(stream)
+
+    async def shrink(self, *, force: bool = False) -> Shrunk:
+        """Replace the file of the log by one that holds nothing but what is there.
+
+        Reads go on. Appends wait, relaxed ones too: some 5 ms for each MB that is left. A crash at
+        any point leaves the old file or the new one, whole. Nothing is done, unless `force`d, where
+        less than a tenth of the file is known to go.
+
+        :raises DiskFull: there is no room for a copy; nothing was changed.
+        :raises CorruptLog: a table is damaged; nothing was changed.
+        :raises StorageFailed: the disk failed: nothing was changed, or the log has to be opened
+            again.
+        """
+        return await self._upkeep.shrink(force=force)
+
+    def reclaimable_bytes(self) -> int:
+        """Return by how much `shrink` would at least make the file smaller."""
+        return self._upkeep.reclaimable_bytes()
+
     # --- the log itself
 
     def statistics(self) -> LogStatistics:
@@ -270,14 +325,14 @@ class EventLog(TakesAppends):
     async def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every event, chain and index; `progress(done, total)` is called from a thread."""
         await self.flush()
-        verification = Verification(self._env, self._ledger, progress)
+        verification = Verification(self._env, self._ledger, self._reading, self._archive, progress)
         return await anyio.to_thread.run_sync(verification.run)
 
     async def _read(self, rows: int, read: Callable[[Transaction], T]) -> T:
-        if rows > INLINE_ROWS_MAX:
-            return await self._read_in_thread(read)
-        with self._env.read() as txn:
-            return read(txn)
+        if rows <= INLINE_ROWS_MAX:
+            with suppress(NotInMemory), self._env.read() as txn:
+                return read(txn)
+        return await self._read_in_thread(read)
 
     async def _read_in_thread(self, read: Callable[[Transaction], T]) -> T:
         def run() -> T:
@@ -287,59 +342,7 @@ class EventLog(TakesAppends):
         return await anyio.to_thread.run_sync(run)
 
 
-class _Files(msgspec.Struct, frozen=True):
-    """The open and checked files of a log."""
-
-    env: Environment
-    anchor: Anchor
-    ledger: Ledger
-    position: int
-    """Of the last event."""
-    totals: dict[str, int]
-
-    @classmethod
-    def open(
-        cls, directory: Path, registry: EventRegistry, now_us: int, size_max_bytes: int
-    ) -> "_Files":
-        """Open and check the files in `directory`. Blocks."""
-        with ExitStack() as opened:
-            env = Environment(directory / "log.mdb", TABLES, size_max_bytes=size_max_bytes)
-            opened.callback(env.close)
-            anchor = Anchor(directory / "log.anchor")
-            opened.callback(anchor.close)
-            ledger = Ledger(env, registry)
-            position = _check_anchor(env, ledger, anchor)
-            env.write(lambda txn: ledger.check_format(txn, now_us))
-            with env.read() as txn:
-                totals = load_totals(env, txn)
-            opened.pop_all()
-            return cls(env, anchor, ledger, position, totals)
-
-    def close(self) -> None:
-        """Close the files. Blocks while somebody reads."""
-        self.anchor.close()
-        self.env.close()
-
-
-def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
-    """Return the last position of a log that goes at least as far as its anchor says.
-
-    :raises CorruptLog: it does not.
-    """
-    known = anchor.read()
-    with env.read() as txn:
-        last = ledger.tail(txn)
-        chain = ledger.chain_at(txn, known.position) if known.position else b""
-    if chain != known.chain or env.last_transaction() < known.transaction:
-        raise CorruptLog(
-            f"the log ends at position {last.position}, but {known.position} had been committed "
-            "with another content, or later commits are missing: the file was damaged or "
-            "replaced; restore a backup"
-        )
-    return last.position
-
-
-def _abandon(opening: "asyncio.Future[_Files]") -> None:
+def _abandon(opening: "asyncio.Future[Files]") -> None:
     """Close what was opened for a caller that has gone."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

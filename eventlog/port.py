@@ -7,6 +7,10 @@ behind a network.
 Ownership: each stream has an epoch, 0 at first. `acquire(stream, epoch)` raises it; an append or an
 acquire with a lower epoch than the stream's is `Fenced`. A placement layer hands out rising epochs,
 and a former owner that wakes up late is refused by the store, not by good manners.
+
+Archive: the payloads of events that are hardly ever read may be moved out of the store's hot part.
+No read shows it. Retention may drop what was archived long ago; the events stay, with their places,
+times and digests, and a read says of each that its payload is gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +18,16 @@ from typing import Any, Protocol
 
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.records import Appended, Durability, Recorded, Snapshot, StreamHead
+from eventlog.records import (
+    Appended,
+    Archived,
+    DroppedPayloads,
+    Durability,
+    OnDropped,
+    Recorded,
+    Snapshot,
+    StreamHead,
+)
 
 
 class EventStore(Protocol):
@@ -78,20 +91,30 @@ class EventStore(Protocol):
         ...
 
     async def read_stream(
-        self, stream: str, after: int = 0, limit: int = 512
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
-        """Return up to `limit` events of a stream behind version `after`, in order."""
+        """Return up to `limit` events of a stream behind version `after`, in order.
+
+        :raises PayloadDropped: retention has dropped the payload of one of them; with
+            `dropped="mark"` its data is `Dropped` instead. So it is with every read.
+        """
         ...
 
-    async def read_all(self, after: int = 0, limit: int = 512) -> list[Recorded[Any]]:
+    async def read_all(
+        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`, in order."""
         ...
 
-    async def read_event(self, position: int) -> Recorded[Any] | None:
+    async def read_event(
+        self, position: int, *, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
         """Return the event at a position, None if there is none."""
         ...
 
-    async def read_versions(self, stream: str, versions: Sequence[int]) -> list[Recorded[Any]]:
+    async def read_versions(
+        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
         """Return these events of a stream, which must exist, in the order asked for."""
         ...
 
@@ -129,6 +152,24 @@ class EventStore(Protocol):
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored with its checkpoint."""
+        ...
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move the payloads of these events of a stream out of the hot part of the store.
+
+        What has been moved already is passed over. No read shows that it happened.
+
+        :raises InvalidAppend: the stream has no such event; nothing was moved.
+        """
+        ...
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete the payloads that were archived before a time, for good; of one stream, or of all.
+
+        What counts is when they were archived, not when they were recorded: a grace period begins
+        when they are moved. They go together as they were moved together: those of one call of
+        `archive` have one time, or a few.
+        """
         ...
 
     async def totals(self) -> dict[str, int]:

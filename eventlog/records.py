@@ -8,6 +8,10 @@ import msgspec
 Durability: TypeAlias = Literal["commit", "relaxed"]
 """`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
 
+OnDropped: TypeAlias = Literal["raise", "mark"]
+"""Of a read, where retention has dropped a payload: raise `PayloadDropped`, or give the event with
+`Dropped` for its data."""
+
 ANY_VERSION = -1
 """As an expected version: append whatever the stream's version is."""
 
@@ -83,6 +87,17 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
         return self.stored_bytes < self.raw_bytes
 
 
+class Dropped(msgspec.Struct, frozen=True, gc=False):
+    """Stands for the data of an event whose payload retention has dropped."""
+
+    since_us: int
+
+    @property
+    def since(self) -> datetime:
+        """When it was dropped, in UTC."""
+        return to_datetime(self.since_us)
+
+
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """Where an append went."""
 
@@ -109,3 +124,35 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     version: int
     data: bytes
+
+
+class Archived(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `archive` has moved."""
+
+    events: int = 0
+    """Whose payloads were moved; the others had been before."""
+    segments: int = 0
+    hot_bytes: int = 0
+    """Taken out of the rows that are read at every replay."""
+    archive_bytes: int = 0
+    """Written instead, salts included."""
+
+
+class DroppedPayloads(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `drop_archived` has deleted for good."""
+
+    events: int = 0
+    segments: int = 0
+    archive_bytes: int = 0
+
+
+class ArchiveStatistics(msgspec.Struct, frozen=True, gc=False):
+    """What is in the archive, of one stream or of all."""
+
+    segments: int = 0
+    events: int = 0
+    raw_bytes: int = 0
+    """Of their payloads, uncompressed."""
+    archive_bytes: int = 0
+    dropped_segments: int = 0
+    dropped_events: int = 0

@@ -7,6 +7,7 @@ import anyio.to_thread
 from eventlog.decider import Decider
 from eventlog.errors import EventLogError, LogClosed, LogUnavailable, StorageFailed
 from eventlog.port import EventStore
+from eventlog.records import OnDropped
 
 BATCH_EVENTS = 4096  # fewer hops between loop and thread; some 15 ms of work, off the loop
 INLINE_EVENTS_MAX = 64  # folded on the loop: cheaper than a hop to a thread
@@ -32,8 +33,12 @@ async def replay(
     state: State | None = None,
     after: int = 0,
     until: int | None = None,
+    dropped: OnDropped = "raise",
 ) -> tuple[State, int]:
     """Return the state of a stream and its version, from `state` at version `after` on.
+
+    With `dropped="mark"` events whose payloads retention has dropped are folded too, with `Dropped`
+    for their data: the decider must know what to make of that.
 
     :raises PoisonedStream: an event could not be read or folded.
     """
@@ -41,7 +46,7 @@ async def replay(
     version = after
     while until is None or version < until:
         limit = BATCH_EVENTS if until is None else min(BATCH_EVENTS, until - version)
-        folded, count = await _fold_batch(log, decider, stream, folded, version, limit)
+        folded, count = await _fold_batch(log, decider, stream, folded, version, limit, dropped)
         version += count
         if count < limit:
             break
@@ -55,9 +60,10 @@ async def _fold_batch(
     state: State,
     after: int,
     limit: int,
+    dropped: OnDropped,
 ) -> tuple[State, int]:
     try:
-        events = await log.read_stream(stream, after, limit)
+        events = await log.read_stream(stream, after, limit, dropped=dropped)
         if len(events) <= INLINE_EVENTS_MAX:
             return decider.fold(events, state), len(events)
         return await anyio.to_thread.run_sync(decider.fold, events, state), len(events)
@@ -66,7 +72,7 @@ async def _fold_batch(
     except Exception as error:
         if limit == 1:
             raise PoisonedStream(stream, after, state, error) from error
-        return await _fold_one_by_one(log, decider, stream, state, after, limit)
+        return await _fold_one_by_one(log, decider, stream, state, after, limit, dropped)
 
 
 async def _fold_one_by_one(
@@ -76,10 +82,11 @@ async def _fold_one_by_one(
     state: State,
     after: int,
     limit: int,
+    dropped: OnDropped,
 ) -> tuple[State, int]:
     """Find the event that a batch failed on."""
     for done in range(limit):
-        state, count = await _fold_batch(log, decider, stream, state, after + done, 1)
+        state, count = await _fold_batch(log, decider, stream, state, after + done, 1, dropped)
         if count == 0:
             return state, done
     return state, limit

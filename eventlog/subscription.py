@@ -11,22 +11,28 @@ from typing import Any
 
 from eventlog.errors import LogClosed
 from eventlog.port import EventStore
-from eventlog.records import Recorded
+from eventlog.records import OnDropped, Recorded
 
 
 async def subscribe(
-    log: EventStore, after: int = 0, *, stream: str | None = None, batch: int = 512
+    log: EventStore,
+    after: int = 0,
+    *,
+    stream: str | None = None,
+    batch: int = 512,
+    dropped: OnDropped = "raise",
 ) -> AsyncIterator[Recorded[Any]]:
     """Yield every event behind position `after`, then each new one; end when the log closes.
 
-    With `stream`, only that stream's. Only durable events are seen.
+    With `stream`, only that stream's. Only durable events are seen. `dropped` says what to do where
+    retention has dropped a payload: see `EventStore.read_stream`.
     """
     if batch < 1:
         raise ValueError(f"batch is {batch}: read at least one event at a time")
     position = after
     while True:
         try:
-            events = await log.read_all(position, batch)
+            events = await log.read_all(position, batch, dropped=dropped)
         except LogClosed:
             return
         for event in events:

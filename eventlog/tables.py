@@ -13,6 +13,8 @@ All integers in keys are big-endian, so that keys sort by number:
     projections  name id | key                     -> value, sealed with its key
     meta         "format"                          -> sealed record: format, when it was created
                  "totals"                          -> record of all totals, sealed with its key
+    segments     stream id | number u32            -> record of a file of archived payloads, sealed
+                                                      with its key
 
 A sealed value opens with its CRC. Frames carry their own.
 """
@@ -30,7 +32,7 @@ from eventlog.errors import CorruptLog
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
-    "meta",
+    "meta", "segments",
 )  # fmt: skip
 
 U64 = struct.Struct(">Q")

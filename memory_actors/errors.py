@@ -40,6 +40,14 @@ class ModelMismatchError(EmbedderError):
     """The store was indexed with another model: reindex, or open it with that model."""
 
 
+class LLMError(MemoryActorsError):
+    """A language model gave no answer that can be used: see the message for what to change."""
+
+
+class SummarizerError(MemoryActorsError):
+    """There is no summary of a cluster: its originals stay; it is tried again with the next run."""
+
+
 class UnavailableError(MemoryActorsError):
     """The work could not be taken on now: try again later."""
 

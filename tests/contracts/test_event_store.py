@@ -1,27 +1,22 @@
 """What every event store must do. Runs over each implementation of the port."""
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
+from contracts.stores import Counted, Noted, registry
 
 from eventlog import (
     ANY_VERSION,
     Checkpoint,
     CorruptLog,
-    EventLog,
-    EventRegistry,
     EventStore,
     Fenced,
     IdempotencyConflict,
-    InMemoryLog,
     InvalidAppend,
     LogClosed,
     Prepared,
@@ -33,54 +28,12 @@ from eventlog import (
 
 pytestmark = pytest.mark.anyio
 
-registry = EventRegistry()
 SURROGATE = "\ud800"
 I64_MAX = 2**63 - 1
 
 
-@registry.event("test.noted", keys=lambda event: event.about)
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-    about: tuple[str, ...] = ()
-    detail: Any = None
-
-
-@registry.event("test.counted")
-class Counted(msgspec.Struct, frozen=True):
-    count: int
-
-
 class Unregistered(msgspec.Struct, frozen=True):
     text: str
-
-
-@asynccontextmanager
-async def _lmdb(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
-    async with EventLog.open(path / "log", registry, clock=clock) as log:
-        yield log
-
-
-@asynccontextmanager
-async def _memory(_path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
-    log = InMemoryLog(registry, clock=clock)
-    yield log
-    log.close()
-
-
-STORES = {"lmdb": _lmdb, "memory": _memory}
-
-
-@pytest.fixture(params=STORES)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Return a context manager that opens a new store whose clock counts 1000, 1001, ..."""
-    ticks = itertools.count(1000)
-    return STORES[request.param](tmp_path, lambda: next(ticks))
-
-
-@pytest.fixture
-async def store(opened: Any) -> AsyncIterator[EventStore]:
-    async with opened as log:
-        yield log
 
 
 def texts(events: list[Any]) -> list[str]:

@@ -21,7 +21,8 @@ from eventlog import (
     LogUnavailable,
     StorageFailed,
 )
-from eventlog.environment import Transaction, check_file
+from eventlog.datafile import check_file
+from eventlog.environment import Transaction
 
 TABLES = ("one", "two")
 KEY = b"key"

@@ -11,6 +11,7 @@ import pytest
 from eventlog import CorruptLog, Prepared, UnknownEvent, frame
 
 GOLDEN = Path(__file__).parent / "golden" / "frame_v1.bin"
+GOLDEN_STUB = GOLDEN.with_name("stub_v1.bin")
 PLACE = {
     "position": 7,
     "sid": frame.stream_id("golden"),
@@ -172,3 +173,58 @@ def test_stream_ids_do_not_share_prefixes_or_collide():
 
     assert len({frame.stream_id(name) for name in names}) == len(names)
     assert {len(frame.stream_id(name)) for name in names} == {16}
+
+
+# --- stubs
+
+ELSEWHERE = frame.Place(number=5, offset=123_456, slot=78)
+
+
+def test_the_stub_of_a_frame_is_the_bytes_that_the_first_release_wrote():
+    assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
+
+
+def test_a_stub_has_the_header_of_its_frame_and_where_the_payload_is():
+    whole, stub = frame.unpack(7, GOLDEN.read_bytes()), frame.unpack(7, GOLDEN_STUB.read_bytes())
+
+    assert stub == msgspec.structs.replace(
+        whole, flags=frame.ARCHIVED, salt=b"", body=b"", place=ELSEWHERE
+    )
+    assert frame.chain_of(GOLDEN_STUB.read_bytes()) == whole.chain
+    assert frame.read(7, GOLDEN_STUB.read_bytes()) == (
+        *frame.read(7, GOLDEN.read_bytes())[:-1], frame.Elsewhere(ELSEWHERE, whole.digest),
+    )  # fmt: skip
+
+
+def test_the_chain_verifies_from_stubs():
+    stub = frame.unpack(7, GOLDEN_STUB.read_bytes())
+
+    assert frame.check_chain(stub, PLACE["prev"])
+    assert not frame.check_chain(stub, b"\0" * 32)
+    assert not frame.check_chain(msgspec.structs.replace(stub, digest=b"\0" * 32), PLACE["prev"])
+
+
+def test_the_stub_of_a_compressed_frame_is_no_compressed_frame():
+    raw = b"\0\0" + b"x" * 5000
+    event = msgspec.structs.replace(prepared(raw), body=zlib.compress(raw), compressed=True)
+    data, _ = frame.pack(event, **PLACE)
+
+    stub = frame.unpack(7, frame.stub(7, data, ELSEWHERE))
+
+    assert (stub.flags, stub.raw_bytes, stub.stored_bytes) == (2, len(raw), len(event.body))
+
+
+def test_any_flipped_bit_in_a_stub_shows():
+    data = GOLDEN_STUB.read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.read(7, bytes(damaged))
+
+
+def test_a_stub_cut_short_or_too_long_is_damage():
+    data = GOLDEN_STUB.read_bytes()
+    for stub in (data[:-1], data + b"x", data[:-14]):
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, resealed(stub))

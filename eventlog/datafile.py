@@ -1,0 +1,149 @@
+"""What can be said and done about a data file without LMDB: before it is mapped, and around it.
+
+A file shorter than its own meta page says kills the process with SIGBUS on first touch, so its size
+is compared before LMDB maps it. The lock is an flock on a file beside the data: LMDB alone lets two
+processes overwrite each other's work. A rename is durable when its directory has been synced.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable
+
+FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
+
+_META_MAGIC = 0xBEEFC0DE
+_PAGE_HEADER = struct.Struct("=QHHHH")
+_META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
+_META_FLAG = 0x08
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_file(path: Path) -> None:
+    """Compare a file's size with its own newest meta page.
+
+    :raises CorruptLog: it is shorter than it says, or has no readable meta page.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
+            size = file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
+    if size == 0:
+        return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
+    metas = list(_metas(head))
+    if not metas:
+        raise CorruptLog(f"{path} has no readable meta page: restore a backup")
+    _, last_page, page_bytes = max(metas)
+    if size < (last_page + 1) * page_bytes:
+        raise CorruptLog(
+            f"{path} is cut short: {size:,} bytes of {(last_page + 1) * page_bytes:,}: "
+            "restore a backup"
+        )
+
+
+def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield transaction id, last page and page size of each readable meta page."""
+    for at in (0, *(1 << shift for shift in range(9, 17))):
+        if len(head) < at + _PAGE_HEADER.size + _META.size:
+            return
+        flags = _PAGE_HEADER.unpack_from(head, at)[2]
+        magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
+            head, at + _PAGE_HEADER.size
+        )
+        if magic == _META_MAGIC and flags & _META_FLAG and page_bytes and at in (0, page_bytes):
+            yield txn_id, last_page, page_bytes
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that goes with a data file."""
+    return path.with_name(path.name + suffix)
+
+
+def reserve_readers(path: Path) -> None:
+    """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, 4 * 4096)
+    finally:
+        os.close(fd)
+
+
+def lock(path: Path) -> int:
+    """Return the descriptor of a file that is locked and says which process holds it.
+
+    :raises LogLocked: another one does, or this one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        raise LogLocked(
+            f"{path.parent} is open in process {owner}: close it there, or use another directory"
+        ) from error
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        pass  # it only tells others who holds the lock
+    return fd
+
+
+def unlock(fd: int) -> None:
+    """Give a lock up, even if a forked child holds a copy of the descriptor."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Make what was created, renamed and removed in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how much may still be written to the disk that a directory is on."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def check_disk(directory: Path, needed_bytes: int, what: str) -> None:
+    """Refuse work that the disk has no room for, before it begins.
+
+    :raises DiskFull: it has not.
+    """
+    free = free_bytes(directory)
+    if free < needed_bytes:
+        raise DiskFull(
+            f"{what} needs {needed_bytes:,} bytes and {directory} has {free:,} free: "
+            "free some, try again"
+        )
+
+
+def means_no_room(error: Exception) -> bool:
+    """Say whether the system refused a write for want of room."""
+    return _errno(error) in _NO_ROOM
+
+
+def explains_no_room(path: Path, error: Exception) -> bool:
+    """Say whether a full disk explains `error`: LMDB reports a short write as EIO."""
+    return means_no_room(error) or free_bytes(path.parent) < FULL_BELOW_BYTES
+
+
+def _errno(error: Exception) -> int | None:
+    """Return the system's error number; lmdb.Error keeps its own in `code`, where it has one."""
+    number = getattr(error, "code", None) or getattr(error, "errno", None)
+    return number if isinstance(number, int) else None

@@ -1,0 +1,107 @@
+"""Opening a log: its files, checked against each other before anything is read or written."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from eventlog.anchor import Anchor
+from eventlog.archive import Archive
+from eventlog.codec import EventRegistry
+from eventlog.environment import Environment
+from eventlog.errors import CorruptLog
+from eventlog.ledger import Ledger
+from eventlog.reading import Reading
+from eventlog.segment_table import TABLE, all_segments
+from eventlog.store_format import check_format, put_format
+from eventlog.tables import TABLES
+from eventlog.totals import load_totals
+
+ARCHIVE = "archive"
+
+_logger = structlog.get_logger("eventlog")
+
+
+class Files(msgspec.Struct, frozen=True):
+    """The open and checked files of a log."""
+
+    env: Environment
+    anchor: Anchor
+    archive: Archive
+    ledger: Ledger
+    reading: Reading
+    position: int
+    """Of the last event."""
+    totals: dict[str, int]
+
+    @classmethod
+    def open(
+        cls, directory: Path, registry: EventRegistry, now_us: int, size_max_bytes: int
+    ) -> "Files":
+        """Open and check the files in `directory`. Blocks."""
+        with ExitStack() as opened:
+            env = Environment(directory / "log.mdb", TABLES, size_max_bytes=size_max_bytes)
+            opened.callback(env.close)
+            anchor = Anchor(directory / "log.anchor")
+            opened.callback(anchor.close)
+            ledger, archive = Ledger(env), Archive(directory / ARCHIVE)
+            _count_on(env)
+            position = _check_anchor(env, ledger, anchor)
+            env.write(lambda txn: put_format(env, txn, now_us))
+            with env.read() as txn:
+                totals = load_totals(env, txn)
+            _clear(env, archive)
+            opened.pop_all()
+            reading = Reading(env, ledger, registry, archive)
+            return cls(env, anchor, archive, ledger, reading, position, totals)
+
+    def close(self) -> None:
+        """Close the files. Blocks while somebody reads."""
+        self.anchor.close()
+        self.env.close()
+
+
+def _count_on(env: Environment) -> None:
+    """Let transactions be numbered behind those of the files that this one has replaced.
+
+    :raises UnknownEvent: another version made the file; it is untouched.
+    """
+    with env.read() as txn:
+        record = check_format(env, txn)
+    if record is not None:
+        env.count_from(record.transactions)
+
+
+def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
+    """Return the last position of a log that goes at least as far as its anchor says.
+
+    :raises CorruptLog: it does not.
+    """
+    known = anchor.read()
+    with env.read() as txn:
+        last = ledger.tail(txn)
+        chain = ledger.chain_at(txn, known.position) if known.position else b""
+    if chain != known.chain or env.last_transaction() < known.transaction:
+        raise CorruptLog(
+            f"the log ends at position {last.position}, but {known.position} had been committed "
+            "with another content, or later commits are missing: the file was damaged or "
+            "replaced; restore a backup"
+        )
+    return last.position
+
+
+def _clear(env: Environment, archive: Archive) -> None:
+    """Remove segments that a crash has left without a record.
+
+    Where a record is damaged, its segment may look so: then nothing is removed.
+    """
+    with env.read() as txn:
+        try:
+            named = dict(all_segments(env, txn))
+        except CorruptLog as error:
+            _logger.warning("archive not cleared", error=str(error))
+            return
+        whole = len(named) == txn.stat(env.tables[TABLE])["entries"]
+    if whole:
+        archive.remove_unnamed({s for s, r in named.items() if r.dropped_at_us is None})

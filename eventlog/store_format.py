@@ -1,0 +1,95 @@
+"""The store's own record: its format, and what is counted over all the files it has had."""
+
+import msgspec
+
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import CorruptLog, UnknownEvent
+from eventlog.tables import seal_record, unseal_record
+from eventlog.totals import put_totals
+
+STORE_FORMAT = 3  # 2: with a row of totals; 3: with an archive, and a file that may be replaced
+UPGRADED = (2,)  # what this version makes its own format of: they differ by what 3 may have beside
+ROW = b"format"
+_LOST = "the store has lost its format: restore a backup"
+
+
+class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which layout of tables this file has."""
+
+    format: int
+    created_at_us: int
+    transactions: int = 0
+    """Committed to the files that this one has replaced. See environment.py."""
+    slack_bytes: int = 0
+    """Taken out of rows since this file was made, in pages that are still held for them."""
+
+
+def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
+    """Return the record of a store, None if it has none.
+
+    :raises UnknownEvent: the file was made by another version.
+    :raises CorruptLog: the record is damaged.
+    """
+    value = txn.get(ROW, db=env.tables["meta"])
+    record = None if value is None else unpack_format(value)
+    if record is not None and record.format not in (STORE_FORMAT, *UPGRADED):
+        raise UnknownEvent(
+            f"the store has format {record.format}, not {STORE_FORMAT}: "
+            "open it with the version that made it"
+        )
+    return record
+
+
+def put_format(env: Environment, txn: Transaction, now_us: int) -> None:
+    """Make the record of a new store, and upgrade that of an older one.
+
+    :raises CorruptLog: the store is not new and has no record.
+    """
+    record = check_format(env, txn)
+    if record is None:
+        _create(env, txn, now_us)
+    elif record.format != STORE_FORMAT:
+        _put(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
+
+
+def load_format(env: Environment, txn: Transaction) -> FormatRecord:
+    """Return the record of a store that has one.
+
+    :raises CorruptLog: it is missing or damaged.
+    """
+    record = check_format(env, txn)
+    if record is None:
+        raise CorruptLog(_LOST)
+    return record
+
+
+def unpack_format(value: bytes) -> FormatRecord:
+    """Return the record in a row.
+
+    :raises CorruptLog: it is damaged.
+    """
+    return unseal_record(value, FormatRecord, "the store's format")
+
+
+def add_slack(env: Environment, txn: Transaction, slack_bytes: int) -> None:
+    """Count bytes that a new file would not have."""
+    record = load_format(env, txn)
+    slack_bytes += record.slack_bytes
+    _put(env, txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
+
+
+def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
+    """Make the record that of a new file, in the place of one that counted so far."""
+    record = load_format(env, txn)
+    _put(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
+
+
+def _create(env: Environment, txn: Transaction, now_us: int) -> None:
+    if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
+        raise CorruptLog(_LOST)
+    _put(env, txn, FormatRecord(STORE_FORMAT, now_us))
+    put_totals(env, txn, {})
+
+
+def _put(env: Environment, txn: Transaction, record: FormatRecord) -> None:
+    txn.put(ROW, seal_record(record), db=env.tables["meta"])

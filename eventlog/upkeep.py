@@ -1,0 +1,163 @@
+"""Upkeep of a log while it is in use: archiving, retention, and a smaller file.
+
+One piece of upkeep is under way at a time. Each goes on to its end once it has begun: a caller who
+is cancelled stops what has not begun. Closing the log waits for it.
+
+A log whose file is being replaced commits nothing for as long as the copy takes. Appends wait in
+their queue, and relaxed ones are answered when they are on disk, because what is acknowledged at
+once must be there 50 ms later.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio.to_thread
+
+from eventlog.archiving import Archiving
+from eventlog.copying import Shrunk
+from eventlog.errors import CorruptLog, DiskFull, LogClosed
+from eventlog.frame import stream_id
+from eventlog.intake import Intake
+from eventlog.opening import Files
+from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads
+from eventlog.requests import check_int, check_stream_name
+from eventlog.segment_table import archive_statistics
+from eventlog.store_format import load_format, put_shrunk
+
+SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
+STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
+
+T = TypeVar("T")
+
+
+class Upkeep:
+    """Upkeep of one log. Belongs to the event loop."""
+
+    def __init__(self, files: Files, intake: Intake, clock: Callable[[], int]):
+        self._env = files.env
+        self._ledger = files.ledger
+        self._intake = intake
+        self._clock = clock
+        self._archiving = Archiving(files.env, files.reading, files.archive)
+        self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()  # at most one
+        self._closed = False
+
+    async def close(self) -> None:
+        """Let nothing more begin, and return when nothing is under way."""
+        self._closed = True
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move payloads out of the log. See `EventStore.archive`."""
+        wanted = await self._wanted(stream, versions)
+        total = Archived()
+        while wanted:
+            asked, moved = await self._alone(partial(self._archive_some, stream, wanted))
+            wanted = wanted[asked:]
+            total = _sum(total, moved)
+        return total
+
+    async def _wanted(self, stream: str, versions: Sequence[int]) -> list[int]:
+        check_stream_name(stream)
+        await self._intake.flush()
+        with self._env.read() as txn:
+            last = self._ledger.stream(txn, stream).version
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, last)
+        return sorted(set(versions))
+
+    async def _archive_some(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
+        """Archive a segment's worth; return how many versions that did."""
+        batch = await anyio.to_thread.run_sync(self._archiving.take, stream, versions)
+        if not batch.hot:
+            return batch.asked, Archived()
+        written = await anyio.to_thread.run_sync(self._archiving.write, batch)
+        replace = partial(
+            self._archiving.replace, batch=batch, written=written, now_us=self._clock()
+        )
+        try:
+            moved = await self._intake.submit(
+                replace, payload_bytes=STUB_BYTES * len(batch.hot), use_reserve=True
+            )
+        except (CorruptLog, DiskFull):  # after any other error it may be named: opening will tell
+            await anyio.to_thread.run_sync(self._archiving.forget, [written.segment])
+            raise
+        return batch.asked, moved
+
+    async def drop_archived(self, before_us: int, stream: str | None) -> DroppedPayloads:
+        """Delete archived payloads. See `EventStore.drop_archived`."""
+        check_int("time", before_us, None, None)
+        if stream is not None:
+            check_stream_name(stream)
+        sid = b"" if stream is None else stream_id(stream)
+        return await self._alone(partial(self._drop, before_us, sid))
+
+    async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
+        now_us = self._clock()
+        drop = partial(self._archiving.drop, before_us=before_us, sid=sid, now_us=now_us)
+        segments, dropped = await self._intake.submit(drop, use_reserve=True)
+        await anyio.to_thread.run_sync(self._archiving.forget, segments)
+        return dropped
+
+    async def shrink(self, *, force: bool) -> Shrunk:
+        """Replace the file by a smaller one. See `EventLog.shrink`."""
+        return await self._alone(partial(self._shrink, force=force))
+
+    async def _shrink(self, *, force: bool) -> Shrunk:
+        file_bytes = self._env.file_bytes()
+        if not force and self.reclaimable_bytes() * SHRINK_PART < file_bytes:
+            return Shrunk(file_bytes, file_bytes)
+        self._intake.is_stalled = True
+        try:
+            await self._intake.flush()
+            shrunk = await anyio.to_thread.run_sync(
+                self._env.shrink, lambda txn, earlier: put_shrunk(self._env, txn, earlier)
+            )
+        finally:
+            self._intake.is_stalled = False
+        await self._intake.flush()  # anchors the new file, so that the old one cannot come back
+        return shrunk
+
+    def reclaimable_bytes(self) -> int:
+        """Return by how much shrinking would at least make the file smaller."""
+        with self._env.read() as txn:
+            return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
+
+    async def statistics(self, stream: str | None) -> ArchiveStatistics:
+        """Return what is in the archive."""
+        sid = b"" if stream is None else stream_id(stream)
+
+        def read() -> ArchiveStatistics:
+            with self._env.read() as txn:
+                return archive_statistics(self._env, txn, sid)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do a piece of upkeep when no other is under way, to its end once it has begun."""
+        await self._lock.acquire()
+        if self._closed:
+            self._lock.release()
+            raise LogClosed("the log is closed: open it again")
+        task = asyncio.ensure_future(work())
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._lock.release()
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have gone
+
+
+def _sum(one: Archived, other: Archived) -> Archived:
+    return Archived(
+        one.events + other.events,
+        one.segments + other.segments,
+        one.hot_bytes + other.hot_bytes,
+        one.archive_bytes + other.archive_bytes,
+    )

@@ -1,0 +1,1 @@
+"""Old memories become summaries: which belong together, what replaces them."""

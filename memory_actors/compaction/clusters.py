@@ -1,0 +1,203 @@
+"""DBSCAN on cosine distance, with scikit-learn's labels, in memory that does not grow with edges.
+
+Two points are neighbours if 1 - cosine <= eps. A point with at least `min_samples` neighbours,
+itself included, is a core point. Core points that are neighbours share a cluster; another point
+that has core neighbours is on the border of their clusters; the rest is noise. As in scikit-learn,
+clusters are numbered by their lowest core point, and a border point is in the lowest cluster that
+it could be in.
+
+All pairs, once. Cosine is symmetric, so only tiles of the upper half of the matrix are multiplied:
+half the work of asking for each point's neighbours. A tile is dropped when it has been looked at.
+
+Few edges, in one pass. 40,000 points in one cluster have 800M edges, and who is no core point is
+certain only at the end. But degrees only grow: who is known to be a core point remains one. An
+edge between two such points is used at once, to link their components, and dropped. Any other edge
+has an end that has seen fewer than `min_samples` neighbours, so fewer than n * min_samples edges
+wait at any time. Those left at the end touch a border point or noise, and all edges of border
+points are among them. An edge within a component says nothing new and is not even listed, nor is a
+tile multiplied whose points are all in one.
+
+Components are a forest, flat after each linking: `root[i]` is the lowest point of i's component.
+Each root takes the lowest root that an edge leads to. A root that finds no lower one either absorbs
+a neighbour or has a lower one in the next round, so two rounds at least halve the roots that are
+still to be linked.
+
+Rounding. Rows are scaled and multiplied in float32, as scikit-learn does. Distances are right to
+some 4e-7, and which way they are off depends on the shapes that BLAS is given, there as here. A
+pair that is closer than that to eps may be neighbours in one and not in the other.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.embedding.protocol import Vectors
+
+EPS = 0.3
+MIN_SAMPLES = 5
+TILE_ROWS = 1024  # a tile is 4 MB: in the cache between product and comparison; edges take 16 MB
+EDGES_MAX = 1 << 18  # listed before they are looked at: 4 MB
+LENGTH_MIN = 10 * np.finfo(np.float32).eps  # a shorter row has no direction, as in scikit-learn
+
+Progress = Callable[[float], None]
+"""Told the share done, above 0 and up to 1. What it raises ends the work."""
+Labels = npt.NDArray[np.int64]
+Points = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+
+def dbscan(
+    vectors: Vectors,
+    eps: float = EPS,
+    min_samples: int = MIN_SAMPLES,
+    *,
+    progress: Progress | None = None,
+    tile_rows: int = TILE_ROWS,
+) -> Labels:
+    """Return the cluster of each row, int64 [n]; -1 is noise.
+
+    `vectors` are float32 [n, d]; their lengths do not matter, and a row of zeros is noise. `eps` is
+    a cosine distance in (0, 1). Time is that of n^2 d / 2 multiplications. Beside the vectors, it
+    takes some 50 MB, and at worst another 100 bytes * n * min_samples.
+
+    :raises ValueError: the vectors are no finite matrix, or a parameter is out of range.
+    """
+    if not 0 < eps < 1 or min_samples < 1 or tile_rows < 1:
+        raise ValueError("eps has to be between 0 and 1, min_samples and tile_rows at least 1")
+    vectors = np.asarray(vectors, np.float32)
+    lengths = _lengths(vectors)
+    graph = _Graph(lengths >= LENGTH_MIN, min_samples)
+    scales = np.where(lengths < LENGTH_MIN, np.float32(1), lengths)[:, None]
+    cosine_min = _cosine_min(eps)
+    for left, right, share in _tiles(len(vectors), tile_rows):
+        if not graph.connects(left, right):
+            rows, columns = (vectors[part] / scales[part] for part in (left, right))
+            graph.add(left.start, right.start, rows @ columns.T >= cosine_min)
+        if progress is not None:
+            progress(share)
+    return graph.labels()
+
+
+def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
+    """Return the members of each cluster in ascending order, by the cluster's number.
+
+    Noise and clusters of fewer than `min_size` are left out. A cluster may have fewer members than
+    `min_samples`, as the border points that made a point a core point may belong elsewhere.
+    """
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
+    members = np.split(order, starts)[1:-1]
+    return [found for found in members if len(found) >= min_size]
+
+
+def _lengths(vectors: Vectors) -> Vectors:
+    if vectors.ndim != 2:
+        raise ValueError(f"expected vectors of shape [n, d], got {vectors.shape}")
+    lengths: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if not np.isfinite(lengths).all():
+        raise ValueError(f"vector {np.argmin(np.isfinite(lengths))} is not finite: embed it again")
+    return lengths
+
+
+def _cosine_min(eps: float) -> np.float32:
+    """Return the lowest float32 c with 1 - c <= eps, exact for eps to 0.5, else to half a step."""
+    wanted = 1.0 - float(np.float32(eps))
+    nearest = np.float32(wanted)
+    return nearest if float(nearest) >= wanted else np.nextafter(nearest, np.float32(1))
+
+
+def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice, float]]:
+    """Yield rows and columns of each tile of the upper half, and the share done after it."""
+    starts = range(0, count, tile_rows)
+    total, done = len(starts) * (len(starts) + 1) // 2, 0
+    for row in starts:
+        for column in range(row, count, tile_rows):
+            done += 1
+            yield slice(row, row + tile_rows), slice(column, column + tile_rows), done / total
+
+
+class _Graph:
+    """What has been seen of the neighbourhoods, with no more edges than are still of use."""
+
+    def __init__(self, directed: Flags, min_samples: int):
+        count = len(directed)
+        self._min_samples = min_samples
+        # Neighbours, itself included. Of a point known to be a core point, maybe not all.
+        self._degree = directed.astype(np.intp)
+        self._root: Points = np.arange(count)  # of a point that is no core point, itself
+        none = np.empty(0, np.intp)
+        self._edges = [(none, none)]
+        self._listed = 0
+        self._listed_max = EDGES_MAX
+
+    def connects(self, left: slice, right: slice) -> bool:
+        """Whether all these points are known to be core points of one cluster, or are one point."""
+        roots = np.concatenate([self._root[left], self._root[right]])
+        return bool((roots == roots[0]).all())
+
+    def add(self, row: int, column: int, near: Flags) -> None:
+        """Learn which points from `row` on are neighbours of which from `column` on."""
+        height, width = near.shape
+        if row == column:
+            near = np.triu(near, 1)
+        if np.count_nonzero(near) > EDGES_MAX // 8:  # most may be within components
+            roots = self._root[row : row + height, None]
+            near = near & (roots != self._root[column : column + width])
+        above, beside = np.divmod(np.flatnonzero(near), width)
+        self._degree[row : row + height] += np.bincount(above, minlength=height)
+        self._degree[column : column + width] += np.bincount(beside, minlength=width)
+        self._edges.append((above + row, beside + column))
+        self._listed += len(above)
+        if self._listed > self._listed_max:
+            self._settle()
+
+    def labels(self) -> Labels:
+        """Return the labels, now that all pairs have been seen."""
+        left, right = self._settle()
+        core = self._degree >= self._min_samples
+        labels = np.full(len(core), -1, np.int64)
+        labels[core] = np.unique(self._root[core], return_inverse=True)[1]
+        _label_borders(labels, core, left, right)
+        _label_borders(labels, core, right, left)
+        return labels
+
+    def _settle(self) -> tuple[Points, Points]:
+        """Use up the edges between core points; keep and return the others."""
+        left, right = map(np.concatenate, zip(*self._edges, strict=True))
+        core = self._degree >= self._min_samples
+        known = core[left] & core[right]
+        _link(self._root, left[known], right[known])
+        waiting = left[~known], right[~known]
+        self._edges, self._listed = [waiting], len(waiting[0])
+        self._listed_max = max(EDGES_MAX, 2 * self._listed)  # each edge is looked at few times
+        return waiting
+
+
+def _link(root: Points, left: Points, right: Points) -> None:
+    """Merge the components of both ends of every edge."""
+    while True:
+        left, right = root[left], root[right]
+        apart = left != right
+        if not apart.any():
+            return
+        left, right = left[apart], right[apart]
+        np.minimum.at(root, np.maximum(left, right), np.minimum(left, right))
+        _flatten(root)
+
+
+def _flatten(root: Points) -> None:
+    """Make every point refer to the root of its tree."""
+    while True:
+        above = root[root]
+        if np.array_equal(above, root):
+            return
+        root[:] = above
+
+
+def _label_borders(labels: Labels, core: Flags, points: Points, others: Points) -> None:
+    """Give border points among `points` the lowest label of the core points they have edges to."""
+    border = core[others] & ~core[points]
+    points, found = points[border], labels[others[border]]
+    # -1, seen as unsigned, is above every label.
+    np.minimum.at(labels.view(np.uint64), points, found.view(np.uint64))

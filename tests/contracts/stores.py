@@ -1,0 +1,47 @@
+"""The implementations of the port that the contract is tested over, and events to put in them."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eventlog import EventLog, EventRegistry, EventStore, InMemoryLog
+
+registry = EventRegistry()
+
+
+@registry.event("test.noted", keys=lambda event: event.about)
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+    about: tuple[str, ...] = ()
+    detail: Any = None
+
+
+@registry.event("test.counted")
+class Counted(msgspec.Struct, frozen=True):
+    count: int
+
+
+@asynccontextmanager
+async def _lmdb(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
+    async with EventLog.open(path / "log", registry, clock=clock) as log:
+        yield log
+
+
+@asynccontextmanager
+async def _memory(_path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
+    log = InMemoryLog(registry, clock=clock)
+    yield log
+    log.close()
+
+
+STORES = {"lmdb": _lmdb, "memory": _memory}
+
+
+def open_store(name: str, path: Path) -> AbstractAsyncContextManager[EventStore]:
+    """Return a context manager that opens a new store whose clock counts 1000, 1001, ..."""
+    ticks = itertools.count(1000)
+    return STORES[name](path, lambda: next(ticks))

@@ -1,0 +1,328 @@
+"""kill -9 while a log is archived, dropped from and shrunk: what was acknowledged is there.
+
+Two ways of dying. At random moments, while several writers append and upkeep goes on without a
+pause. And at every line of the code that does the upkeep, one after another: a tracer ends the
+process the first time it comes there.
+
+An event's text follows from its stream and version, so that whatever is read can be checked. A
+process says on its standard output, or down a pipe, what has been acknowledged. Whoever comes after
+it opens the same log and checks that every stream goes as far as was acknowledged, that every text
+is right wherever it lies, that all of it verifies, and that nothing is left lying about.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import Dropped, EventLog, EventRegistry
+from eventlog.segment import parse_name
+
+STREAMS = ["a", "b", "c", "d"]
+LIFE_S_MAX = 0.5  # after the first acknowledgement
+TRACED = ("archive", "archiving", "copying", "datafile", "environment", "upkeep", "store_format")
+FOREVER = 2**62
+
+registry = EventRegistry()
+
+
+@registry.event("test.noted", keys=lambda event: [event.text[:9]])
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Findings(msgspec.Struct):
+    """What was found after kills."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    wrong: int = 0
+    damaged: list[str] = []
+    left: list[str] = []
+    during: dict[str, int] = {}
+    """How many kills came when what was under way."""
+
+    @property
+    def harm(self) -> tuple[int, int, list[str], list[str]]:
+        """Return what should be nothing."""
+        return self.lost, self.wrong, self.damaged, self.left
+
+
+NO_HARM: tuple[int, int, list[str], list[str]] = (0, 0, [], [])
+
+
+def event(stream: str, version: int) -> Noted:
+    size = 30 if version % 17 else 3000
+    return Noted(f"{stream} {version:06} " + "content " * (size // 8))
+
+
+async def check(path: Path, acknowledged: dict[str, int], findings: Findings) -> None:
+    async with EventLog.open(path, registry) as log:
+        report = await log.verify()
+        findings.damaged += [found.message for found in report.findings]
+        for stream in {*acknowledged, *await log.streams()}:
+            events = await log.read_stream(stream, 0, 1_000_000, dropped="mark")
+            findings.lost += max(0, acknowledged.get(stream, 0) - len(events))
+            findings.wrong += sum(
+                not isinstance(each.data, Dropped) and each.data != event(stream, each.version)
+                for each in events
+            )
+        segments = (await log.archive_statistics()).segments
+    names = {file.name for file in path.iterdir()} - {"archive"}
+    findings.left += names - {"log.mdb", "log.mdb-lock", "log.mdb.lock", "log.anchor"}
+    archived = [file.name for file in path.glob("archive/*")]
+    if len(archived) != segments or any(parse_name(name) is None for name in archived):
+        findings.left += archived
+
+
+# --- at random moments
+
+
+def kill_at_random(rounds: int, seed: int) -> Findings:
+    """Kill that many processes, one after another, over one log."""
+    rng, findings, acknowledged = random.Random(seed), Findings(), dict[str, int]()
+    with tempfile.TemporaryDirectory() as scratch:
+        for n in range(rounds):
+            one_life(Path(scratch), rng, seed * 1000 + n, acknowledged, findings)
+            asyncio.run(check(Path(scratch), acknowledged, findings))
+    findings.acknowledged = sum(acknowledged.values())
+    return findings
+
+
+def one_life(
+    path: Path, rng: random.Random, seed: int, acknowledged: dict[str, int], findings: Findings
+) -> None:
+    command = [sys.executable, __file__, "live", str(path), str(seed)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline()]
+        reading = threading.Thread(target=lambda: lines.extend(child.stdout or ()))
+        reading.start()
+        time.sleep(rng.uniform(0, LIFE_S_MAX))
+        assert child.poll() is None
+        child.send_signal(signal.SIGKILL)
+        reading.join()
+    findings.kills += 1
+    under_way = ""
+    for line in lines:
+        what, _, rest = line.decode().partition(" ")
+        if not rest.endswith("\n"):
+            continue  # cut off
+        if what == "acknowledged":
+            stream, version = rest.split()
+            acknowledged[stream] = max(acknowledged.get(stream, 0), int(version))
+        else:
+            under_way = rest.strip() if what == "begin" else ""
+    findings.during[under_way] = findings.during.get(under_way, 0) + 1
+
+
+async def live(path: Path, seed: int) -> None:
+    """Append and keep up until killed."""
+    async with EventLog.open(path, registry) as log:
+        writing = [asyncio.create_task(write(log, stream)) for stream in STREAMS]
+        keeping = asyncio.create_task(keep_up(log, random.Random(seed)))
+        await asyncio.gather(keeping, *writing)
+
+
+async def write(log: EventLog, stream: str) -> None:
+    version = (await log.head(stream)).version
+    while True:
+        count = 1 + version % 7
+        events = [event(stream, version + 1 + n) for n in range(count)]
+        durability: Any = "relaxed" if version % 5 == 4 else "commit"
+        await log.append(stream, events, version, durability=durability)
+        version += count
+        if durability == "commit":
+            say(f"acknowledged {stream} {version}")
+
+
+async def keep_up(log: EventLog, rng: random.Random) -> None:
+    for n in range(1_000_000):
+        stream = rng.choice(STREAMS)
+        last = (await log.head(stream)).version
+        versions = rng.sample(range(1, last + 1), last * 2 // 3)
+        say("begin archive")
+        await log.archive(stream, versions)
+        say("end archive")
+        if n % 5 == 4:
+            say("begin drop")
+            await log.drop_archived(FOREVER, rng.choice(STREAMS))
+            say("end drop")
+        say("begin shrink")
+        await log.shrink(force=True)
+        say("end shrink")
+
+
+def say(line: str) -> None:
+    os.write(1, line.encode() + b"\n")
+
+
+def test_nothing_acknowledged_is_lost_to_kill_9_at_random_moments_of_upkeep() -> None:
+    findings = kill_at_random(rounds=8, seed=11)
+
+    assert findings.harm == NO_HARM
+    assert findings.acknowledged > 300
+    assert set(findings.during) & {"archive", "shrink"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_nothing_acknowledged_is_lost_to_many_kills() -> None:
+    during: Counter[str] = Counter()
+    for seed in range(15):
+        findings = kill_at_random(rounds=20, seed=seed)
+        assert findings.harm == NO_HARM, seed
+        during += Counter(findings.during)
+    print(during.total(), during)
+    assert min(during[what] for what in ("shrink", "archive")) > 30
+
+
+# --- at every line
+
+
+async def scenario(path: Path, acknowledge: Callable[[str, int], None]) -> None:
+    """Do every kind of upkeep once, with appends between."""
+
+    async def append(log: EventLog, stream: str, count: int = 1) -> None:
+        version = (await log.head(stream)).version
+        events = [event(stream, version + 1 + n) for n in range(count)]
+        await log.append(stream, events, version)
+        acknowledge(stream, version + count)
+
+    async with EventLog.open(path, registry) as log:
+        await append(log, "a", 40)
+        await log.archive("a", range(1, 31))
+        await append(log, "a")
+        await log.shrink(force=True)
+        await append(log, "b", 20)
+        await log.archive("b", range(1, 11))
+        await log.drop_archived(FOREVER, "a")
+        await append(log, "a")
+        await log.shrink(force=True)
+        await append(log, "b")
+
+
+Line = tuple[str, int]
+
+
+def traced(reached: Callable[[Line], None]) -> None:
+    """Tell of every line of the upkeep's code that is about to run, in every thread."""
+
+    def local(frame: FrameType, what: str, _: Any) -> Any:
+        if what == "line":
+            reached((frame.f_code.co_filename, frame.f_lineno))
+        return local
+
+    def called(frame: FrameType, _what: str, _: Any) -> Any:
+        path = Path(frame.f_code.co_filename)
+        return local if path.stem in TRACED and path.parent.name == "eventlog" else None
+
+    threading.settrace(called)
+    sys.settrace(called)
+
+
+def lines_of_the_scenario(path: Path) -> list[Line]:
+    """Return every line that the scenario comes to, in order of the first time."""
+    lines: dict[Line, None] = {}
+    traced(lambda line: lines.setdefault(line))
+    try:
+        asyncio.run(scenario(path, lambda _stream, _version: None))
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+    return list(lines)
+
+
+def die_at(wanted: Line, path: Path) -> dict[str, int]:
+    """Run the scenario in a child that dies at a line; return what it had acknowledged."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        traced(lambda line: os.kill(os.getpid(), signal.SIGKILL) if line == wanted else None)
+        asyncio.run(
+            scenario(path, lambda stream, v: os.write(write_end, f"{stream} {v}\n".encode()))
+        )
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        acknowledged = {stream: int(version) for stream, version in map(str.split, pipe)}
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status), f"{wanted} was not reached"
+    return acknowledged
+
+
+def kill_at_lines(directory: str, every: str) -> None:
+    """Kill at each n-th line, each time over a new log; print what was found. Run as a script."""
+    findings = Findings()
+    lines = lines_of_the_scenario(Path(directory) / "whole")
+    for n, line in enumerate(lines[:: int(every)]):
+        path = Path(directory) / str(n)
+        acknowledged = die_at(line, path)
+        findings.kills += 1
+        asyncio.run(check(path, acknowledged, findings))
+        asyncio.run(again(path, acknowledged, findings))
+        if findings.harm != NO_HARM:
+            findings.left.append(f"first at {line}")
+            break
+        shutil.rmtree(path)
+    sys.stdout.buffer.write(msgspec.json.encode(findings))
+
+
+async def again(path: Path, acknowledged: dict[str, int], findings: Findings) -> None:
+    """Do it all once more in what a dead process has left."""
+    await scenario(path, lambda stream, version: acknowledged.update({stream: version}))
+    await check(path, acknowledged, findings)
+
+
+def killed_at_lines(path: Path, every: int) -> Findings:
+    """Run `kill_at_lines` in a process without threads of its own: its children are forks."""
+    run = subprocess.run(
+        [sys.executable, __file__, "lines", str(path), str(every)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr.decode()
+    return msgspec.json.decode(run.stdout, type=Findings)
+
+
+@pytest.mark.parametrize("every", [12])
+def test_nothing_acknowledged_is_lost_to_kill_9_at_lines_of_upkeep(
+    tmp_path: Path, every: int
+) -> None:
+    findings = killed_at_lines(tmp_path, every)
+
+    assert findings.harm == NO_HARM
+    assert findings.kills > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nothing_acknowledged_is_lost_to_kill_9_at_any_line_of_upkeep(tmp_path: Path) -> None:
+    findings = killed_at_lines(tmp_path, 1)
+
+    print(findings.kills)
+    assert findings.harm == NO_HARM
+    assert findings.kills > 300
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "live":
+        asyncio.run(live(Path(sys.argv[2]), int(sys.argv[3])))
+    else:
+        kill_at_lines(*sys.argv[2:])
