@@ -65,7 +65,8 @@ def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
         ) -> None:
             report = function(options=Options(directory, seed, runs), **rest)
             show(report, as_json)
-            sys.exit(not getattr(report, "ok", True))
+            if not report.ok:
+                sys.exit(1)
 
         command.__doc__ = function.__doc__
         command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -83,6 +84,12 @@ def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
         return main.command(function.__name__)(command)
 
     return decorate
+
+
+plotted = click.option(
+    "--plot", type=click.Path(file_okay=False, path_type=Path),
+    help="Draw into this directory, as PNG and SVG.",
+)  # fmt: skip
 
 
 @measurement(runs=5)
@@ -183,11 +190,27 @@ def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
 @click.option(
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
 )
-def locomo(path: Path, name: str, ablation: bool, options: Options) -> Any:
+@plotted
+def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Options) -> Any:
     """Score recall on a LoCoMo file, through the public API."""
     from bench.locomo import run
 
-    return run(path, name, options, ablation=ablation)
+    return run(path, name, options, ablation=ablation, drawn=plot)
+
+
+@measurement(runs=1)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--limit", type=click.IntRange(1), help="Questions, spread over the file.")
+@click.option(
+    "--turns", type=click.Choice(["user", "all"]), default="user", show_default=True,
+    help="Whose turns become memories; official figures are of the user's.",
+)  # fmt: skip
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+def longmemeval(path: Path, limit: int | None, turns: Any, name: str, options: Options) -> Any:
+    """Score recall on a LongMemEval file, by its official rules and over all questions."""
+    from bench.longmemeval import run
+
+    return run(path, limit, turns, name, options)
 
 
 @measurement(runs=1)
@@ -201,7 +224,7 @@ def locomo(path: Path, name: str, ablation: bool, options: Options) -> Any:
 @click.option("--calls", default=300, show_default=True, type=click.IntRange(1), help="Searches.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(0), help="Kills.")
 @click.option("--embedder", type=click.Choice(["default", "hashed"]), default="default")
-@click.option("--plot", type=click.Path(file_okay=False, path_type=Path), help="Draw into this.")
+@plotted
 def peers(path: Path, plot: Path | None, options: Options, **asked: Any) -> Any:
     """Compare other systems and ours: recall on a LoCoMo file, speed, size, kill -9."""
     from bench.peers_run import Asked, run
@@ -228,11 +251,34 @@ def vectors(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
     help="Vectors; give it once for each size.",
 )  # fmt: skip
 @click.option("--alone", is_flag=True, help="Without scikit-learn.")
-def clusters(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
+def clustering(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
     """Compare our DBSCAN with scikit-learn's; exit 1 if a label differs."""
-    from bench.clusters import run
+    from bench.clustering import run
 
     return run(sizes, alone, options)
+
+
+@measurement(runs=3)
+@click.option(
+    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
+    type=click.IntRange(10), help="Memories of the user; give it once for each.",
+)  # fmt: skip
+@plotted
+def storage(sizes: tuple[int, ...], plot: Path | None, options: Options) -> Any:
+    """Weigh one user's memories on disk and in memory, part by part, by their number."""
+    from bench.storage import run
+
+    return run(sizes, options, plot)
+
+
+@measurement(runs=3)
+@click.option("--rows", default=25_000, show_default=True, type=click.IntRange(100))
+@click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
+def churn(rows: int, queries: int, options: Options) -> Any:
+    """Replace half of an index and delete nine tenths; exit 1 if recall@10 falls below 0.95."""
+    from bench.churn import run
+
+    return run(rows, queries, options)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bench.hashed import HashedTokens
 from bench.memory import DAMAGE
 from bench.opened import opened, services_of
 from bench.stalls import ticking
-from bench.users import _anonymous_bytes
+from bench.users import anonymous_bytes
 
 SAMPLE_S = 0.005
 WARM, COLD = "warm", "cold"
@@ -90,11 +90,11 @@ def _peak_bytes(child: "subprocess.Popen[bytes]") -> int:
 async def _main(store: Path, user: str, warm_up_user: str) -> None:
     async with opened(store, HashedTokens()) as memory, ticking() as ticker:
         await memory.user(warm_up_user).usage()  # code, caches, arenas
-        before, live_before = _anonymous_bytes(), memory.statistics().runtime.live_bytes
+        before, live_before = anonymous_bytes(), memory.statistics().runtime.live_bytes
         _, stalled = await ticker.watch(memory.user(user).usage())
         live = services_of(memory).runtime.statistics().live_bytes - live_before
         answer = Activated(
-            *stalled, before_bytes=before, grown_bytes=_anonymous_bytes() - before, live_bytes=live
+            *stalled, before_bytes=before, grown_bytes=anonymous_bytes() - before, live_bytes=live
         )
         sys.stdout.buffer.write(msgspec.json.encode(answer))
         sys.stdout.flush()

@@ -14,16 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import _best, _direction, _search_graph
+from memory_actors.indexes.dense import Graphed, _best, _direction, _search_graph
 from memory_actors.indexes.graph import Graph
 from memory_actors.indexes.rows import VectorRows, View
 
 SIZES = (500, 1_000, 2_000, 2_500, 3_000, 3_500, 4_000, 5_000, 7_500, 10_000, 20_000)
-DIMENSION = 384
-ROWS_A_CLUSTER = 50
-SPREAD = 1.0  # length of the noise around a centre of length 1: a cosine of 0.5 within a cluster
 K = 10
 ADDED_LAST = 64
 EVICT_BYTES = 64 << 20  # more than the caches of a core
@@ -88,8 +86,8 @@ def _table(
 
 def _measure(directory: Path, size: int, queries: int, options: Options) -> Measured:
     rng = np.random.default_rng(options.seed)
-    centres = _unit(rng.standard_normal((max(1, size // ROWS_A_CLUSTER), DIMENSION)))
-    vectors, asked = _around(centres, size, rng), _around(centres, queries, rng)
+    centres = centres_for(size, rng)
+    vectors, asked = around(centres, size, rng), around(centres, queries, rng)
     rows, row_us = _rows(vectors)
     graph, build_s, add_us = _graph(vectors)
     paths = _paths(rows.view(), graph)
@@ -106,17 +104,6 @@ def _measure(directory: Path, size: int, queries: int, options: Options) -> Meas
     )
 
 
-def _around(centres: Vectors, count: int, rng: np.random.Generator) -> Vectors:
-    """Return unit vectors, each near one of the centres."""
-    noise = rng.standard_normal((count, DIMENSION)) * (SPREAD / DIMENSION**0.5)
-    return _unit(centres[rng.integers(len(centres), size=count)] + noise)
-
-
-def _unit(rows: Any) -> Vectors:
-    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    return unit
-
-
 def _rows(vectors: Vectors) -> tuple[VectorRows, float]:
     """Return the rows, and microseconds for adding one."""
     rows = VectorRows(DIMENSION, len(vectors))
@@ -128,12 +115,12 @@ def _rows(vectors: Vectors) -> tuple[VectorRows, float]:
 
 def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
     """Return the graph, seconds for building it, and microseconds for each of the last rows."""
-    graph = Graph.empty(DIMENSION, len(vectors))
+    graph, rows = Graph.empty(DIMENSION, len(vectors)), np.arange(len(vectors))
     started_s = perf_counter()
-    graph.extend(vectors[:-ADDED_LAST])
+    graph.extend(vectors, rows[:-ADDED_LAST])
     before_s = perf_counter()
     added = len(vectors) - graph.count
-    graph.extend(vectors)
+    graph.extend(vectors, rows[-added:])
     ended_s = perf_counter()
     return graph, ended_s - started_s, (ended_s - before_s) / added * 1e6
 
@@ -141,9 +128,10 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
 def _paths(view: View, graph: Graph) -> Paths:
     """Return both ways as `DenseIndex.search` goes them; what they share is left out."""
     centre = view.vectors.mean(axis=0)
+    graphed = Graphed(graph, np.arange(graph.count), np.empty(0, np.intp), graph.count)
     return Paths(
         lambda query: _best(view, None, _direction(query, centre), centre, K),
-        lambda query: _search_graph(graph, view, _direction(query, centre), centre, K),
+        lambda query: _search_graph(graphed, view, _direction(query, centre), centre, K),
     )
 
 

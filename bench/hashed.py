@@ -1,6 +1,7 @@
 """An embedder that costs nothing, for measuring everything but the model."""
 
 import hashlib
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.tokens import TOKENS_MAX, pack
 
 WORDS = 1 << 15  # of the made-up vocabulary: it fits the 16 bits of a token's id
+_PIECE = re.compile(r"\w{1,6}|[^\w\s]")
 
 
 class HashedEmbedder:
@@ -56,9 +58,23 @@ class HashedTokens(HashedEmbedder):
         ]
 
     def _packed(self, text: str) -> bytes:
-        words = [zlib.crc32(word.encode()) % WORDS for word in text.split()]
-        ids = np.array(words[:TOKENS_MAX], np.int64)
+        pieces = [zlib.crc32(piece.encode()) % WORDS for piece in self._pieces(text)]
+        ids = np.array(pieces[:TOKENS_MAX], np.int64)
         return pack(ids, self._states[ids])
+
+    def _pieces(self, text: str) -> Sequence[str]:
+        return text.split()
+
+
+class HashedPieces(HashedTokens):
+    """As many token states as MiniLM gives, about: of pieces of words, marks, start and end."""
+
+    def __init__(self, dimension: int = 384):
+        super().__init__(dimension)
+        self.fingerprint = f"hashed-pieces/{dimension}"
+
+    def _pieces(self, text: str) -> Sequence[str]:
+        return ["[start]", *_PIECE.findall(text), "[end]"]
 
 
 class Switched(HashedTokens):

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 import psutil
 
-from bench.locomo import MEASURES, score
+from bench.locomo import score
 from bench.peer_stores import Memory, Peer, load
 from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
+from bench.recall import Scores
 from bench.report import disk_bytes
 from memory_actors.interchange.locomo import Question
 
@@ -240,9 +241,9 @@ def _answered(question: Question, first: Sequence[str], ranking: Sequence[str]) 
     )
 
 
-def _scores(question: Question, ids: Sequence[str]) -> dict[str, float]:
+def _scores(question: Question, ids: Sequence[str]) -> Scores:
     turns = [one.partition("#")[0] for one in ids]  # a turn that came twice has a number behind it
-    return dict(zip(MEASURES, score(question, turns), strict=True))
+    return score(question, turns)
 
 
 def _weights() -> tuple[int, int]:

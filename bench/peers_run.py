@@ -29,7 +29,7 @@ from bench.locomo import CATEGORIES
 from bench.peer_stores import PEERS, missing, versions
 from bench.peers_child import Answered, Checked, Filled, Measured
 from bench.peers_plan import EmbedderName, Plan, make_plan, write_plan
-from bench.peers_plot import check_matplotlib, plot
+from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.interchange.locomo import read_locomo
 from memory_actors.model.installed import MODEL_DIR_VARIABLE, models_dir
@@ -94,7 +94,9 @@ def run(path: Path, asked: Asked, options: Options, drawn: Path | None = None) -
         about = _facts(directory, options, plan, asked)
     report = Report("Peers", about, _tables(found, skipped, options.seed), NOTES)
     if drawn is not None:
-        plot(report, drawn, RECALL)
+        model = "MiniLM" if asked.embedder == "default" else asked.embedder
+        title = f"LoCoMo, {about['questions']} questions, the same {model} for all, no LLM"
+        recall_bars(report, drawn, "recall_by_system", RECALL, title)
     return report
 
 

@@ -34,6 +34,8 @@ class Report(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
     tables: Sequence[Table]
     notes: Sequence[str] = ()
+    ok: bool = True
+    """False if what was measured must not be so: the command exits with 1."""
 
 
 class Options(msgspec.Struct, frozen=True):

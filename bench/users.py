@@ -205,12 +205,12 @@ async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
         for number in range(users, users + WARM_UP_USERS):  # code, caches, arenas that all share
             await memory.user(f"user {number}").working.items()
         before = memory.statistics().runtime
-        start = peak = _anonymous_bytes()
+        start = peak = anonymous_bytes()
         for number in range(users):
             await memory.user(f"user {number}").working.items()
             if number % 50 == 0:
-                peak = max(peak, _anonymous_bytes(collect=False))
-        end, after = _anonymous_bytes(), memory.statistics().runtime
+                peak = max(peak, anonymous_bytes(collect=False))
+        end, after = anonymous_bytes(), memory.statistics().runtime
         warm = before.live if after.passivations == 0 else 0
         return Weighed(
             grown_bytes=end - start,
@@ -228,7 +228,7 @@ def _index_bytes(memory: MemorySystem, numbers: Sequence[int]) -> int:
     return sum(user.indexes.size_bytes for user in live if user is not None)
 
 
-def _anonymous_bytes(*, collect: bool = True) -> int:
+def anonymous_bytes(*, collect: bool = True) -> int:
     """Return this process's own memory, with what the allocator holds back given back."""
     if collect:
         gc.collect()
@@ -258,7 +258,7 @@ async def _worked(store: Path, users: int, calls: int, seed: int) -> Worked:
             activation_ms=again or first,
             add_ms=adds,
             retrieve_ms=found,
-            anonymous_bytes=_anonymous_bytes(),
+            anonymous_bytes=anonymous_bytes(),
             live=after.live,
             passivations=after.passivations,
         )

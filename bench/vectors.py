@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.churn import maintain
+from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, disk_bytes, facts, percentile, scratch
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.dense import DenseIndex, centre
 
 K = 10
-DIMENSION = 384
-ROWS_A_CLUSTER = 50
-SPREAD = 1.0  # length of the noise around a centre of length 1: a cosine of 0.5 within a cluster
 M, EF_CONSTRUCTION, EF = 16, 100, 100
 WARM_UP_QUERIES = 10
 THREADS = "OPENBLAS_NUM_THREADS"  # of numpy's products; it is read before this module is
@@ -72,8 +71,8 @@ def _at_size(
     directory: Path, kinds: Sequence["type[Subject]"], size: int, queries: int, options: Options
 ) -> list[list[Any]]:
     rng = np.random.default_rng(options.seed)
-    centres = _unit(rng.standard_normal((max(1, size // ROWS_A_CLUSTER), DIMENSION)))
-    vectors, asked = _around(centres, size, rng), _around(centres, queries, rng)
+    centres = centres_for(size, rng)
+    vectors, asked = around(centres, size, rng), around(centres, queries, rng)
     built = [_built(kind, vectors) for kind in kinds]
     times_us = _times_us([subject for subject, _ in built], asked, options.runs)
     rows: list[list[Any]] = []
@@ -125,17 +124,6 @@ def _files(subject: "Subject", folder: Path) -> tuple[float, float, float]:
     return (saved_s - started_s) * 1e3, (loaded_s - saved_s) * 1e3, size
 
 
-def _around(centres: Vectors, count: int, rng: np.random.Generator) -> Vectors:
-    """Return unit vectors, each near one of the centres."""
-    noise = rng.standard_normal((count, DIMENSION)) * (SPREAD / DIMENSION**0.5)
-    return _unit(centres[rng.integers(len(centres), size=count)] + noise)
-
-
-def _unit(rows: Any) -> Vectors:
-    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    return unit
-
-
 def _best(scores: Vectors) -> list[int]:
     top = np.argpartition(-scores, K)[:K]
     ordered: list[int] = top[np.argsort(-scores[top])].tolist()
@@ -184,8 +172,7 @@ class Ours(Subject):
         self._index = DenseIndex(DIMENSION)
         for label, vector in enumerate(vectors):
             self._index.add(label, vector)
-        while self._index.wants_maintenance:
-            self._index.adopt(self._index.maintain())
+        maintain(self._index)
         self._centre = centre(np.zeros(DIMENSION, np.float32), [self._index])
 
     def search(self, query: Vectors) -> list[int]:
@@ -204,8 +191,9 @@ class Ours(Subject):
 
     def load(self, folder: Path) -> None:
         """Read both."""
-        vectors = dict(enumerate(np.load(folder / "vectors.npy")))
-        self._index = DenseIndex.load(DIMENSION, vectors, folder / "index", self.name)
+        vectors = np.load(folder / "vectors.npy")
+        labels = range(len(vectors))
+        self._index = DenseIndex.load(DIMENSION, labels, vectors, folder / "index", self.name)
 
 
 class Exact(Subject):

@@ -145,7 +145,7 @@ class Archive:
     def remove_unnamed(self, named: Container[SegmentId]) -> None:
         """Remove every segment that is not one of these, and those that were never finished."""
         try:
-            names = os.listdir(self.directory)
+            names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
             return
         except OSError as error:

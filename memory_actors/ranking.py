@@ -35,12 +35,15 @@ from memory_actors.dates import Span, closeness, named_spans
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.tokens import SCALE, unpack
 from memory_actors.errors import InvalidInputError
-from memory_actors.indexes.dense import Scan
-from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.indexes.traits import DAY_US, NONE
+from memory_actors.indexes.late import LateIndex
+from memory_actors.indexes.one_thread import one_thread
+from memory_actors.indexes.parts import Parts
+from memory_actors.indexes.traits import NONE
 
 Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Chains = npt.NDArray[np.int32]
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +92,8 @@ CURVE: Final = Curve(middle=1.0, steepness=2.5)
 FEW: Final = 15  # passages at which a score is half meaning
 MEANING_ALONE: Final = 2.6  # what meaning counts for where it is all there is: the same range
 SECOND_STAGE: Final = 300  # of 10,000: scoring more lifts recall by less than 0.004
-PROPOSED: Final = 500  # by vectors and by words each, where there are too many rows to score
+PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
+SCAN_SHARE: Final = 0.3  # of all rows: who asks for more is served faster by scoring all
 
 
 class Question(NamedTuple):
@@ -109,6 +113,8 @@ class Signals(NamedTuple):
     """Each signal of some passages of one index, float32 [n] each."""
 
     labels: Labels
+    chains: Chains
+    """The session of each, NONE for none."""
     late: Numbers
     session: Numbers
     words: Numbers
@@ -126,10 +132,9 @@ class Signals(NamedTuple):
                 total += np.float32(weight) * getattr(self, name)
         return total
 
-    def at(self, places: npt.NDArray[np.intp]) -> "Signals":
+    def at(self, places: Rows) -> "Signals":
         """Return those of some places."""
-        labels, *signals = self
-        return Signals(labels[places], *(signal[places] for signal in signals))
+        return Signals._make(column[places] for column in self)
 
 
 class Ranked(NamedTuple):
@@ -151,71 +156,67 @@ class Ranked(NamedTuple):
         }
 
 
-def rank(indexes: Sequence[tuple[MemoryIndex, Labels | None]], question: Question) -> list[Ranked]:
-    """Return the best passages of indexes; of the labels given with each only, if any.
+def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> list[Ranked]:
+    """Return the best passages of indexes; of the rows given with each only, if any.
 
     Takes about a millisecond at 10,000 passages.
     """
-    firsts = [_first(index, allowed, question) for index, allowed in indexes]
-    chosen = _best_of_all(firsts, max(SECOND_STAGE, 2 * question.many))
-    return [
-        _second(index, signals.at(places), question)
-        for (index, _), signals, places in zip(indexes, firsts, chosen, strict=True)
-    ]
+    with one_thread():
+        firsts = [_first(parts, rows, question) for parts, rows in searched]
+        chosen = _best_of_all(firsts, max(SECOND_STAGE, 2 * question.many))
+        return [
+            _second(parts, signals.at(places), question)
+            for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
+        ]
 
 
 # --- the first stage
 
 
-def _first(index: MemoryIndex, allowed: Labels | None, question: Question) -> Signals:
+def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
-    scan = _scanned(index, allowed, question)
-    columns = index.traits.columns(scan.labels)
-    none = np.zeros(len(scan.labels), np.float32)
-    speaker = index.traits.named(question.text)
+    words = parts.words.score_all(question.text)[1][: parts.size]
+    if rows is None and parts.dense.has_graph:
+        rows = _proposed(parts, words, question)
+    taken = slice(0, parts.size) if rows is None else rows
+    columns, meaning = parts.traits.view(parts.size).at(taken), _meaning(parts, rows, question)
+    none = np.zeros(len(meaning), np.float32)
+    speaker = parts.traits.named(question.text)
     return Signals(
-        labels=scan.labels,
+        labels=parts.dense.view().labels[taken],
+        chains=columns.chains,
         late=none,
         session=none,
-        words=_words(index, scan.labels, question.text),
-        meaning=scan.scores,
-        date=closeness(_spans(index, question), (columns.days * DAY_US).astype(np.int64)),
+        words=words[taken],
+        meaning=meaning,
+        date=closeness(_spans(parts, question), columns.occurred_us),
         speaker=none if speaker is None else (columns.speakers == speaker).astype(np.float32),
         asks=columns.asks,
     )
 
 
-def _scanned(index: MemoryIndex, allowed: Labels | None, question: Question) -> Scan:
+def _proposed(parts: Parts, words: Numbers, question: Question) -> Rows:
+    """Return the rows that vectors or words put among the best, in order."""
+    close = parts.dense.proposed(question.embedded.vector, question.centre, PROPOSED)
+    worded = np.flatnonzero(words)
+    if len(worded) > PROPOSED:
+        worded = worded[np.argpartition(-words[worded], PROPOSED)[:PROPOSED]]
+    return np.union1d(close[close < parts.size], worded)
+
+
+def _meaning(parts: Parts, rows: Rows | None, question: Question) -> Numbers:
     vector, centre = question.embedded.vector, question.centre
-    if allowed is not None:
-        return index.dense.score_rows(allowed, vector, centre)
-    if not index.dense.has_graph:
-        return index.dense.scan(vector, centre)
-    proposed = {match.label for match in index.dense.search(vector, PROPOSED, centre)}
-    proposed |= {match.label for match in index.words.search(question.text, PROPOSED)}
-    return index.dense.score_rows(np.array(sorted(proposed), np.int64), vector, centre)
+    if rows is not None and len(rows) < SCAN_SHARE * parts.size:
+        return parts.dense.scores(vector, centre, rows)
+    scores = parts.dense.scores(vector, centre)
+    return scores[: parts.size] if rows is None else scores[rows]
 
 
-def _words(index: MemoryIndex, labels: Labels, text: str) -> Numbers:
-    """Return the word scores of labels; most often both indexes have the same rows."""
-    known, scores = index.words.score_all(text)
-    if len(known) == len(labels) and np.array_equal(known, labels):
-        return scores
-    if not len(known):
-        return np.zeros(len(labels), np.float32)
-    order = np.argsort(known, kind="stable") if np.any(known[1:] < known[:-1]) else None
-    ordered = known if order is None else known[order]
-    places = np.minimum(np.searchsorted(ordered, labels), len(ordered) - 1)
-    found = ordered[places] == labels
-    rows = places if order is None else order[places]
-    return np.where(found, scores[rows], np.float32(0))
+def _spans(parts: Parts, question: Question) -> tuple[Span, ...]:
+    return named_spans(question.text, question.reference_us, parts.traits.years())
 
 
-def _spans(index: MemoryIndex, question: Question) -> tuple[Span, ...]:
-    return named_spans(question.text, question.reference_us, index.traits.years())
-
-
-def _best_of_all(firsts: Sequence[Signals], count: int) -> list[npt.NDArray[np.intp]]:
+def _best_of_all(firsts: Sequence[Signals], count: int) -> list[Rows]:
     """Return the places of the best `count` of all indexes together, by index."""
     scores = [signals.weighed(FIRST) for signals in firsts]
     together = np.concatenate(scores) if scores else np.zeros(0, np.float32)
@@ -230,13 +231,13 @@ def _best_of_all(firsts: Sequence[Signals], count: int) -> list[npt.NDArray[np.i
 # --- the second stage
 
 
-def _second(index: MemoryIndex, signals: Signals, question: Question) -> Ranked:
+def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
     tokens = question.embedded.tokens
-    states = tokens is not None and len(index.late) > 0
-    weights = _leaning(question.weights if states else FIRST, len(index.dense))
+    states = tokens is not None and len(parts.late) > 0
+    weights = _leaning(question.weights if states else FIRST, len(parts.dense))
     if tokens is not None and states:
-        late = _late(index, signals.labels, tokens)
-        signals = signals._replace(late=late, session=_session(index, signals.labels, late))
+        late = _late(parts.late, signals.labels, tokens)
+        signals = signals._replace(late=late, session=_session(signals.chains, late))
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
@@ -252,17 +253,16 @@ def _leaning(weights: Weights, count: int) -> Weights:
     return Weights(**scaled)
 
 
-def _late(index: MemoryIndex, labels: Labels, tokens: bytes) -> Numbers:
+def _late(index: LateIndex, labels: Labels, tokens: bytes) -> Numbers:
     packed = unpack(tokens)
     states = packed.states.astype(np.float32) / np.float32(SCALE)
-    query = index.late.query(packed.token_ids.astype(np.int64), states)
-    return index.late.score(query, labels.tolist())
+    query = index.query(packed.token_ids.astype(np.int64), states)
+    return index.score(query, labels.tolist())
 
 
-def _session(index: MemoryIndex, labels: Labels, late: Numbers) -> Numbers:
+def _session(chains: Chains, late: Numbers) -> Numbers:
     """Return the best late interaction within each passage's session."""
-    chains = index.traits.columns_of(labels).chains
-    best = np.full(int(chains.max(initial=0)) + 1, -np.inf, np.float32)
-    in_one = chains != NONE
-    np.maximum.at(best, chains[in_one], late[in_one])
-    return np.where(in_one, best[np.maximum(chains, 0)], late)
+    order = np.argsort(chains, kind="stable")
+    ordered, starts = np.unique(chains[order], return_index=True)
+    best = np.maximum.reduceat(late[order], starts) if len(late) else late
+    return np.where(chains != NONE, best[np.searchsorted(ordered, chains)], late)

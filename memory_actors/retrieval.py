@@ -18,17 +18,22 @@ import numpy as np
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex, Text
+from memory_actors.indexes.narrowing import Rows, matching, narrowed
+from memory_actors.indexes.parts import Parts
+from memory_actors.indexes.traits import times
 from memory_actors.kinds import short_term, working
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import LiveUser
-from memory_actors.ranking import Labels, Question, Ranked, Weights, rank
+from memory_actors.ranking import Question, Ranked, Weights, rank
 from memory_actors.reading import Found, memories, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
-INLINE_ROWS_MAX = 500  # ranked on the loop, in half a millisecond: a hop to a thread costs as much
+INLINE_ROWS_MAX = (
+    12_000  # ranked on the loop, in 1.5 ms: a thread takes 0.2 ms, and turns with the loop
+)
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
 DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
@@ -75,8 +80,11 @@ class _Part(NamedTuple):
 
     kind: Kind
     state: Any
-    memories: MemoryIndex
-    allowed: Callable[[], Labels | None]
+    searched: Parts
+    owner: Callable[[int], str | None]
+    """Returns the memory of a label."""
+    rows: Rows | None
+    """Those that may be found; None for all."""
 
 
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
@@ -85,11 +93,12 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     :raises EmbedderError: the query could not be embedded.
     """
     await live.indexes.indexed(query.kinds)
-    if not any(_at_hand(live, query)) and not _indexed(live, query):
+    if not any(_at_hand(live, query)) and not _indexes(live, query):
         return []
     background = await services.embeddings.background_mean()
     (embedded,) = await services.embeddings.embed([query.text], keep=False)
-    parts = [*await _warmed(services, live, query), *_indexed(live, query)]
+    warmed = await _warmed(services, live, query)
+    parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
     question = _question(live, query, embedded, background)
     chosen = await _ranked(parts, question, query)
     return await _hits(services, live, _within(chosen, query), query)
@@ -109,64 +118,19 @@ def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any)
 # --- what may be found
 
 
-def _indexed(live: LiveUser, query: Query) -> list[_Part]:
-    parts = []
-    for kind in query.kinds:
-        index = live.indexes.get(kind)
-        if index is not None:
-            state = live.state.of(kind)
-            known = None
-            if query.matches is not None and query.filters is not None:
-                live.indexes.index_fields(kind, partial(_now, live, kind), query.filters)
-                known = live.indexes.candidates(kind, query.filters)
-            ids = None if known is None else frozenset(known.keys)
-            parts.append(_Part(kind, state, index, partial(_allowed, kind, state, query, ids)))
-    return parts
+def _indexes(live: LiveUser, query: Query) -> list[tuple[Kind, MemoryIndex]]:
+    found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
+    return [(kind, index) for kind, index in found if index is not None]
 
 
-def _now(live: LiveUser, kind: Kind) -> Any:
-    return live.state.of(kind)
-
-
-def _allowed(kind: Kind, state: Any, query: Query, ids: frozenset[str] | None) -> Labels | None:
-    """Return the labels of the rows that a query is narrowed down to; None for all.
-
-    `ids` are those that may match, if that is known.
-    """
-    narrow = _narrowing(query)
-    if narrow is None:
-        return None
-    rows = kind.rows(state) if ids is None else (kind.find(state, one) for one in ids)
-    return np.sort(_labels(kind, (row for row in rows if row is not None and narrow(row))))
-
-
-def _labels(kind: Kind, rows: Iterable[Row]) -> Labels:
-    return np.array([p.label for row in rows for p in kind.passages(row)], np.int64)
-
-
-def _narrowing(query: Query) -> Callable[[Any], bool] | None:
-    """Return a test of rows, None if all may be found."""
-    tests: list[Callable[[Any], bool]] = []
-    matches, since, until, as_of = query.matches, query.since_us, query.until_us, query.as_of_us
-    if matches is not None:
-        tests.append(lambda row: matches(row.metadata))
-    if since is not None:
-        tests.append(lambda row: row.occurred_at_us >= since)
-    if until is not None:
-        tests.append(lambda row: row.occurred_at_us < until)
-    if as_of is not None:
-        tests.append(lambda row: _known_and_true(row, as_of))
-    if not tests:
-        return None
-    return tests[0] if len(tests) == 1 else lambda row: all(test(row) for test in tests)
-
-
-def _known_and_true(row: Any, time_us: int) -> bool:
-    """Say whether a row had been recorded by a time and, if it has a validity, was true at it."""
-    begins, ends = getattr(row, "valid_from_us", None), getattr(row, "valid_to_us", None)
-    if begins is not None:
-        return begins <= time_us and (ends is None or time_us < ends)
-    return bool(row.created_at_us <= time_us)
+async def _narrowed(live: LiveUser, kind: Kind, index: MemoryIndex, query: Query) -> _Part:
+    """Return an index with the rows that a query is narrowed down to."""
+    numbers = None
+    if query.matches is not None and query.filters is not None:
+        numbers = await matching(index, query.filters, query.matches)
+    parts = index.parts
+    rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
+    return _Part(kind, live.state.of(kind), parts, index.owner, rows)
 
 
 # --- rows at hand
@@ -176,11 +140,7 @@ def _at_hand(live: LiveUser, query: Query) -> list[list[Found]]:
     """Return the rows without a lasting index that a query may find, by kind."""
     state, narrow = live.state.at(query.now_us), _narrowing(query)
     return [
-        [
-            Found(kind, row)
-            for row in kind.at_hand(state.of(kind), query.session_id)
-            if narrow is None or narrow(row)
-        ]
+        [Found(kind, row) for row in kind.at_hand(state.of(kind), query.session_id) if narrow(row)]
         for kind in query.kinds
     ]
 
@@ -193,13 +153,25 @@ async def _warmed(services: Services, live: LiveUser, query: Query) -> list[_Par
             kind, state = found[0].kind, live.state.of(found[0].kind)
             index = live.indexes.at_hand(kind)
             await _warm(services, live, kind, index)
-            labels = _labels(kind, (one.row for one in found))
-            parts.append(_Part(kind, state, index, partial(_same, labels)))
+            labels = [p.label for one in found for p in kind.passages(one.row)]
+            rows = np.sort(index.dense.rows_of(labels))
+            parts.append(_Part(kind, state, index.parts, index.owner, rows))
     return parts
 
 
-def _same(labels: Labels) -> Labels:
-    return labels
+def _narrowing(query: Query) -> Callable[[Row], bool]:
+    """Return a test of the few rows at hand."""
+
+    def passes(row: Row) -> bool:
+        occurred, begins, ends = times(row)
+        return (
+            (query.matches is None or query.matches(row.metadata))
+            and (query.since_us is None or occurred >= query.since_us)
+            and (query.until_us is None or occurred < query.until_us)
+            and (query.as_of_us is None or begins <= query.as_of_us < ends)
+        )
+
+    return passes
 
 
 async def _warm(services: Services, live: LiveUser, kind: Kind, index: MemoryIndex) -> None:
@@ -226,12 +198,12 @@ async def _warm(services: Services, live: LiveUser, kind: Kind, index: MemoryInd
 async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
     """Rank: on the loop if that is quick, else in a thread."""
     work = partial(_rank, parts, question, query)
-    few = sum(len(part.memories.dense) for part in parts) <= INLINE_ROWS_MAX
+    few = sum(part.searched.size for part in parts) <= INLINE_ROWS_MAX
     return work() if few else await anyio.to_thread.run_sync(work)
 
 
 def _rank(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
-    ranked = rank([(part.memories, part.allowed()) for part in parts], question)
+    ranked = rank([(part.searched, part.rows) for part in parts], question)
     best: dict[str, _Scored] = {}
     for part, one in zip(parts, ranked, strict=True):
         for scored in _rows(part, one, query):
@@ -249,7 +221,7 @@ def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
     for place, label in enumerate(ranked.signals.labels.tolist()):
         if len(seen) == _pool(query):
             return
-        memory_id = part.memories.owner(label)
+        memory_id = part.owner(label)
         row = None if memory_id in seen else part.kind.find(part.state, memory_id or "")
         if row is not None:
             seen.add(row.memory_id)
@@ -269,9 +241,7 @@ def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
     pool = list(ordered[: _pool(query)])
     if not pool:
         return []
-    vectors = np.stack(
-        [one.part.memories.dense.vectors_of(np.array([one.label]))[0] for one in pool]
-    )
+    vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in pool])
     scores = np.array([one.score for one in pool], np.float32)
     likeness = np.zeros(len(pool), np.float32)
     chosen: list[_Scored] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from memory_actors.embedding.batcher import Batcher, Outcome
@@ -149,8 +150,12 @@ class EmbeddingService:
         return held | self._table.tokens([digest for digest in digests if digest not in held])
 
     def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Return vectors from disk, past the cache: for loading a whole index in a thread."""
+        """Return vectors from disk, past the cache, by digest. For a thread."""
         return self._table.get(digests, self.embedder.dimension)
+
+    def matrix(self, digests: Sequence[bytes]) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+        """Return the same as rows, float32 [n, d], and which are there; the others are zeros."""
+        return self._table.matrix(digests, self.embedder.dimension)
 
     async def background_mean(self) -> Vectors:
         """Return the mean vector of general text, computed once.

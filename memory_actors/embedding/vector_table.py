@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from eventlog import Environment, EventLogError
@@ -27,6 +28,7 @@ from memory_actors.embedding.protocol import Embedded, Vectors
 
 WRITE_BEHIND_S = 0.05
 WRITE_BEHIND_VECTORS = 512
+MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
 _CRC = struct.Struct(">I")
 _logger = structlog.get_logger("memory_actors.embedding")
@@ -62,6 +64,21 @@ class VectorTable:
             matrix = rows.reshape(len(stored), dimension).astype(np.float32)
             found |= zip(stored, matrix, strict=True)
         return found
+
+    def matrix(
+        self, digests: Sequence[bytes], dimension: int
+    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+        """Return the vectors, float32 [n, d], and which are there; the others are zeros."""
+        vectors = np.zeros((len(digests), dimension), np.float32)
+        there = np.zeros(len(digests), np.bool_)
+        for start in range(0, len(digests), MATRIX_ROWS):
+            chunk = digests[start : start + MATRIX_ROWS]
+            found = self.get(chunk, dimension)
+            rows = [row for row, digest in enumerate(chunk, start) if digest in found]
+            if rows:
+                vectors[rows] = np.stack([found[digests[row]] for row in rows])
+                there[rows] = True
+        return vectors, there
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the packed token states that are there, by digest."""

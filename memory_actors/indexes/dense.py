@@ -21,7 +21,7 @@ worker thread at a time and returns what the loop then adopts.
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,10 +44,14 @@ DEAD_MIN = 64
 BACKGROUND_WEIGHT = 2.0
 OVERFETCH = 4  # candidates a result: the graph ranks by inner product, the score divides by a norm
 CANDIDATES_MIN = 100
+LIVING_MIN = 0.4  # of all rows: the graph proposes dead ones too, and lost 5 % of recall at 10 %
 GRAPH_SHARE_MAX = 0.1  # of the graph's rows: who wants more is served faster by a scan
 
 
 Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+NONE = -1
+"""No row."""
 
 
 class Match(NamedTuple):
@@ -58,13 +62,6 @@ class Match(NamedTuple):
     """Centred cosine in [-1, 1]."""
 
 
-class Scan(NamedTuple):
-    """Rows and their scores, in the order they were added."""
-
-    labels: Labels
-    scores: Vectors
-
-
 class _Centred(NamedTuple):
     """The lengths of v - centre for the first rows: the centre changes seldom."""
 
@@ -73,13 +70,40 @@ class _Centred(NamedTuple):
     lengths: Vectors
 
 
+class Graphed(NamedTuple):
+    """A graph and which row each of its nodes stands for."""
+
+    graph: Graph
+    rows: Rows
+    """By node; NONE for one whose row has gone."""
+    beside: Rows
+    """Rows before `until` that have no node."""
+    until: int
+    """Rows from here on have none either."""
+
+    def tail(self, count: int) -> Rows:
+        """Return the rows without a node, of the first `count`."""
+        return np.concatenate([self.beside, np.arange(min(self.until, count), count)])
+
+    def search(self, direction: Vectors, k: int, living_share: float) -> Rows:
+        """Return about the `k` living rows closest to a direction, and dead ones among them.
+
+        None at all where so many are dead, or alike, that a scan does better.
+        """
+        if living_share < LIVING_MIN:
+            return np.empty(0, np.intp)
+        nodes = self.graph.search(direction, int(k / living_share))
+        rows = self.rows[nodes[nodes < len(self.rows)]]
+        return np.asarray(rows[rows != NONE], np.intp)
+
+
 class SavedIndex(msgspec.Struct, frozen=True):
     """What lies beside a graph's file."""
 
     model: str
     facts: GraphFacts
     labels: bytes
-    """int64, in order of row."""
+    """int64, in order of node; NONE for one whose row has gone."""
 
 
 class DenseIndex:
@@ -87,7 +111,7 @@ class DenseIndex:
 
     def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
         self._rows = VectorRows(dimension, capacity)
-        self._graph: Graph | None = None
+        self._graphed: Graphed | None = None
         self._centred: _Centred | None = None
 
     def __len__(self) -> int:
@@ -103,7 +127,7 @@ class DenseIndex:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return self._rows.size_bytes + (self._graph.size_bytes if self._graph else 0)
+        return self._rows.size_bytes + (self._graphed.graph.size_bytes if self._graphed else 0)
 
     def add(self, label: int, vector: Vectors) -> None:
         """Make a vector searchable under a label. Constant time."""
@@ -126,30 +150,47 @@ class DenseIndex:
 
         `query` and `centre` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
         """
-        rows, graph = self._rows, self._graph  # `adopt` may replace both while this runs
+        rows, graphed = self._rows, self._graphed  # `adopt` may replace both while this runs
         view = rows.view()
         direction = _direction(query, centre)
         if allowed is not None:
             chosen = rows.rows_of(allowed)
             return _best(view, chosen[chosen < len(view.labels)], direction, centre, k)
-        if graph is not None and OVERFETCH * k < GRAPH_SHARE_MAX * graph.count:
-            matches = _search_graph(graph, view, direction, centre, k)
+        if graphed is not None and OVERFETCH * k < GRAPH_SHARE_MAX * graphed.graph.count:
+            matches = _search_graph(graphed, view, direction, centre, k)
             if len(matches) == min(k, view.living):
                 return matches
         return _best(view, None, direction, centre, k)
 
-    def scan(self, query: Vectors, centre: Vectors) -> Scan:
-        """Return the score of every row. A removed one has -inf.
+    def scores(self, query: Vectors, centre: Vectors, chosen: Rows | None = None) -> Vectors:
+        """Return the score of every row, or of the chosen ones; -inf for a removed one.
 
-        Half as long as `score_rows` of all while the same `centre` is given again.
+        Every row takes half as long while the same `centre` is given again.
         """
         rows = self._rows
         view = rows.view()
         direction = _direction(query, centre)
-        cosines = view.vectors @ direction - centre @ direction
-        scores: Vectors = (cosines / self._lengths(rows, view, centre)).astype(np.float32)
-        scores[~view.alive] = -np.inf
-        return Scan(view.labels, scores)
+        if chosen is not None:
+            scores, alive = _scores(view.vectors[chosen], direction, centre), view.alive[chosen]
+        else:
+            cosines = view.vectors @ direction - centre @ direction
+            scores = (cosines / self._lengths(rows, view, centre)).astype(np.float32)
+            alive = view.alive
+        scores[~alive] = -np.inf
+        return scores
+
+    def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows:
+        """Return about the `k` rows closest to a query, and those that the graph has not got.
+
+        All rows where there is no graph, or it cannot reach so many.
+        """
+        count, graphed = self._rows.count, self._graphed
+        if graphed is None:
+            return np.arange(count)
+        reached = graphed.search(_direction(query, centre), k, self._rows.living_share)
+        if not len(reached):
+            return np.arange(count)
+        return np.concatenate([reached[reached < count], graphed.tail(count)])
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
@@ -163,28 +204,28 @@ class DenseIndex:
             self._centred = _Centred(rows, centre, lengths)
         return lengths[: len(view.labels)]
 
-    def score_rows(self, labels: Labels, query: Vectors, centre: Vectors) -> Scan:
-        """Return the scores of those labels that are there."""
-        view, rows = self._rows.view(), self._rows.rows_of(labels.tolist())
-        rows = rows[rows < len(view.labels)]
-        scores = _scores(view.vectors[rows], _direction(query, centre), centre)
-        return Scan(view.labels[rows], scores)
+    def vector_of(self, label: int) -> Vectors:
+        """Return the vector of a label, [d]; zeros if it has gone."""
+        view, row = self._rows.view(), self._rows.row_of(label)
+        return np.zeros(self._rows.dimension, np.float32) if row is None else view.vectors[row]
 
-    def vectors_of(self, labels: Labels) -> Vectors:
-        """Return the vectors of labels, [n, d]; zeros for one that has gone."""
-        view, rows = self._rows.view(), self._rows.rows_of_all(labels.tolist())
-        found = view.vectors[np.maximum(rows, 0)]
-        return np.where((rows >= 0)[:, None], found, np.float32(0))
+    def row_of(self, label: int) -> int | None:
+        """Return the row of a label, None if it is not there."""
+        return self._rows.row_of(label)
+
+    def rows_of(self, labels: Collection[int]) -> Rows:
+        """Return the rows of those labels that are there."""
+        return self._rows.rows_of(labels)
 
     @property
     def has_graph(self) -> bool:
         """Whether there are so many rows that a graph proposes the best."""
-        return self._graph is not None
+        return self._graphed is not None
 
     @property
     def cheap(self) -> bool:
         """Whether a search is quick enough for the loop: under about a tenth of a millisecond."""
-        return self._graph is None and self._rows.count <= 1_000
+        return self._graphed is None and self._rows.count <= 1_000
 
     # --- maintenance
 
@@ -196,12 +237,12 @@ class DenseIndex:
     @property
     def wants_maintenance(self) -> bool:
         """Whether `maintain` has something to do that pays."""
-        rows = self._rows
+        rows, graphed = self._rows, self._graphed
         if self.wants_new_rows:
             return True
-        if self._graph is None:
+        if graphed is None:
             return len(rows) > EXACT_MAX
-        return len(rows) < GRAPH_MIN or rows.count - self._graph.count > TAIL_MAX
+        return len(rows) < GRAPH_MIN or len(graphed.tail(rows.count)) > TAIL_MAX
 
     def view(self) -> View:
         """Return the rows as they are now."""
@@ -210,56 +251,47 @@ class DenseIndex:
     def maintain(self, view: View | None = None) -> "Maintained":
         """Do the slow part, in a worker thread: extend the graph, or make all anew.
 
-        With a `view`, which has to be taken on the loop, the rows are made anew from it; without
-        one, if it pays.
+        With a `view`, which has to be taken on the loop, the rows are made anew from it.
         """
-        rows = self._rows
-        if view is None and self.wants_new_rows:
-            view = rows.view()
-        if view is not None:
-            fresh = _compacted(view, rows.dimension)
-            return Maintained(fresh, len(view.labels), _graph_over(fresh, None))
-        return Maintained(None, 0, _graph_over(rows, self._graph))
+        if view is None:
+            return Maintained(None, 0, _grown(self._rows, self._graphed))
+        fresh = _compacted(view, self._rows.dimension)
+        return Maintained(fresh, len(view.labels), _grown(fresh, None))
 
     def adopt(self, maintained: "Maintained") -> None:
         """Take over what `maintain` made, and what happened since. On the loop."""
         if maintained.rows is not None:
             _catch_up(maintained.rows, self._rows, maintained.seen)
             self._rows = maintained.rows
-        self._graph = maintained.graph
+        self._graphed = maintained.graphed
 
     # --- files
 
     def save(self, path: Path, model: str) -> None:
         """Write the graph, if there is one, so that it need not be built again. Slow."""
-        if self._graph is None:
+        graphed = self._graphed
+        if graphed is None:
             if len(self._rows) < GRAPH_MIN:
                 path.unlink(missing_ok=True)
             return
-        graph_path = path.with_suffix(".graph")
-        facts = self._graph.save(graph_path)
-        labels = self._rows.view().labels[: facts.count].tobytes()
+        facts = graphed.graph.save(path.with_suffix(".graph"))
+        rows = graphed.rows
+        labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()
         partial = path.with_suffix(".partial")
         partial.write_bytes(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
         os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
     @classmethod
     def load(
-        cls, dimension: int, vectors: Mapping[int, Vectors], path: Path, model: str
+        cls, dimension: int, labels: Sequence[int], vectors: Vectors, path: Path, model: str
     ) -> "DenseIndex":
-        """Return an index of these vectors, with the saved graph if it fits them. Slow."""
-        order, graph = _load_graph(path, model, dimension)
-        index = cls(dimension, len(order) + len(vectors) + CAPACITY_MIN)
-        absent = np.zeros(dimension, np.float32)  # keeps a removed row's place in the order
-        known = set(order)
-        labels = [*order, *(label for label in vectors if label not in known)]
-        if labels:
-            rows = np.stack([vectors.get(label, absent) for label in labels])
-            index._rows.extend(labels, rows)
-        for label in order:
-            if label not in vectors:
-                index._rows.remove(label)
-        index._graph = graph
+        """Return an index of these rows in this order, with the saved graph if it is whole. Slow.
+
+        `vectors` is float32 [n, d].
+        """
+        index = cls(dimension, len(labels) + CAPACITY_MIN)
+        index._rows.extend(labels, vectors)
+        index._graphed = _load_graph(path, model, index._rows)
         return index
 
 
@@ -270,7 +302,7 @@ class Maintained(NamedTuple):
     """None when the rows stay as they are."""
     seen: int
     """How many of the old rows went into `rows`."""
-    graph: Graph | None
+    graphed: Graphed | None
 
 
 def _compacted(view: View, dimension: int) -> VectorRows:
@@ -280,13 +312,20 @@ def _compacted(view: View, dimension: int) -> VectorRows:
     return fresh
 
 
-def _graph_over(rows: VectorRows, graph: Graph | None) -> Graph | None:
-    if len(rows) < (EXACT_MAX if graph is None else GRAPH_MIN):
+def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
+    """Return a graph over all rows; None where there are so few that a scan is as quick."""
+    if len(rows) < (EXACT_MAX if graphed is None else GRAPH_MIN):
         return None
     vectors = rows.view().vectors
-    grown = graph or Graph.empty(rows.dimension, capacity=int(len(vectors) * 1.5))
-    grown.extend(vectors)
-    return grown
+    count = len(vectors)
+    # One that was extended and never adopted has nodes that nobody knows the rows of.
+    if graphed is None or graphed.graph.count != len(graphed.rows):
+        graph = Graph.empty(rows.dimension, capacity=int(count * 1.5))
+        graphed = Graphed(graph, np.empty(0, np.intp), np.empty(0, np.intp), 0)
+    tail = graphed.tail(count)
+    graphed.graph.extend(vectors, tail)
+    nodes = np.concatenate([graphed.rows, tail])
+    return Graphed(graphed.graph, nodes, np.empty(0, np.intp), count)
 
 
 def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
@@ -300,19 +339,22 @@ def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
             fresh.append(int(labels[row]), vectors[row])
 
 
-def _load_graph(path: Path, model: str, dimension: int) -> tuple[list[int], Graph | None]:
-    """Return the labels of a saved graph and the graph; nothing if it is not whole."""
+def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
+    """Return a saved graph over these rows; None if it is not whole."""
     try:
         saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
     except (OSError, msgspec.DecodeError):
-        return [], None
-    if saved.model != model or saved.facts.dimension != dimension:
-        return [], None
+        return None
+    if saved.model != model or saved.facts.dimension != rows.dimension:
+        return None
     if len(saved.labels) != 8 * saved.facts.count:
-        return [], None
+        return None
     graph = Graph.load(path.with_suffix(".graph"), saved.facts)
-    labels: list[int] = np.frombuffer(saved.labels, np.int64).tolist()
-    return (labels, graph) if graph is not None else ([], None)
+    if graph is None:
+        return None
+    nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
+    beside = np.setdiff1d(np.arange(rows.count), nodes)
+    return Graphed(graph, nodes, beside, rows.count)
 
 
 # --- scoring
@@ -369,9 +411,12 @@ def _best(
 
 
 def _search_graph(
-    graph: Graph, view: View, direction: Vectors, centre: Vectors, k: int
+    graphed: Graphed, view: View, direction: Vectors, centre: Vectors, k: int
 ) -> list[Match]:
-    proposed = graph.search(direction, max(CANDIDATES_MIN, OVERFETCH * k))
-    tail = np.arange(min(graph.count, len(view.labels)), len(view.labels))
-    rows = np.concatenate([proposed[proposed < len(view.labels)], tail])
+    wanted = max(CANDIDATES_MIN, OVERFETCH * k)
+    reached = graphed.search(direction, wanted, view.living / max(len(view.labels), 1))
+    if not len(reached):
+        return []
+    count = len(view.labels)
+    rows = np.concatenate([reached[reached < count], graphed.tail(count)])
     return _best(view, rows, direction, centre, k)

@@ -15,10 +15,11 @@ value at a path may meet it; only what is asked of the inside of lists and objec
 about the rows. `or` needs a column for all parts, `not` an exact part.
 
 Columns are lazy. A path is indexed when it is first asked for, in one pass over the rows, and kept
-in step from then on. At most 16 paths and 32 MiB are held; the least recently asked for goes first,
-but none that the same filter asks for. A path that does not fit, or has eight times more lists and
-objects than scalars, is refused until rows are twice or half as many. A filter of more paths uses
-the first; filters in turn that need more build each time.
+in step from then on; `prepared` makes that pass in portions, between which rows may change. At most
+16 paths and 32 MiB are held; the least recently asked for goes first, but none that the same filter
+asks for. A path that does not fit, or has eight times more lists and objects than scalars, is
+refused until rows are twice or half as many. A filter of more paths uses the first; filters in turn
+that need more build each time.
 
 Paths and equality are those of filters.py. Rows are not copied: they must not change while here.
 Not thread-safe: put, drop and ask from one thread at a time.
@@ -29,7 +30,7 @@ ms, a nested one 14, lists of two 17 to 24, and 0.7 to 2 MB. A put 20 us beside 
 
 import operator
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
@@ -47,6 +48,7 @@ _VALUE_BYTES: Final = 100  # a dict's entry, a tuple of one key, a place in the 
 _ENTRY_BYTES: Final = 60  # a key in a set
 _ROW_BYTES: Final = 100  # a dict's entry; the fields are the caller's
 _BATCH: Final = 1_000  # rows indexed between two looks at the size
+_PORTION: Final = 500  # rows indexed before somebody else gets a turn
 _OPAQUE_RATIO: Final = 8  # a list or an object is never found by its value
 _ASKING: Final = 8  # keys gathered in the time that a predicate takes for a row
 _SCAN: Final = 2  # keys to gather for each row held, from where on asking about all is as good
@@ -80,6 +82,7 @@ class FieldIndex(Generic[K]):
         self._bytes_max = bytes_max
         self._rows: dict[K, Mapping[str, Any]] = {}
         self._columns: dict[str, _Column[K]] = {}  # the least recently asked for first
+        self._begun: dict[str, _Begun[K]] = {}  # columns that are being made
         self._refused: dict[str, int] = {}  # paths not worth an index, with the rows of then
 
     def __len__(self) -> int:
@@ -90,12 +93,22 @@ class FieldIndex(Generic[K]):
         """Memory of the columns and of the map of rows, estimated; the fields are the caller's."""
         return _ROW_BYTES * len(self._rows) + _size(self._columns.values())
 
+    def keys(self) -> AbstractSet[K]:
+        """Return the keys of all rows."""
+        return self._rows.keys()
+
+    def get(self, key: K) -> Mapping[str, Any] | None:
+        """Return a row, None if it is not there."""
+        return self._rows.get(key)
+
     def put(self, key: K, fields: Mapping[str, Any]) -> None:
         """Add a row, in place of the one with its key."""
         self.drop(key)
         self._rows[key] = fields
         for column in self._columns.values():
             column.add(key, fields)
+        for begun in self._begun.values():
+            begun.put(key, fields)
         self._fit()
 
     def drop(self, key: K) -> None:
@@ -104,6 +117,32 @@ class FieldIndex(Generic[K]):
         if fields is not None:
             for column in self._columns.values():
                 column.discard(key, fields)
+            for begun in self._begun.values():
+                begun.drop(key, fields)
+
+    def prepared(self, filters: Mapping[str, Any]) -> Iterator[None]:
+        """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
+
+        Between the portions rows may be put and dropped. What is not worth an index is left out.
+        """
+        for path in sorted(_paths(filters) - self._columns.keys() - self._begun.keys()):
+            if not self._is_refused(path):
+                yield from self._prepared(path)
+
+    def _prepared(self, path: str) -> Iterator[None]:
+        begun = self._begun[path] = _Begun(_Column[K](path))
+        try:
+            keys = iter(list(self._rows))
+            while batch := list(islice(keys, _PORTION)):
+                begun.take(batch, self._rows)
+                yield
+            if begun.column.size_bytes <= self._bytes_max and begun.column.pays:
+                self._columns[path] = begun.column
+                self._fit()
+            else:
+                self._refuse(path, len(self._rows))
+        finally:
+            del self._begun[path]
 
     def candidates(self, filters: Mapping[str, Any]) -> Candidates[K] | None:
         """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
@@ -127,20 +166,42 @@ class FieldIndex(Generic[K]):
         beside = [column for name, column in self._columns.items() if name in asked]
         if len(beside) == PATHS_MAX:
             return None
-        then, count = self._refused.pop(path, 0), len(self._rows)
-        if not then / 2 < count < then * 2:
-            column, then = _Column[K](path), count
-            if column.fill(self._rows, self._bytes_max - _size(beside)):
-                return column
-        self._refused[path] = then
+        if self._is_refused(path):
+            return None
+        column = _Column[K](path)
+        if column.fill(self._rows, self._bytes_max - _size(beside)):
+            return column
+        self._refuse(path, len(self._rows))
+        return None
+
+    def _is_refused(self, path: str) -> bool:
+        """Say whether a path was not worth an index, with about as many rows as now."""
+        then = self._refused.get(path, 0)
+        return then / 2 < len(self._rows) < then * 2
+
+    def _refuse(self, path: str, count: int) -> None:
+        self._refused.pop(path, None)
+        self._refused[path] = count
         if len(self._refused) > PATHS_MAX:
             del self._refused[next(iter(self._refused))]
-        return None
 
     def _fit(self) -> None:
         """Give up what was least recently asked for, until the rest is within the bounds."""
         while len(self._columns) > PATHS_MAX or _size(self._columns.values()) > self._bytes_max:
             del self._columns[next(iter(self._columns))]
+
+
+def _paths(filters: Mapping[str, Any]) -> set[str]:
+    """Return the paths that a filter, which is known to be one, asks about."""
+    found: set[str] = set()
+    for key, value in filters.items():
+        group = bare(key)
+        if group not in language.GROUPS:
+            found.add(key.removeprefix(language.ESCAPE))
+        else:
+            parts = [value] if group == "not" else value
+            found |= {path for part in parts for path in _paths(part)}
+    return found
 
 
 # --- from a filter to plans. None is the plan of what no column helps with.
@@ -269,6 +330,11 @@ class _Column(Generic[K]):
                 self.add(key, fields)
             if self.size_bytes > bytes_max:
                 return False
+        return self.pays
+
+    @property
+    def pays(self) -> bool:
+        """Whether enough of the values are found by what they are."""
         opaque = len(self._of(list)) + len(self._of(dict))
         return opaque <= _OPAQUE_RATIO * (self._entries - opaque)
 
@@ -364,6 +430,29 @@ class _Column(Generic[K]):
 
     def _of(self, token: Hashable) -> Collection[K]:
         return self._keys.get(token, ())
+
+
+class _Begun(Generic[K]):
+    """A column that has some of the rows, and is kept in step with those."""
+
+    def __init__(self, column: _Column[K]):
+        self.column = column
+        self._done: set[K] = set()
+
+    def take(self, keys: Iterable[K], rows: Mapping[K, Mapping[str, Any]]) -> None:
+        """Add rows that are still there and have not been added."""
+        for key in keys:
+            if key in rows and key not in self._done:
+                self.put(key, rows[key])
+
+    def put(self, key: K, fields: Mapping[str, Any]) -> None:
+        self._done.add(key)
+        self.column.add(key, fields)
+
+    def drop(self, key: K, fields: Mapping[str, Any]) -> None:
+        if key in self._done:
+            self._done.discard(key)
+            self.column.discard(key, fields)
 
 
 def _size(columns: Iterable[_Column[Any]]) -> int:

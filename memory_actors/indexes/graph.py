@@ -1,4 +1,4 @@
-"""An HNSW graph over row numbers. The only file that imports hnswlib.
+"""An HNSW graph of vectors. The only file that imports hnswlib.
 
 hnswlib is fast and unforgiving, so:
 
@@ -40,7 +40,7 @@ class GraphFacts(msgspec.Struct, frozen=True):
 
 
 class Graph:
-    """Rows 0 to `count` - 1 of some `VectorRows`, searchable by inner product."""
+    """Vectors as nodes 0 to `count` - 1, searchable by inner product."""
 
     def __init__(self, dimension: int, index: hnswlib.Index, count: int):
         self.count = count
@@ -62,20 +62,21 @@ class Graph:
         """Memory of the graph, roughly."""
         return self.count * BYTES_PER_ROW
 
-    def extend(self, vectors: Vectors) -> None:
-        """Add the rows of `vectors` that are not in the graph yet. Slow: call it off the loop."""
-        while self.count < len(vectors):
-            until = min(self.count + CHUNK_ROWS, len(vectors))
+    def extend(self, vectors: Vectors, rows: npt.NDArray[np.intp]) -> None:
+        """Add these rows of `vectors` as the next nodes. Slow: call it off the loop."""
+        for start in range(0, len(rows), CHUNK_ROWS):
+            chunk = vectors[rows[start : start + CHUNK_ROWS]]
             with self._lock:
+                until = self.count + len(chunk)
                 if until > self._index.get_max_elements():
                     self._index.resize_index(int(until * GROWTH))
-                self._index.add_items(vectors[self.count : until], np.arange(self.count, until))
+                self._index.add_items(chunk, np.arange(self.count, until))
                 self.count = until
 
     def search(self, query: Vectors, k: int) -> npt.NDArray[np.intp]:
-        """Return about the `k` rows with the largest inner product with `query`.
+        """Return about the `k` nodes with the largest inner product with `query`.
 
-        None at all where the graph cannot reach `k` rows, as among many identical vectors.
+        None at all where the graph cannot reach `k`, as among many identical vectors.
         """
         with self._lock:
             k = min(k, self.count)

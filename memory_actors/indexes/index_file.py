@@ -1,8 +1,8 @@
 """The file of an index: what would be slow to make again from the texts.
 
-The words, the traits and which word pieces each passage has; vectors and token states lie in
-`derived.mdb`, the graph in a file of its own. It is derived data: one that is damaged, of another
-recipe or out of date is made again, in whole or in part.
+The words, what texts say of themselves and which word pieces each passage has; vectors and token
+states lie in `derived.mdb`, the graph in a file of its own. It is derived data: one that is
+damaged, of another recipe or out of date is made again, in whole or in part.
 """
 
 import os
@@ -14,9 +14,9 @@ import msgspec
 
 from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
-from memory_actors.indexes.traits import Trait
+from memory_actors.indexes.traits import Spoken
 
-RECIPE: Final = "words/1 traits/1"
+RECIPE: Final = "words/1 traits/2"
 
 
 class IndexFile(msgspec.Struct, frozen=True):
@@ -24,7 +24,8 @@ class IndexFile(msgspec.Struct, frozen=True):
 
     recipe: str
     words: Saved
-    traits: dict[int, Trait]
+    spoken: dict[int, Spoken]
+    """By label, where there is anything."""
     tokens: SavedTokens
 
 

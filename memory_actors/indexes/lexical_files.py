@@ -99,7 +99,8 @@ class _Columns:
         # Two rows never have the same row before them, and no row comes before itself.
         chained = len(links) == 0 or (links.min() >= 0 and links.max() < n)
         chained = chained and len(np.unique(links)) == len(links)
-        return bool(stretches and known and chained and len(np.unique(self.labels)) == n)
+        living = self.labels[self.alive]  # a removed row's label may have come again
+        return bool(stretches and known and chained and len(np.unique(living)) == len(living))
 
     def drop_dead(self) -> None:
         kept = np.repeat(self.alive, self.sizes)

@@ -2,14 +2,15 @@
 
 What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). It
 is found by its vector, its words and its token states, and ranked with its traits; all four take it
-in and let it go together, in the same order. What a passage needs usually comes right after its
-event: the caller embeds the text while the log writes, and `settle` takes it. Until it has come the
-passage is wanting: kept, readable, but not found. One that never came (a failed embedder, a crash
-before it was written) is picked up by `index_wanting`, which reads its text from the log.
+in and let it go together, in one order of rows, so that a query reads them as arrays. What a
+passage needs usually comes right after its event: the caller embeds the text while the log writes,
+and `settle` takes it. Until it has come the passage is wanting: kept, readable, but not found. One
+that never came (a failed embedder, a crash before it was written) is picked up by `index_wanting`,
+which reads its text from the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +24,11 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import DenseIndex
-from memory_actors.indexes.index_file import RECIPE, IndexFile, read_index, write_index
+from memory_actors.indexes.fields import FieldIndex
 from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
-from memory_actors.indexes.traits import Traits, trait
+from memory_actors.indexes.parts import IndexFiles, Parts, indexed, kept_rows
+from memory_actors.indexes.traits import Trait, Traits, spoken, times
 from memory_actors.kinds.kind import Kind, Passage, Row, version_of
 
 TEXTS_MAX = 64  # passages embedded in one go
@@ -52,13 +54,12 @@ class _Owner(NamedTuple):
     digest: bytes
 
 
-class _Parts(NamedTuple):
-    """What searches: one order of rows in all of them."""
+class _Catalogue(NamedTuple):
+    """What is known of all passages of a kind, besides what searches them."""
 
-    dense: DenseIndex
-    words: LexicalIndex
-    late: LateIndex
-    traits: Traits
+    owners: dict[int, _Owner]
+    fields: FieldIndex[int]
+    wanting: list[Passage]
 
 
 class MemoryIndex:
@@ -77,7 +78,7 @@ class MemoryIndex:
     ):
         self._stream = stream
         self._kind = kind
-        self._path = path
+        self._files = IndexFiles(kind, path, embeddings, self._fetch)
         self._log = log
         self._embeddings = embeddings
         self._chores = chores
@@ -88,20 +89,26 @@ class MemoryIndex:
         self._instead: dict[int, int | None] = {}  # label -> what came before the one it replaces
         self._changed = False
         self._waits = False  # for an embedder that failed
-        self._take(DenseIndex(embeddings.embedder.dimension), LexicalIndex(), Traits())
-
-    def _take(self, dense: DenseIndex, words: LexicalIndex, traits: Traits) -> None:
-        self.dense, self.words, self.traits = dense, words, traits
+        self.dense = DenseIndex(embeddings.embedder.dimension)
+        self.words = LexicalIndex()
         self.late = LateIndex(self._fetch)
+        self.traits = Traits()
+        self.fields: FieldIndex[int] = FieldIndex()
+        """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
         """Let go of what refers back to this index and its user."""
-        del self._find, self.late
+        del self._find, self._files, self.late
+
+    @property
+    def parts(self) -> Parts:
+        """What a query searches: to be taken on the loop, and read from any thread."""
+        return Parts(self.traits.count, self.dense, self.words, self.late, self.traits)
 
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        parts = (self.dense, self.words, self.late, self.traits)
+        parts = (self.dense, self.words, self.late, self.traits, self.fields)
         return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
 
     def owner(self, label: int) -> str | None:
@@ -111,8 +118,20 @@ class MemoryIndex:
 
     # --- in step with the state
 
-    def follow(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
-        """Take note that a memory had the `old` passages and has the `new` ones."""
+    def follow(self, old: Row | None, new: Row | None) -> None:
+        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        row = new or old
+        if row is None:
+            return
+        before, after = indexed(self._kind, old), indexed(self._kind, new)
+        if before != after:
+            self._exchange(before, after, row.memory_id)
+        if after:
+            self._describe(row, after)
+        else:
+            self.fields.drop(self.traits.owners.of(row.memory_id))
+
+    def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
         kept = {passage.label for passage in new}
         gone = [passage for passage in old if passage.label not in kept]
         fresh = [passage for passage in new if passage.label not in self._owners]
@@ -124,6 +143,14 @@ class MemoryIndex:
             self._owners[passage.label] = _Owner(memory_id, passage.digest)
             self._want(passage)
 
+    def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
+        """Note what queries narrow a memory down by."""
+        self.fields.put(self.traits.owners.of(row.memory_id), row.metadata)
+        for passage in passages:
+            place = self.dense.row_of(passage.label)
+            if place is not None:
+                self.traits.retime(place, times(row))
+
     def _drop(self, passage: Passage) -> None:
         self._owners.pop(passage.label, None)
         self._forget(passage.label)
@@ -131,23 +158,35 @@ class MemoryIndex:
         self._changed = True
 
     def _forget(self, label: int) -> None:
-        self.dense.remove(label)
-        self.words.remove(label)
-        self.late.remove(label)
-        self.traits.drop(label)
+        self.parts.forget(label)
 
-    def compare(self, rows: Iterable[Row]) -> None:
+    def compare(self, rows: Sequence[Row]) -> None:
         """Take these for all the rows there are: forget others, want what is missing."""
-        passages = [(p, row.memory_id) for row in rows for p in self._kind.passages(row)]
-        passages.sort(key=lambda pair: pair[0].label)  # as they came: sessions are in order
-        self._owners = {p.label: _Owner(memory_id, p.digest) for p, memory_id in passages}
-        for label in {*self.dense.labels(), *self.words.labels()}:
-            if label not in self._owners:
+        labels = {p.label for row in rows for p in indexed(self._kind, row)}
+        for label in self.dense.labels():
+            if label not in labels:
                 self._forget(label)
+        self._take(self._catalogued(self.parts, rows))
+        for row in rows:
+            self._describe(row, indexed(self._kind, row))
+
+    def _catalogued(self, parts: Parts, rows: Sequence[Row]) -> _Catalogue:
+        """Return whose these rows' passages are, what narrows them down and which are wanting."""
+        owners, wanting = {}, []
+        fields: FieldIndex[int] = FieldIndex()
+        for row in rows:
+            fields.put(parts.traits.owners.of(row.memory_id), row.metadata)
+            for passage in indexed(self._kind, row):
+                owners[passage.label] = _Owner(row.memory_id, passage.digest)
+                if passage.label not in parts.dense:
+                    wanting.append(passage)
+        return _Catalogue(owners, fields, wanting)
+
+    def _take(self, catalogue: _Catalogue) -> None:
+        self._owners, self.fields, wanting = catalogue
         self._wanting.clear()
-        for passage, _ in passages:
-            if passage.label not in self.dense or passage.label not in self.words:
-                self._want(passage)
+        for passage in sorted(wanting):  # as they came: sessions are in order
+            self._want(passage)
         self.index_wanting()
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
@@ -165,12 +204,14 @@ class MemoryIndex:
         row = self._find(self.owner(label) or "")
         if row is None:
             return
-        known = trait(text.text, row.occurred_at_us, self._kind.chain(row))
+        if label in self.dense:
+            return
+        chain = self._kind.chain(row)
         self.dense.add(label, text.embedded.vector)
-        self.words.add(label, text.text, self._before(label, known.chain))
+        self.words.add(label, text.text, self._before(label, chain))
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
-        self.traits.put(label, known)
+        self.traits.append(Trait(row.memory_id, times(row), chain, spoken(text.text)))
         self._changed = True
 
     # --- for rows at hand, which are indexed when they are asked for and not kept on disk
@@ -224,11 +265,14 @@ class MemoryIndex:
         words = None
         if saved is not None:
             words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
+        if view is None or words is None or saved is None:
+            self.dense.adopt(made)
+            return
+        words.catch_up(self.words, saved)
+        self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
         self.dense.adopt(made)
-        self._last = self._last_of_chains()
-        if words is not None and saved is not None:
-            words.catch_up(self.words, saved)
-            self.words = words
+        self.words = words
+        self._last = self.parts.chain_ends()
 
     # --- what did not come with its event
 
@@ -313,43 +357,20 @@ class MemoryIndex:
 
     async def load(self, rows: Sequence[Row]) -> None:
         """Read the index of these rows from its files and the table of vectors."""
-        passages = {p.label: p.digest for row in rows for p in self._kind.passages(row)}
         if len(rows) <= INLINE_ROWS_MAX:
-            parts = self._loaded(passages)
+            loaded = self._loaded(rows)
         else:
-            parts = await anyio.to_thread.run_sync(self._loaded, passages)
-        self.dense, self.words, self.late, self.traits = parts
-        self._last = self._last_of_chains()
-        self.compare(rows)
+            loaded = await anyio.to_thread.run_sync(self._loaded, rows)
+        parts, catalogue, self._last = loaded
+        self.dense, self.words, self.late, self.traits = parts[1:]
+        self._take(catalogue)
         self.maintain()
         if len(self.late):
             self._chores.start(f"states {self._kind.NAME}", self._hold_states)
 
-    def _loaded(self, passages: Mapping[int, bytes]) -> _Parts:
-        """Return what there is of these passages; what lacks a part is left out of all."""
-        words, traits, late = LexicalIndex(), Traits(), LateIndex(self._fetch)
-        file = read_index(self._words_path, self._recipe)
-        if file is not None:
-            words = LexicalIndex.restored(file.words)
-            for label, known in file.traits.items():
-                traits.put(label, known)
-            late.restore(file.tokens, passages)
-        vectors = self._embeddings.stored(list(passages.values()))
-        labelled = {
-            label: vectors[digest]
-            for label in words.labels()
-            if (digest := passages.get(label)) is not None and digest in vectors
-        }
-        embedder = self._embeddings.embedder
-        dense = DenseIndex.load(embedder.dimension, labelled, self._path, embedder.fingerprint)
-        return _Parts(dense, words, late, traits)
-
-    def _last_of_chains(self) -> dict[str, int]:
-        last: dict[str, int] = {}
-        for label, known in self.traits.items():
-            if known.chain is not None:
-                last[known.chain] = max(label, last.get(known.chain, 0))
-        return last
+    def _loaded(self, rows: Sequence[Row]) -> tuple[Parts, _Catalogue, dict[str, int]]:
+        parts = self._files.load(rows)
+        return parts, self._catalogued(parts, rows), parts.chain_ends()
 
     async def _hold_states(self) -> None:
         """Read token states into memory after an activation, as many as may be there."""
@@ -364,21 +385,10 @@ class MemoryIndex:
     async def save(self) -> None:
         """Keep what would be slow to build again, if it has changed."""
         if self._changed:
-            model = self._embeddings.embedder.fingerprint
-            await anyio.to_thread.run_sync(self.dense.save, self._path, model)
+            await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
             await self.save_words()
 
     async def save_words(self) -> None:
-        """Keep the quick part of that: words, traits and which tokens there are."""
-        file = IndexFile(
-            self._recipe, self.words.saved(), dict(self.traits.items()), self.late.saved()
-        )
-        await anyio.to_thread.run_sync(write_index, self._words_path, file)
-
-    @property
-    def _words_path(self) -> Path:
-        return self._path.with_suffix(".words")
-
-    @property
-    def _recipe(self) -> str:
-        return f"{RECIPE} {self._embeddings.recipe}"
+        """Keep the quick part of that: words, what texts say of themselves, their tokens."""
+        file = self._files.words_of(self.parts)
+        await anyio.to_thread.run_sync(self._files.save_words, file)

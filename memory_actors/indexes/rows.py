@@ -56,6 +56,11 @@ class VectorRows:
         return self.count - len(self._row_of)
 
     @property
+    def living_share(self) -> float:
+        """Of all rows; 1 where there are none."""
+        return len(self._row_of) / self.count if self.count else 1.0
+
+    @property
     def sum(self) -> npt.NDArray[np.float64]:
         """Of the living rows, [d]."""
         return self._sum
@@ -97,6 +102,10 @@ class VectorRows:
         self._alive[row] = False
         self._sum -= self._vectors[row]
         return True
+
+    def row_of(self, label: int) -> int | None:
+        """Return the row of a label, None if it is not there."""
+        return self._row_of.get(label)
 
     def rows_of(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
         """Return the rows of those labels that are there now; from any thread."""

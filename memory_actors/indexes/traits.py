@@ -1,156 +1,217 @@
-"""What ranking asks of a passage besides its text: when, by whom, in which session, a question.
+"""What ranking and narrowing ask of a passage besides its text, as columns in the order of rows.
 
-Kept as columns in the order of the other indexes' rows, so that a query reads them as arrays. They
-are told apart by label; where the orders differ (after one index was made anew and the other not
-yet) the columns are put together from a map, which is slower and as right.
+Whose passage it is, when it was true and known, in which session, by whom it was said, whether it
+asks. Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are
+only appended, so a search in a thread may go on with the columns it took at its start.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 NONE: Final = -1
 """No session, no speaker."""
 DAY_US: Final = 86_400_000_000
+FOR_EVER_US: Final = np.iinfo(np.int64).max
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
+_CAPACITY_MIN: Final = 16
+_GROWTH: Final = 1.5
+_NAME_BYTES: Final = 120
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
 
-_Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
 
 
-class Trait(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is known of one passage."""
+class Times(NamedTuple):
+    """When a memory was true, and from when until when it was known or valid; microseconds."""
 
-    time_us: int
-    """When it was true."""
-    chain: str | None
-    """The session or episode it belongs to."""
+    occurred_us: int
+    begins_us: int
+    ends_us: int
+
+
+class Spoken(NamedTuple):
+    """What a text says of itself."""
+
     speaker: str | None
     """Who said it, case folded."""
     asks: bool
     """Whether it ends as a question."""
 
 
-class Columns(NamedTuple):
-    """Traits as arrays, one place a passage."""
+class Trait(NamedTuple):
+    """What is known of one passage."""
 
-    days: npt.NDArray[np.float64]
-    """Since 1970."""
+    owner: str
+    """The memory it belongs to."""
+    times: Times
+    chain: str | None
+    """The session or episode it belongs to."""
+    spoken: Spoken
+
+
+class Columns(NamedTuple):
+    """Traits as arrays, one place a row."""
+
+    owners: npt.NDArray[np.int32]
+    occurred_us: Rows
+    begins_us: Rows
+    ends_us: Rows
     chains: npt.NDArray[np.int32]
     """A number each; NONE for none."""
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
 
-    def followed_by(self, more: "Columns") -> "Columns":
-        """Return these columns with others behind them."""
-        return Columns(
-            np.concatenate([self.days, more.days]),
-            np.concatenate([self.chains, more.chains]),
-            np.concatenate([self.speakers, more.speakers]),
-            np.concatenate([self.asks, more.asks]),
-        )
+    def at(self, rows: Rows | slice) -> "Columns":
+        """Return the traits of some rows."""
+        return Columns._make(column[rows] for column in self)
 
 
-def trait(text: str, time_us: int, chain: str | None) -> Trait:
-    """Return the traits of a text as it is embedded, its speaker in front."""
+def times(row: Any) -> Times:
+    """Return the times of a row of a state: its validity, if it has one, else from its record."""
+    begins = getattr(row, "valid_from_us", None)
+    if begins is None:
+        return Times(row.occurred_at_us, row.created_at_us, FOR_EVER_US)
+    ends = getattr(row, "valid_to_us", None)
+    return Times(row.occurred_at_us, begins, FOR_EVER_US if ends is None else ends)
+
+
+def spoken(text: str) -> Spoken:
+    """Return what a text says of itself as it is embedded, its speaker in front."""
     said = _SPEAKER.match(text)
-    speaker = said[1].casefold() if said else None
-    return Trait(time_us, chain, speaker, text.rstrip().endswith("?"))
+    return Spoken(said[1].casefold() if said else None, text.rstrip().endswith("?"))
+
+
+class Numbers:
+    """Names by number; a name keeps its own for ever."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._of: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def of(self, name: str) -> int:
+        """Return the number of a name, a new one if need be."""
+        known = self._of.get(name)
+        if known is None:
+            known = self._of[name] = len(self.names)
+            self.names.append(name)
+        return known
 
 
 class Traits:
-    """The traits of one index's passages, by label. Written on the loop, read anywhere."""
+    """The traits of one index's passages, by row. Written on the loop, read anywhere."""
 
     def __init__(self) -> None:
-        self._of: dict[int, Trait] = {}
-        self._numbers: dict[str, int] = {}
-        """Of sessions and speakers."""
-        self._spoken: dict[str, int] = {}
-        """How many passages a speaker has."""
-        self._columns: tuple[_Labels, Columns] | None = None
-        self._years: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._of)
+        self.count = 0
+        """Rows, the removed ones included."""
+        self.owners = Numbers()
+        self._named = Numbers()  # sessions and speakers
+        self._spoken: dict[int, int] = {}  # how many passages a speaker has
+        self._columns = _empty(_CAPACITY_MIN)
+        self._years: tuple[int, set[int]] = (0, set())
 
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        return 250 * len(self._of)
+        names = _NAME_BYTES * (len(self.owners) + len(self._named))
+        return names + sum(column.nbytes for column in self._columns)
 
-    def items(self) -> Iterable[tuple[int, Trait]]:
-        """Return labels and their traits."""
-        return self._of.items()
+    def append(self, trait: Trait) -> None:
+        """Note the traits of the next row."""
+        row = self.count
+        if row == len(self._columns.asks):
+            extra = int(row * _GROWTH) + _CAPACITY_MIN - row
+            self._columns = Columns._make(np.pad(column, (0, extra)) for column in self._columns)
+        columns: Any = self._columns
+        for column, value in zip(columns, self._values(trait), strict=True):
+            column[row] = value
+        self.count += 1
 
-    def put(self, label: int, trait: Trait) -> None:
-        """Note the traits of a passage."""
-        self._of[label] = trait
-        if trait.speaker is not None:
-            self._spoken[trait.speaker] = self._spoken.get(trait.speaker, 0) + 1
+    def extend(self, traits: Iterable[Trait]) -> None:
+        """Note the traits of many rows; the columns must be empty."""
+        values = list(zip(*map(self._values, traits), strict=True))
+        if values:
+            pairs: Any = zip(self._columns, values, strict=True)
+            self._columns = Columns._make(np.array(each, column.dtype) for column, each in pairs)
+            self.count = len(values[0])
 
-    def drop(self, label: int) -> None:
-        """Forget a passage."""
-        gone = self._of.pop(label, None)
-        if gone is not None and gone.speaker is not None:
-            self._spoken[gone.speaker] -= 1
-            if not self._spoken[gone.speaker]:
-                del self._spoken[gone.speaker]
+    def _values(self, trait: Trait) -> tuple[float, ...]:
+        said = trait.spoken
+        speaker = NONE if said.speaker is None else self._named.of(said.speaker)
+        if speaker != NONE:
+            self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
+        chain = NONE if trait.chain is None else self._named.of(trait.chain)
+        return (self.owners.of(trait.owner), *trait.times, chain, speaker, said.asks)
+
+    def retime(self, row: int, times: Times) -> None:
+        """Change the times of a row."""
+        columns = self._columns
+        columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row] = times
+
+    def drop(self, row: int) -> None:
+        """Count a removed row's speaker no more."""
+        speaker = int(self._columns.speakers[row])
+        if speaker != NONE:
+            self._spoken[speaker] -= 1
+
+    def view(self, count: int) -> Columns:
+        """Return the traits of the first rows, in their order."""
+        return self._columns.at(slice(0, count))
+
+    def taken(self, rows: Rows) -> "Traits":
+        """Return the traits of some rows only, in a new order. Names keep their numbers."""
+        made = Traits()
+        made.owners, made._named, made._spoken = self.owners, self._named, self._spoken
+        made._columns, made.count = self._columns.at(rows), len(rows)
+        return made
+
+    def spoken_at(self, row: int) -> Spoken:
+        """Return what the text of a row says of itself."""
+        speaker = int(self._columns.speakers[row])
+        name = None if speaker == NONE else self._named.names[speaker]
+        return Spoken(name, bool(self._columns.asks[row]))
+
+    def chain_ends(self, labels: Rows, alive: npt.NDArray[np.bool_]) -> dict[str, int]:
+        """Return the newest label of each session, of living rows."""
+        rows = np.flatnonzero(alive & (self.view(len(labels)).chains != NONE))
+        rows = rows[np.argsort(labels[rows])]
+        chains = self._columns.chains[rows].tolist()
+        names = self._named.names
+        return dict(zip((names[chain] for chain in chains), labels[rows].tolist(), strict=True))
 
     def named(self, query: str) -> int | None:
         """Return the number of the one speaker that a query names; None for none or several."""
         words = _as_words(query.casefold())
-        known = [name for name, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
-        found = [name for name in known if _as_words(name) in words]
-        return self._number(found[0]) if len(found) == 1 else None
+        known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
+        found = [number for number in known if _as_words(self._named.names[number]) in words]
+        return found[0] if len(found) == 1 else None
 
     def years(self) -> set[int]:
-        """Return the years that passages are of, as of the last `columns`."""
-        return self._years
-
-    def columns(self, labels: _Labels) -> Columns:
-        """Return the traits of these labels, in their order; of one that has none, nothing much."""
-        known = self._columns
-        if known is not None and np.array_equal(known[0], labels):
-            return known[1]
-        start = 0
-        if known is not None and len(known[0]) <= len(labels):
-            start = len(known[0]) if np.array_equal(known[0], labels[: len(known[0])]) else 0
-        fresh = self._made(labels[start:])
-        self._years = (self._years if start else set()) | _years_of(fresh.days)
-        if start and known is not None:
-            fresh = known[1].followed_by(fresh)
-        self._columns = (labels.copy(), fresh)
-        return fresh
-
-    def columns_of(self, labels: _Labels) -> Columns:
-        """Return the traits of a few labels, in their order."""
-        return self._made(labels)
-
-    def _made(self, labels: _Labels) -> Columns:
-        found = [self._of.get(label, _UNKNOWN) for label in labels.tolist()]
-        return Columns(
-            np.array([one.time_us / DAY_US for one in found], np.float64),
-            np.array([self._number(one.chain) for one in found], np.int32),
-            np.array([self._number(one.speaker) for one in found], np.int32),
-            np.array([one.asks for one in found], np.float32),
-        )
-
-    def _number(self, name: str | None) -> int:
-        return NONE if name is None else self._numbers.setdefault(name, len(self._numbers))
+        """Return the years that passages were of, the removed ones included."""
+        count, (seen, known) = self.count, self._years
+        if count > seen:
+            known = known | _years_of(self._columns.occurred_us[seen:count])
+            self._years = (count, known)
+        return known
 
 
-def _years_of(days: npt.NDArray[np.float64]) -> set[int]:
-    years = np.unique(days.astype("datetime64[D]").astype("datetime64[Y]")).astype(int)
+def _empty(capacity: int) -> Columns:
+    whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    kinds = (small, whole, whole, whole, small, small, np.zeros(0, np.float32))
+    return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
+
+
+def _years_of(times_us: Rows) -> set[int]:
+    years = np.unique(times_us.astype("datetime64[us]").astype("datetime64[Y]")).astype(int)
     return {1970 + int(year) for year in years}
 
 
 def _as_words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text))} "
-
-
-_UNKNOWN = Trait(0, None, None, False)

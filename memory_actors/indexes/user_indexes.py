@@ -4,24 +4,21 @@ They stand apart so that a search of one kind costs nothing for the others, and 
 that their scores compare.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import anyio.to_thread
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import centre
-from memory_actors.indexes.fields import Candidates, FieldIndex
 from memory_actors.indexes.memory_index import MemoryIndex, Text
-from memory_actors.kinds.kind import Kind, Passage
+from memory_actors.indexes.parts import indexed
+from memory_actors.kinds.kind import Kind
 
 CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more
-FIELDS_ROWS_MAX = 20_000  # indexed by metadata: a question about a new path takes 20 ms then
 
 Find = Callable[[Kind, str], Any]
 """(kind, memory id) -> the living row, or None."""
@@ -48,7 +45,6 @@ class UserIndexes:
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: dict[str, MemoryIndex] = {}
-        self._fields: dict[str, FieldIndex[str]] = {}
         self._centre: tuple[int, Vectors | None] = (0, None)
 
     def get(self, kind: Kind) -> MemoryIndex | None:
@@ -59,8 +55,7 @@ class UserIndexes:
     def size_bytes(self) -> int:
         """Memory held."""
         indexes = (*self._of.values(), *self._at_hand.values())
-        fields = sum(index.size_bytes for index in self._fields.values())
-        return fields + sum(index.size_bytes for index in indexes)
+        return sum(index.size_bytes for index in indexes)
 
     @property
     def vector_bytes(self) -> int:
@@ -82,49 +77,14 @@ class UserIndexes:
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Take note that a memory's row was `old` and is `new`; None is no row."""
-        fields = self._fields.get(kind.NAME)
-        if fields is not None and new is not None:
-            fields.put(new.memory_id, new.metadata)
-        elif fields is not None and old is not None:
-            fields.drop(old.memory_id)
-        before, after = _indexed(kind, old), _indexed(kind, new)
-        if before != after:
-            self._made(kind).follow(before, after, (new or old).memory_id)
+        if indexed(kind, old) or indexed(kind, new):
+            self._made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Take these for all the rows of a kind that there are."""
-        self._fields.pop(kind.NAME, None)
-        found = [row for row in rows if _indexed(kind, row)]
+        found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
             self._made(kind).compare(found)
-
-    def candidates(self, kind: Kind, filters: Mapping[str, Any]) -> Candidates[str] | None:
-        """Return which memories may match a filter on metadata; None if it takes a look at all."""
-        fields = self._fields.get(kind.NAME)
-        return None if fields is None else fields.candidates(filters)
-
-    def index_fields(
-        self, kind: Kind, state: Callable[[], Any], filters: Mapping[str, Any]
-    ) -> None:
-        """Begin to index a kind by metadata for this filter, for the queries that follow.
-
-        `state` gives the state of the kind as it is. While it changes the index has to wait.
-        """
-        if kind.NAME not in self._fields:
-            self._chores.start(
-                f"fields {kind.NAME}", lambda: self._index_fields(kind, state, filters)
-            )
-
-    async def _index_fields(
-        self, kind: Kind, state: Callable[[], Any], filters: Mapping[str, Any]
-    ) -> None:
-        before = state()
-        rows = list(kind.rows(before))
-        if len(rows) > FIELDS_ROWS_MAX:
-            return
-        fields = await anyio.to_thread.run_sync(_fields_of, rows, filters)
-        if state() is before:
-            self._fields[kind.NAME] = fields
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""
@@ -159,7 +119,7 @@ class UserIndexes:
 
     async def load(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Read the index of a kind with these rows from its files and the table of vectors."""
-        found = [row for row in rows if _indexed(kind, row)]
+        found = [row for row in rows if indexed(kind, row)]
         if found:
             await self._made(kind).load(found)
 
@@ -204,16 +164,3 @@ class UserIndexes:
             chores=self._chores,
             find=partial(self._find, kind),
         )
-
-
-def _fields_of(rows: Iterable[Any], filters: Mapping[str, Any]) -> FieldIndex[str]:
-    fields: FieldIndex[str] = FieldIndex()
-    for row in rows:
-        fields.put(row.memory_id, row.metadata)
-    fields.candidates(filters)  # the first question about a path indexes it
-    return fields
-
-
-def _indexed(kind: Kind, row: Any) -> Sequence[Passage]:
-    """Return the passages of a row that are found by an index."""
-    return () if row is None else [p for p in kind.passages(row) if p.digest]

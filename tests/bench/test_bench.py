@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from bench import report
 from bench.__main__ import main
 from bench.hashed import HashedEmbedder
-from bench.locomo import MEASURES, score
+from bench.locomo import score
 from bench.opened import command_of, live_user, opened
 from bench.report import Options, Report, Table, filesystem, scratch
 from bench.stalls import Stalled, ticking
@@ -22,6 +22,7 @@ from bench.workload import life, unique_sentences
 from memory_actors import Settings
 from memory_actors.interchange.locomo import Question
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
+from memory_actors.ranking import Weights
 
 CONVERSATION = {
     "sample_id": "conv-1",
@@ -175,13 +176,26 @@ def test_locomo_scores_the_questions_that_have_evidence(tmp_path: Path) -> None:
         assert row["turn R@5"] == row["session R@5"] == 1.0
 
 
+def test_locomo_draws_every_ranking_it_scored(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path, plots = tmp_path / "locomo.json", tmp_path / "plots"
+    path.write_text(json.dumps([CONVERSATION]))
+    hashed = ("--embedder", "hashed", "--ablation", "--plot", str(plots))
+    found = bench(tmp_path, "locomo", str(path), *hashed)
+    assert len(rows(found)) == 2 + len(Weights.__struct_fields__)
+    assert sorted(file.name for file in plots.iterdir()) == [
+        "locomo_recall_by_signals.png",
+        "locomo_recall_by_signals.svg",
+    ]
+
+
 # --- what they stand on
 
 
 def test_a_score_counts_fractions_and_sessions() -> None:
     question = Question(text="?", evidence=("D1:1", "D3:2"), category=1)
     ranking = ["D2:1", "D3:9", "D3:2", "D2:2", "D2:3", "D2:4", "D1:1"]
-    found = dict(zip(MEASURES, score(question, ranking), strict=True))
+    found = score(question, ranking)
     assert (found["turn R@5"], found["turn R@10"]) == (0.5, 1.0)
     assert (found["any@5"], found["MRR"]) == (1.0, pytest.approx(1 / 3))
     assert found["session R@5"] == 1.0
@@ -189,7 +203,7 @@ def test_a_score_counts_fractions_and_sessions() -> None:
 
 def test_nothing_found_scores_zero() -> None:
     question = Question(text="?", evidence=("D1:1",), category=1)
-    assert set(score(question, ["D2:1"])) == {0.0}
+    assert set(score(question, ["D2:1"]).values()) == {0.0}
 
 
 def test_a_life_stays_within_its_number_of_memories() -> None:

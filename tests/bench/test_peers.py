@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -26,7 +25,6 @@ from bench.peers_plan import (
     read_plan,
     write_plan,
 )
-from bench.report import Report, Table
 from memory_actors.interchange.locomo import read_locomo
 
 TINY = ("--embedder", "hashed", "--memories", "80", "--calls", "4", "--rounds", "1")
@@ -152,15 +150,12 @@ def test_the_network_is_shut_for_peers() -> None:
     _no_network("open", ("file",))
 
 
-def test_recall_is_drawn_as_png_and_svg(tmp_path: Path) -> None:
+def test_recall_of_peers_is_drawn(tmp_path: Path, locomo: Path) -> None:
     pytest.importorskip("matplotlib")
-    from bench.peers_plot import plot
-
-    rows = [["ours", 3, 0.8, 0.9, 1.0], ["theirs", 3, 0.4, 0.6, 0.8]]
-    table = Table("Recall", ["system", "questions", *peers_run.RECALL], rows)
-    paths = plot(Report("Peers", {"questions": 3}, [table]), tmp_path / "new", peers_run.RECALL)
-    assert [path.suffix for path in paths] == [".png", ".svg"]
-    assert "theirs" in paths[1].read_text() or paths[1].stat().st_size > 1_000
+    few = ("--embedder", "hashed", "--memories", "20", "--calls", "1", "--rounds", "0")
+    only = ("--only", "memory-actors", "--plot", str(tmp_path / "plots"))
+    assert bench(tmp_path, "peers", str(locomo), *few, *only).exit_code == 0
+    assert sorted(path.suffix for path in (tmp_path / "plots").iterdir()) == [".png", ".svg"]
 
 
 def test_no_matplotlib_is_said_before_an_hour_of_measuring(
@@ -315,11 +310,3 @@ def test_vectors_compares_what_is_installed(tmp_path: Path) -> None:
         assert row["recall@10"] > 0.9
         assert row["bytes a row"] >= 4 * 384
         assert row["p50 us"] <= row["p99 us"]
-
-
-def test_a_plot_is_refused_by_name_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.peers_plot import check_matplotlib
-
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(click.ClickException, match=r"memory-actors\[peers\]"):
-        check_matplotlib()

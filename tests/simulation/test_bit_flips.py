@@ -157,11 +157,12 @@ def simulate(directory: str, name: str, trials: str) -> None:
         print(json.dumps(trial(source, target, name, seed, truth)), flush=True)
 
 
-def outcomes_of(path: Path, name: str, trials: int) -> dict[str, list[str]]:
+def outcomes_of(path: Path, name: str, trials: int, script: str = __file__) -> dict[str, list[str]]:
     """Run a simulation in another process; return its outcomes, by kind."""
+    root = Path(__file__).parents[2]
     run = subprocess.run(
-        [sys.executable, __file__, str(path), name, str(trials)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        [sys.executable, script, str(path), name, str(trials)],
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'tests'}"},
         capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr

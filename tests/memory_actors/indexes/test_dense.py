@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors.indexes import dense
-from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex, Match, centre
+from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex, Maintained, Match, centre
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
@@ -58,9 +58,17 @@ def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "TAIL_MAX", 50)
 
 
+def maintained(index: DenseIndex) -> Maintained:
+    return index.maintain(index.view() if index.wants_new_rows else None)
+
+
 def maintain(index: DenseIndex) -> None:
     while index.wants_maintenance:
-        index.adopt(index.maintain())
+        index.adopt(maintained(index))
+
+
+def loaded_from(path: Path, held: dict[int, npt.NDArray[np.float32]], model: str) -> DenseIndex:
+    return DenseIndex.load(DIMENSION, list(held), np.stack(list(held.values())), path, model)
 
 
 def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int = 10) -> float:
@@ -158,12 +166,12 @@ def test_what_happens_during_maintenance_is_not_lost() -> None:
     maintain(index)
     for label in range(400):
         index.remove(label)
-    maintained = index.maintain()
+    made = maintained(index)
     for label in range(1_000, 1_200):
         index.add(label, rows[label])
     for label in range(400, 500):
         index.remove(label)
-    index.adopt(maintained)
+    index.adopt(made)
     held = {label: rows[label] for label in range(500, 1_200)}
     assert sorted(index.labels()) == sorted(held)
     assert recall(index, held) >= 0.98
@@ -179,7 +187,7 @@ def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch
     held = {label: row for label, row in enumerate(rows) if label != 7}
     held[600] = vectors(1, seed=8)[0]
     monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
-    loaded = DenseIndex.load(DIMENSION, held, tmp_path / "i.index", "model")
+    loaded = loaded_from(tmp_path / "i.index", held, "model")
     assert not loaded.cheap
     assert sorted(loaded.labels()) == sorted(held)
     assert recall(loaded, held) >= 0.98
@@ -209,7 +217,7 @@ def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
     elif damage == "junk":
         path.write_bytes(b"\x00" * 100)
     model = "another" if damage == "model" else "model"
-    loaded = DenseIndex.load(DIMENSION, dict(enumerate(rows)), path, model)
+    loaded = loaded_from(path, dict(enumerate(rows)), model)
     assert loaded.wants_maintenance, "the graph has to be built again"
     assert recall(loaded, dict(enumerate(rows))) == 1.0
 
@@ -227,7 +235,7 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
             index.remove(label)
             held.pop(label, None)
         if index.wants_maintenance:
-            index.adopt(index.maintain())
+            index.adopt(maintained(index))
     query = vectors(1, seed=2)[0]
     got = [match.label for match in search(index, query, 50)]
     assert sorted(got) == sorted(held)
@@ -281,7 +289,7 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
         return real(view, dimension)
 
     monkeypatch.setattr(dense, "_compacted", late)
-    index.adopt(index.maintain())
+    index.adopt(maintained(index))
     labels = [match.label for match in search(index, rows[950], 1_000)]
     assert labels.count(950) == 1
     assert len(labels) == len(index) == 501

@@ -78,6 +78,19 @@ def test_rare_tokens_weigh_more():
     assert weights.sum() == pytest.approx(1)
 
 
+def test_a_long_query_leaves_out_what_tells_least():
+    index = LateIndex()
+    for label in range(200):
+        index.add(label, pack([1, 2, 3, 4, 5], states(5, label)))
+    rare = list(range(10, 20))
+    tokens = index.query([1, 2, 3, *rare, 4, 5], states(15, 1))
+    assert len(tokens.weights) == len(tokens.states) == 10
+    assert tokens.states.tolist() == states(15, 1)[3:13].tolist()
+    assert tokens.weights.sum() == pytest.approx(1)
+    endless = index.query(list(range(10, 210)), states(200, 1))
+    assert len(endless.weights) == late.TOKENS_MAX
+
+
 def test_removed_memories_score_nothing_and_count_no_more():
     index = build([5, 6])
     weights = index.query(ids(5, 0), states(5, 0)).weights

@@ -1,4 +1,4 @@
-"""`bench clusters` on something tiny: it compares, skips with a reason, fails on other labels."""
+"""`bench clustering` on something tiny: it compares, skips with a reason, fails on other labels."""
 
 import json
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from bench import clusters
+from bench import clustering
 from bench.__main__ import main
 from memory_actors.compaction.clusters import dbscan
 
@@ -20,7 +20,7 @@ needs_reference = pytest.mark.skipif(
 
 def bench(directory: Path, *arguments: str) -> Result:
     everywhere = ["--dir", str(directory), "--sizes", "400", "--json"]
-    return CliRunner().invoke(main, ["clusters", *everywhere, *arguments], catch_exceptions=False)
+    return CliRunner().invoke(main, ["clustering", *everywhere, *arguments], catch_exceptions=False)
 
 
 def rows(result: Result) -> list[list[dict[str, Any]]]:
@@ -50,7 +50,7 @@ def test_both_are_measured_and_the_labels_are_equal(tmp_path: Path) -> None:
 def test_without_scikit_learn_ours_is_measured_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "find_spec", lambda _name: None)
+    monkeypatch.setattr(clustering, "find_spec", lambda _name: None)
     result = bench(tmp_path)
     found, ratios, (skipped,) = rows(result)
     assert result.exit_code == 0
@@ -67,14 +67,14 @@ def test_it_may_be_left_out(tmp_path: Path) -> None:
 
 
 def test_labels_that_differ_exit_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def child(name: str, directory: Path) -> clusters.Clustered:
+    def child(name: str, directory: Path) -> clustering.Clustered:
         labels = dbscan(np.load(directory / "vectors.npy"))
-        labels[0] = 99 if name == clusters.OURS else -1
+        labels[0] = 99 if name == clustering.OURS else -1
         np.save(directory / f"{name}.npy", labels)
-        return clusters.Clustered(1.0, None, None)
+        return clustering.Clustered(1.0, None, None)
 
-    monkeypatch.setattr(clusters, "_child", child)
-    monkeypatch.setattr(clusters, "find_spec", lambda _name: object())
+    monkeypatch.setattr(clustering, "_child", child)
+    monkeypatch.setattr(clustering, "find_spec", lambda _name: object())
     result = bench(tmp_path)
     assert result.exit_code == 1
     assert rows(result)[1][0]["labels equal"] == "no"

@@ -1,0 +1,72 @@
+"""`bench churn` with a graph over few rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from bench import churn
+from bench.__main__ import main
+from bench.churn import Churn, maintain
+from memory_actors.indexes import dense
+
+
+@pytest.fixture(autouse=True)
+def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_MAX", 500)
+    monkeypatch.setattr(dense, "GRAPH_MIN", 300)
+
+
+def bench(directory: Path) -> Result:
+    size = ("--rows", "1000", "--queries", "20", "--runs", "1")
+    return CliRunner().invoke(main, ["churn", *size, "--dir", str(directory), "--json"])
+
+
+def steps(result: Result) -> list[dict[str, Any]]:
+    table = json.loads(result.stdout)["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def test_churn_measures_before_and_after_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(churn, "RECALL_MIN", 0.0)
+    result = bench(tmp_path)
+    assert result.exit_code == 0, result.output
+    found = steps(result)
+    names = ("filled", "50% replaced", "90% deleted")
+    assert [(row["step"], row["background"]) for row in found] == [
+        (name, when) for name in names for when in ("before", "after")
+    ]
+    filled, replaced, deleted = found[1], found[3], found[5]
+    ways = [row["searched by"] for row in found]
+    assert ways == ["scan", "graph", "graph", "graph", "graph", "scan"]
+    assert found[2]["dead"] > 400
+    assert all(row["dead"] == 0 for row in (filled, replaced, deleted))
+    assert all(row["recall@10"] >= 0.95 for row in (filled, replaced, deleted))
+    assert all(row["p50 us"] > 0 for row in found)
+
+
+def test_low_recall_is_printed_and_exits_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(churn, "RECALL_MIN", 1.01)
+    result = bench(tmp_path)
+    assert result.exit_code == 1
+    assert len(steps(result)) == 6
+
+
+def test_what_is_kept_beside_the_index_is_what_lives_in_it() -> None:
+    bench = Churn(400, 5, 1, np.random.default_rng(1))
+    bench.add(400)
+    bench.replace(0.5)
+    bench.delete(0.9)
+    maintain(bench._index)
+    view = bench._index.view()
+    order = np.argsort(view.labels[view.alive])
+    kept = np.argsort(bench._labels)
+    np.testing.assert_array_equal(view.labels[view.alive][order], bench._labels[kept])
+    np.testing.assert_array_equal(view.vectors[view.alive][order], bench._vectors[kept])

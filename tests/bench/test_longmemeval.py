@@ -1,0 +1,248 @@
+"""`bench longmemeval` on a small file of the benchmark's format, and what its rules count."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from bench.__main__ import main
+from bench.longmemeval_file import Question, QuestionFile, date
+from bench.longmemeval_rules import (
+    BY_EVIDENCE,
+    EVERYTHING,
+    OFFICIAL,
+    SESSION,
+    TURN,
+    evidence,
+    haystack_of,
+    left_out,
+    memories_of,
+    ranked,
+)
+from memory_actors.handles.user import UserMemory
+from memory_actors.model import model_path
+
+HASHED = ("--embedder", "hashed")
+
+
+def said(role: str, content: str, has_answer: bool | None = None) -> dict[str, Any]:
+    """A turn; only sessions with evidence have the mark at all."""
+    mark = {} if has_answer is None else {"has_answer": has_answer}
+    return {"role": role, "content": content} | mark
+
+
+FILLER = [
+    said("user", "Recommend a bread recipe without kneading."),
+    said("assistant", "Mix flour, water, salt and a pinch of yeast, and wait a day."),
+]
+BICYCLE = [
+    said("user", "I bought a red bicycle for 300 euros yesterday.", True),
+    said("assistant", "A fine colour! Do you ride to work?", False),
+    said("user", "Only when it does not rain.", False),
+    said("user", " ", False),
+]
+ADVICE = [
+    said("user", "Name one painter from Delft.", False),
+    said("assistant", "Johannes Vermeer lived in Delft.", True),
+]
+PIANO = [said("user", "My piano lessons with Ada cost 40 euros.", True)]
+
+
+def asked(question_id: str, kind: str, text: str, **sessions: list[Any]) -> dict[str, Any]:
+    """A question over a filler session and these, in the format of the public files."""
+    haystack = {"sharegpt_1": FILLER, **sessions}
+    return {
+        "question_id": question_id,
+        "question_type": kind,
+        "question": text,
+        "answer": 300,  # a number in some questions of the public files
+        "question_date": "2023/06/01 (Thu) 10:00",
+        "haystack_dates": [f"2023/05/{20 + day} (Sat) 02:21" for day in range(len(haystack))],
+        "haystack_session_ids": list(haystack),
+        "haystack_sessions": list(haystack.values()),
+        "answer_session_ids": list(sessions),
+    }
+
+
+QUESTIONS = [
+    asked("q1", "single-session-user", "What did my bicycle cost?", answer_1=BICYCLE),
+    asked("q2", "single-session-assistant", "Which painter did you name?", answer_2=ADVICE),
+    asked("q3", "multi-session", "What did I spend?", answer_3_1=BICYCLE, answer_3_2=PIANO),
+    asked("q4_abs", "single-session-user", "What did my boat cost?"),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "longmemeval_s.json"
+    path.write_text(json.dumps(QUESTIONS))
+    return path
+
+
+def question(number: int) -> Question:
+    return msgspec.convert(QUESTIONS[number], Question)
+
+
+def bench(directory: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["longmemeval", *arguments, "--dir", str(directory), "--json"])
+
+
+def tables(result: Result) -> list[list[dict[str, Any]]]:
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["tables"]
+    return [[dict(zip(t["columns"], row, strict=True)) for row in t["rows"]] for t in found]
+
+
+# --- the command
+
+
+def test_official_leaves_out_what_all_counts_as_zero(tmp_path: Path, path: Path) -> None:
+    questions, overall, by_type, speed = tables(bench(tmp_path, str(path), *HASHED))
+    assert {row["what"]: row["questions"] for row in questions} == {
+        "all: asked": 4,
+        "all: no session to find, counts 0": 1,
+        "all: no turn to find, counts 0": 1,
+        "official: left out, abstention": 1,
+        "official: left out, no marked user turn": 1,
+        "official: counted": 2,
+    }
+    found = {(row["counted"], row["level"]): row for row in overall if row["ranking"][0] == "a"}
+    assert found["official", "session"]["questions"] == 2
+    assert found["official", "turn"]["R@20"] == 1.0  # there are five memories at most
+    assert found["all", "session"]["questions"] == 4
+    assert found["all", "session"]["R@20"] == 0.75  # the abstention
+    assert found["all", "turn"]["R@20"] == 0.5  # and the assistant's turn, which is no memory
+    kinds = {row["type"] for row in by_type if row["counted"] == "official"}
+    assert kinds == {"single-session-user", "multi-session"}
+    assert speed[0]["ingest texts/s"] > 0
+    assert not list(tmp_path.glob(".bench-*")), "the scratch directory is still there"
+
+
+def test_with_all_turns_the_assistant_is_found_as_well(tmp_path: Path, path: Path) -> None:
+    _, overall, *_ = tables(bench(tmp_path, str(path), *HASHED, "--turns", "all"))
+    found = {(row["counted"], row["level"]): row for row in overall if row["ranking"][0] == "a"}
+    assert found["all", "turn"]["R@20"] == 0.75
+    assert found["official", "turn"]["questions"] == 2
+
+
+def test_the_report_says_what_was_measured(tmp_path: Path, path: Path) -> None:
+    result = bench(tmp_path, str(path), *HASHED, "--limit", "2")
+    about = json.loads(result.stdout)["facts"]
+    assert about["file"] == "longmemeval_s.json, 4 questions"
+    assert about["questions"] == 2
+    assert {"packages", "seed", "embedder", "memories", "turns"} <= set(about)
+
+
+def test_each_question_is_asked_at_its_own_date(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, retrieve = [], UserMemory.retrieve
+
+    async def noted(self: UserMemory, text: str, **more: Any) -> Any:
+        times.append(more.get("reference_time"))
+        return await retrieve(self, text, **more)
+
+    monkeypatch.setattr(UserMemory, "retrieve", noted)
+    assert bench(tmp_path, str(path), *HASHED).exit_code == 0
+    assert set(times) == {None, datetime(2023, 6, 1, 10, tzinfo=UTC)}  # None warms up
+
+
+def test_the_model_finds_what_hashes_cannot(tmp_path: Path, path: Path) -> None:
+    if model_path("int8") is None:
+        pytest.skip("the model is not installed: memory-actors model install")
+    _, overall, *_ = tables(bench(tmp_path, str(path)))
+    rows = [row for row in overall if row["counted"] == "official"]
+    assert all(row["R@5"] == 1.0 for row in rows)
+    assert all(row["MRR"] == 1.0 for row in rows if row["ranking"] == "all signals")
+
+
+# --- the rules
+
+
+def test_only_abstention_and_unmarked_users_are_left_out() -> None:
+    reasons = [left_out(question(n), haystack_of(question(n))) for n in range(4)]
+    assert reasons == [None, "no marked user turn", None, "abstention"]
+
+
+def test_memories_are_the_users_turns_with_date_and_session() -> None:
+    haystack = haystack_of(question(0))
+    memories = memories_of(haystack, "user")
+    assert list(memories) == ["0:0", "1:0", "1:2"], "the blank turn is none"
+    assert len(memories_of(haystack, "all")) == 5
+    last = memories["1:2"].item
+    assert (last.session_id, last.role) == ("answer_1", "user")
+    assert last.occurred_at == datetime(2023, 5, 21, 2, 21, 2, tzinfo=UTC)
+
+
+def test_evidence_depends_on_what_is_counted() -> None:
+    one = question(1)  # only the assistant's turn is marked
+    haystack = haystack_of(one)
+    memories = memories_of(haystack, "user")
+    levels = (SESSION, BY_EVIDENCE, TURN)
+    official, everything = (
+        [evidence(one, haystack, memories, counted, level) for level in levels]
+        for counted in (OFFICIAL, EVERYTHING)
+    )
+    assert official == [set(), set(), set()]
+    assert everything == [{"answer_2"}, {"answer_2"}, {"1:1"}]
+
+
+def test_a_session_by_evidence_stands_where_its_marked_turn_does() -> None:
+    memories = memories_of(haystack_of(question(0)), "user")
+    ranking = ["1:2", "0:0", "1:0"]  # another turn of the session, a filler, the evidence
+    assert ranked(ranking, memories, TURN) == ranking
+    assert ranked(ranking, memories, SESSION) == ["answer_1", "sharegpt_1"]
+    strict = ranked(ranking, memories, BY_EVIDENCE)
+    assert strict[2] == "answer_1"
+    assert len(set(strict)) == 3
+
+
+# --- the file
+
+
+def test_a_limit_is_spread_over_the_file(path: Path) -> None:
+    assert [one.question_id for one in QuestionFile(path, 2)] == ["q1", "q3"]
+    assert [one.question_id for one in QuestionFile(path, 99)] == ["q1", "q2", "q3", "q4_abs"]
+    assert len(QuestionFile(path)) == 4
+
+
+def test_dates_are_read_with_and_without_their_weekday() -> None:
+    assert date("2023/05/20 (Sat) 02:21") == datetime(2023, 5, 20, 2, 21, tzinfo=UTC)
+    assert date("2023/05/20 02:21") == datetime(2023, 5, 20, 2, 21, tzinfo=UTC)
+    with pytest.raises(ValueError, match="not like"):
+        date("20 May 2023")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty file"),
+        (b"{}", "array"),
+        (b"[]", "no questions"),
+        (b"not JSON", "JSON"),
+        (json.dumps([{"sample_id": "conv-1"}]).encode(), "question_id"),
+        (json.dumps([QUESTIONS[0] | {"haystack_dates": []}]).encode(), "dates, ids and sessions"),
+        (json.dumps([QUESTIONS[0] | {"question_date": "May"}]).encode(), "not like"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_where_to_get_one(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_bytes(content)
+    with pytest.raises(click.ClickException, match=reason) as refused:
+        QuestionFile(wrong)
+    assert "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned" in str(refused.value)
+
+
+def test_a_missing_file_is_refused_so_too(tmp_path: Path) -> None:
+    for absent in (tmp_path / "absent.json", tmp_path):
+        result = bench(tmp_path, str(absent))
+        assert result.exit_code == 1
+        assert "cannot be read" in result.output
+        assert "longmemeval-cleaned" in result.output
