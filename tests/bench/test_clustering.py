@@ -81,7 +81,7 @@ def test_labels_that_differ_exit_with_one(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_same_seed_gives_the_same_unit_vectors() -> None:
-    first, again = (clusters.memories(300, np.random.default_rng(7)) for _ in range(2))
+    first, again = (clustering.memories(300, np.random.default_rng(7)) for _ in range(2))
     assert np.array_equal(first, again)
     assert first.dtype == np.float32
     assert np.linalg.norm(first, axis=1) == pytest.approx(np.ones(300), abs=1e-5)
