@@ -258,6 +258,29 @@ def clustering(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
     return run(sizes, alone, options)
 
 
+@measurement(runs=5)
+@click.option("--memories", default=40_000, show_default=True, type=click.IntRange(100))
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+@click.option(
+    "--locomo", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A LoCoMo file: also show what recall is left, by summariser.",
+)  # fmt: skip
+@plotted
+def compaction(
+    memories: int,
+    calls: int,
+    name: str,
+    locomo: Path | None,
+    plot: Path | None,
+    options: Options,
+) -> Any:
+    """Compact half a year of one user: bytes, times, recall; exit 1 if a memory is lost."""
+    from bench.compaction import run
+
+    return run(memories, calls, name, options, locomo=locomo, drawn=plot)
+
+
 @measurement(runs=3)
 @click.option(
     "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,

@@ -6,6 +6,12 @@ anchor lies outside it: after each commit it gets the position and the chain val
 event, and the number of LMDB's transaction (for commits without events). At the next open the event
 at that position must be there with that chain, and no later transaction may be missing.
 
+LMDB counts transactions from 1 in each file. Shrinking a log gives it a new file, so what is
+compared is counted over all files the log has had: the new one stores how many were committed
+before it. Its numbers are therefore higher than any in the old one. A crash between the swap and
+the anchor leaves an anchor that lags, as after a power loss; the old file in the place of the new
+one, or a new one that lost its last commit, is behind the anchor and is refused.
+
 The anchor is written after the commit and not synced with it (a second fsync would halve the
 throughput), so it may lag after a power loss, and never leads. Two slots are written in turn, so a
 torn write leaves the other.

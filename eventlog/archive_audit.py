@@ -58,8 +58,7 @@ class ArchiveAudit:
     def _check_entry(
         self, txn: Transaction, sid: bytes, version: int, place: Place, block: Block
     ) -> None:
-        packed = self._reading.packed_position(txn, sid.hex(), sid, version)
-        position, data = self._reading.row(txn, packed, sid.hex(), version)
+        position, data = self._reading.row(txn, sid.hex(), sid, version)
         taken = frame.unpack(position, data)
         entry = block.entry(place.slot)
         if taken.place != place:

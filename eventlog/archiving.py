@@ -22,12 +22,18 @@ from eventlog.errors import CorruptLog
 from eventlog.reading import Reading
 from eventlog.records import Archived, DroppedPayloads
 from eventlog.segment import SegmentId
-from eventlog.segment_table import SegmentRecord, all_segments, next_number, put_segment
+from eventlog.segment_table import (
+    SegmentRecord,
+    all_segments,
+    load_segment,
+    next_number,
+    put_segment,
+)
 from eventlog.store_format import add_slack
 from eventlog.tables import U64
 
 SEGMENT_BYTES = 8 << 20  # of payloads: they are in memory until they are written
-SEGMENT_EVENTS = 2048  # frames replaced in one transaction: 10 ms, which an append may have to wait
+SEGMENT_EVENTS = 512  # replaced in one transaction: some 3 ms, which an append may have to wait
 OVERFLOW_BYTES = 2022  # a row above has pages of its own, which are free once it is replaced
 
 
@@ -85,8 +91,7 @@ class Archiving:
 
     def _hot(self, txn: Transaction, stream: str, sid: bytes, version: int) -> Hot | None:
         """Return an event with its payload, None if that is in the archive."""
-        packed = self._reading.packed_position(txn, stream, sid, version)
-        position, data = self._reading.row(txn, packed, stream, version)
+        position, data = self._reading.row(txn, stream, sid, version)
         taken = frame.unpack(position, data)
         if taken.place is not None:
             return None
@@ -132,22 +137,25 @@ class Archiving:
 
     # --- retention
 
-    def drop(
-        self, txn: Transaction, before_us: int, sid: bytes, now_us: int
-    ) -> tuple[list[SegmentId], DroppedPayloads]:
-        """Write down that segments sealed before a time are dropped; their files may go then."""
-        dropped = [
-            (segment, record)
-            for segment, record in all_segments(self._env, txn, sid)
-            if record.dropped_at_us is None and record.sealed_at_us < before_us
-        ]
-        for segment, record in dropped:
+    def sealed_before(self, time_us: int, sid: bytes) -> list[SegmentId]:
+        """Return the segments that were sealed before a time and are still there. Blocks."""
+        with self._env.read() as txn:
+            return [
+                segment
+                for segment, record in all_segments(self._env, txn, sid)
+                if record.dropped_at_us is None and record.sealed_at_us < time_us
+            ]
+
+    def drop(self, txn: Transaction, segments: Sequence[SegmentId], now_us: int) -> DroppedPayloads:
+        """Write down that segments are dropped; their files may go then."""
+        records = [load_segment(self._env, txn, segment) for segment in segments]
+        for segment, record in zip(segments, records, strict=True):
             gone = msgspec.structs.replace(record, dropped_at_us=now_us)
             put_segment(self._env, txn, segment, gone)
-        return [segment for segment, _ in dropped], DroppedPayloads(
-            events=sum(record.events for _, record in dropped),
-            segments=len(dropped),
-            archive_bytes=sum(record.file_bytes for _, record in dropped),
+        return DroppedPayloads(
+            events=sum(record.events for record in records),
+            segments=len(records),
+            archive_bytes=sum(record.file_bytes for record in records),
         )
 
     def forget(self, segments: Iterable[SegmentId]) -> None:

@@ -273,7 +273,7 @@ class EventLog(TakesAppends):
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
         """Move the payloads of these events of a stream to the archive. See `EventStore.archive`.
 
-        What is asked goes in segments of up to 2,048 events, each for itself: a caller who is
+        What is asked goes in segments of up to 512 events, each for itself: a caller who is
         cancelled, or gets an error, has archived whole segments, and asks again for the rest.
 
         :raises DiskFull: no room for a segment.
@@ -292,7 +292,7 @@ class EventLog(TakesAppends):
     async def shrink(self, *, force: bool = False) -> Shrunk:
         """Replace the file of the log by one that holds nothing but what is there.
 
-        Reads go on. Appends wait, relaxed ones too: some 5 ms for each MB that is left. A crash at
+        Reads go on. Appends wait, relaxed ones too: 5 to 10 ms for each MB that is left. A crash at
         any point leaves the old file or the new one, whole. Nothing is done, unless `force`d, where
         less than a tenth of the file is known to go.
 

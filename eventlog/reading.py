@@ -81,12 +81,14 @@ class Reading:
         if until <= after:
             return []
         found: list[Recorded[Any]] = []
+        events = self._env.tables["events"]
         with txn.cursor(self._env.tables["versions"]) as cursor:
             places = (
                 cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
             )
             for version, packed in zip(range(after + 1, until + 1), places, strict=False):
-                found.append(self._event_at(txn, packed, name, sid, version, dropped))
+                data = txn.get(packed, db=events)
+                found.append(self._event_in(txn, packed, data, name, sid, version, dropped))
         if len(found) < until - after:
             raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
         return found
@@ -98,10 +100,11 @@ class Reading:
 
         :raises CorruptLog: it is missing, damaged or another one.
         """
-        packed = self.packed_position(txn, name, sid, version)
-        return self._event_at(txn, packed, name, sid, version, dropped)
+        packed = self._packed_position(txn, name, sid, version)
+        data = txn.get(packed, db=self._env.tables["events"])
+        return self._event_in(txn, packed, data, name, sid, version, dropped)
 
-    def packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
+    def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
         """Return the key of the row of an event.
 
         :raises CorruptLog: the stream has no such event.
@@ -110,30 +113,34 @@ class Reading:
             raise CorruptLog(f"stream {name!r} has no event {version}")
         packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
         if packed is None:
-            raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
+            raise _missing(name, version)
         return packed
 
-    def row(self, txn: Transaction, packed: bytes, name: str, version: int) -> tuple[int, bytes]:
-        """Return the position of an event and its frame as stored.
+    def row(self, txn: Transaction, name: str, sid: bytes, version: int) -> tuple[int, bytes]:
+        """Return the position of an event of a stream and its frame as stored.
 
         :raises CorruptLog: it is missing.
         """
+        packed = self._packed_position(txn, name, sid, version)
         data = txn.get(packed, db=self._env.tables["events"])
         if data is None:
-            raise CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
+            raise _missing(name, version)
         return U64.unpack(packed)[0], data
 
-    def _event_at(
+    def _event_in(
         self,
         txn: Transaction,
         packed: bytes,
+        data: bytes | None,
         name: str,
         sid: bytes,
         version: int,
         dropped: OnDropped,
     ) -> Recorded[Any]:
-        """Return the event at a packed position, which must be this version of this stream."""
-        position, data = self.row(txn, packed, name, version)
+        """Return the event in the row at a packed position, which must be this version."""
+        if data is None:
+            raise _missing(name, version)
+        position = U64.unpack(packed)[0]
         taken = frame.read(position, data)
         if taken[1] != version or taken[0] != sid:
             raise CorruptLog(f"event {position} is not version {version} of stream {name!r}")
@@ -213,6 +220,10 @@ class Reading:
     def _dropped(self, txn: Transaction, segment: SegmentId) -> Dropped | None:
         since_us = load_segment(self._env, txn, segment).dropped_at_us
         return None if since_us is None else Dropped(since_us)
+
+
+def _missing(name: str, version: int) -> CorruptLog:
+    return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
 
 
 def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:

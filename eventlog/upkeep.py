@@ -96,9 +96,9 @@ class Upkeep:
         return await self._alone(partial(self._drop, before_us, sid))
 
     async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
-        now_us = self._clock()
-        drop = partial(self._archiving.drop, before_us=before_us, sid=sid, now_us=now_us)
-        segments, dropped = await self._intake.submit(drop, use_reserve=True)
+        segments = await anyio.to_thread.run_sync(self._archiving.sealed_before, before_us, sid)
+        drop = partial(self._archiving.drop, segments=segments, now_us=self._clock())
+        dropped = await self._intake.submit(drop, use_reserve=True)
         await anyio.to_thread.run_sync(self._archiving.forget, segments)
         return dropped
 

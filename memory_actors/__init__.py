@@ -32,6 +32,7 @@ from memory_actors.errors import (
     QuarantinedError,
     QuotaExceededError,
     StorageFullError,
+    SummarizerError,
     SystemClosedError,
     UnavailableError,
 )
@@ -40,6 +41,12 @@ from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import (
+    ClusterReport,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Context,
+    ContextPart,
     HistoryEntry,
     Hit,
     Item,
@@ -51,16 +58,32 @@ from memory_actors.records import (
     Tier,
     Usage,
 )
-from memory_actors.settings import Settings
+from memory_actors.settings import SUNDAYS, Settings
 from memory_actors.statistics import SystemStatistics
+from memory_actors.summarizers import (
+    CallableSummarizer,
+    Cluster,
+    ExtractiveSummarizer,
+    OpenAISummarizer,
+    Summarizer,
+)
 from memory_actors.system import MemorySystem
 from memory_actors.usage import CostEstimate, SystemUsage
 
 __all__ = [
+    "SUNDAYS",
     "Alert",
     "AlertSink",
+    "CallableSummarizer",
     "CallbackSink",
+    "Cluster",
+    "ClusterReport",
     "CommandCrashedError",
+    "CompactionProgress",
+    "CompactionReport",
+    "CompactionStats",
+    "Context",
+    "ContextPart",
     "CorruptLog",
     "CostEstimate",
     "DeadlineExceededError",
@@ -68,6 +91,7 @@ __all__ = [
     "Embedder",
     "EmbedderError",
     "EventLogError",
+    "ExtractiveSummarizer",
     "GlobalLimits",
     "GlobalQuotaExceededError",
     "HistoryEntry",
@@ -88,6 +112,7 @@ __all__ = [
     "MissingExtraError",
     "ModelMismatchError",
     "NotFoundError",
+    "OpenAISummarizer",
     "Plan",
     "Prices",
     "PrometheusMetrics",
@@ -97,6 +122,8 @@ __all__ = [
     "Receipt",
     "Settings",
     "StorageFullError",
+    "Summarizer",
+    "SummarizerError",
     "SystemClosedError",
     "SystemStatistics",
     "SystemUsage",

@@ -281,7 +281,7 @@ class Actor(Generic[S]):
         if first is None:
             return None
         versions = range(first.first_version, first.last_version + 1)
-        events = await self._log.read_versions(self.stream, versions)
+        events = await self._log.read_versions(self.stream, versions, dropped="mark")
         return Reply(events=events, state=self.state, duplicate=True)
 
     async def _commit(self, batch: _Batch[S]) -> None:

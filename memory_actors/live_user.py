@@ -122,7 +122,7 @@ class LiveUser:
             await self.actor.drain()
             await self._chores.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
-                await self._snapshot()
+                await self.snapshot()
             await self.indexes.save()
         finally:
             self.indexes.retire()
@@ -165,7 +165,7 @@ class LiveUser:
         for memory_id in memory_ids:
             versions = await self._log.versions_about(self.stream, memory_id)
             if versions:
-                (first,) = await self._log.read_versions(self.stream, versions[:1])
+                (first,) = await self._log.read_versions(self.stream, versions[:1], dropped="mark")
                 used[memory_id] = first.data
             await asyncio.sleep(0)  # thousands of look-ups are no reason to hold the loop
         return used
@@ -179,7 +179,9 @@ class LiveUser:
         versions = sorted({version for each in about.values() for version in each})
         events: dict[int, Recorded[Any]] = {}
         for start in range(0, len(versions), PAST_PAGE):
-            page = await self._log.read_versions(self.stream, versions[start : start + PAST_PAGE])
+            page = await self._log.read_versions(
+                self.stream, versions[start : start + PAST_PAGE], dropped="mark"
+            )
             events |= {recorded.version: recorded for recorded in page}
         return {memory_id: [events[v] for v in each] for memory_id, each in about.items()}
 
@@ -212,7 +214,7 @@ class LiveUser:
                 self._on_alert(self.stream, recorded.data, after)
         self.indexes.maintain()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
-            self._chores.start("snapshot", self._snapshot)
+            self._chores.start("snapshot", self.snapshot)
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the indexes with a state that was read again from the log."""
@@ -235,7 +237,8 @@ class LiveUser:
 
     # --- snapshots and checks
 
-    async def _snapshot(self) -> None:
+    async def snapshot(self) -> None:
+        """Keep the state, so that the next activation has less to read."""
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version = version
         data = await anyio.to_thread.run_sync(user_state.dump, state)
@@ -258,7 +261,9 @@ class LiveUser:
         """
         state, version = self.state, self.actor.version
         await self._log.flush()
-        replayed, _ = await replay(self._log, self._decider, self.stream, until=version)
+        replayed, _ = await replay(
+            self._log, self._decider, self.stream, until=version, dropped="mark"
+        )
         if user_state.fingerprint(replayed) != user_state.fingerprint(state):
             raise StateDivergedError(f"live state and replay differ at version {version}")
 
@@ -288,14 +293,14 @@ class LiveUser:
                 self._log_warning("snapshot ignored", error)
         try:
             state, version = await replay(
-                self._log, self._decider, self.stream, state=state, after=version
+                self._log, self._decider, self.stream, state=state, after=version, dropped="mark"
             )
         except PoisonedStream as poison:
             return poison.state, poison.version, poison
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
-        return await replay(self._log, self._decider, self.stream)
+        return await replay(self._log, self._decider, self.stream, dropped="mark")
 
 
 def _state_bytes(state: UserState) -> int:

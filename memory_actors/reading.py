@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventlog import EventStore, Recorded
+from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind
 from memory_actors.records import HistoryEntry, Memory
@@ -59,6 +59,7 @@ def memory(found: Found, events: Events) -> Memory:
         size_bytes=row.size_bytes,
         stored_bytes=row.stored_bytes,
         data=json_copy(msgspec.to_builtins(kind.data(row, events)), "data"),
+        source="compressed" if getattr(row, "original_count", 0) else "memory",
     )
 
 
@@ -70,11 +71,19 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
             version=recorded.version,
             recorded_at=recorded.recorded_at,
             event=recorded.tag,
-            data=msgspec.to_builtins(recorded.data),
+            data=_fields(recorded.data),
             cause=recorded.meta,
         )
         for recorded in events
     ]
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    """Return what an event says; of one that retention has dropped, since when that is gone."""
+    if isinstance(event, Dropped):
+        return {"dropped_since": event.since.isoformat()}
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    return fields
 
 
 def _metadata(kind: Kind, row: Any, events: Events) -> dict[str, Any]:

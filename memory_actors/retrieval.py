@@ -3,17 +3,19 @@
 What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
 first asked for, in memory only. A memory of several passages ranks as its best one. The best
 `top_k` of all kinds together come back, working memory first, then short-term, then the rest by
-score. What narrows a query down (a filter, a span of time) picks rows before anything is ranked, so
-no match is lost to the cut.
+score. Behind them come the two best summaries of compressed memories: ranked apart, so that neither
+takes the place of the other. What narrows a query down (a filter, a span of time) picks rows before
+anything is ranked, so no match is lost to the cut.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import anyio.to_thread
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
@@ -21,7 +23,7 @@ from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.indexes.narrowing import Rows, matching, narrowed
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
-from memory_actors.kinds import short_term, working
+from memory_actors.kinds import long_term, short_term, working
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import LiveUser
 from memory_actors.ranking import Question, Ranked, Weights, rank
@@ -36,6 +38,7 @@ INLINE_ROWS_MAX = (
 )
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
+COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
 
 
@@ -65,6 +68,8 @@ class Query(NamedTuple):
     weights: Weights = Weights()
     reference_us: int | None = None
     """What "last week" is relative to; None is now."""
+    compressed: bool = True
+    """Whether summaries of compressed memories are wanted beside the others."""
 
 
 class _Scored(NamedTuple):
@@ -85,6 +90,8 @@ class _Part(NamedTuple):
     """Returns the memory of a label."""
     rows: Rows | None
     """Those that may be found; None for all."""
+    without: Container[str] = ()
+    """Memories that may not be, where a graph proposes rows of its own."""
 
 
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
@@ -100,8 +107,12 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     warmed = await _warmed(services, live, query)
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
     question = _question(live, query, embedded, background)
-    chosen = await _ranked(parts, question, query)
-    return await _hits(services, live, _within(chosen, query), query)
+    parts, summaries = _apart(parts)
+    chosen = _within(await _ranked(parts, question, query), query)
+    if summaries and query.compressed:
+        few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
+        chosen += _within(await _ranked(summaries, question, few), few)
+    return await _hits(services, live, chosen, query)
 
 
 def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any) -> Question:
@@ -131,6 +142,35 @@ async def _narrowed(live: LiveUser, kind: Kind, index: MemoryIndex, query: Query
     parts = index.parts
     rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
     return _Part(kind, live.state.of(kind), parts, index.owner, rows)
+
+
+def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
+    """Return what is searched for memories, and what for summaries."""
+    memories, summaries = [], []
+    for part in parts:
+        ids = part.state.summaries.ids if part.kind is long_term else ()
+        if not ids:
+            memories.append(part)
+            continue
+        of_summary = _of_owners(part.searched, ids)
+        allowed = np.ones(part.searched.size, np.bool_)
+        if part.rows is not None:
+            allowed[:] = False
+            allowed[part.rows] = True
+        summaries.append(part._replace(rows=np.flatnonzero(allowed & of_summary)))
+        if part.rows is not None or not part.searched.dense.has_graph:
+            part = part._replace(rows=np.flatnonzero(allowed & ~of_summary))
+        memories.append(part._replace(without=ids))
+    return memories, summaries
+
+
+def _of_owners(parts: Parts, memory_ids: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Return which rows are of these memories."""
+    owners = parts.traits.owners
+    numbers = [owners.of(memory_id) for memory_id in memory_ids]
+    wanted = np.zeros(len(owners), np.bool_)
+    wanted[numbers] = True
+    return wanted[parts.traits.view(parts.size).owners]
 
 
 # --- rows at hand
@@ -222,7 +262,11 @@ def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
         if len(seen) == _pool(query):
             return
         memory_id = part.owner(label)
-        row = None if memory_id in seen else part.kind.find(part.state, memory_id or "")
+        row = (
+            None
+            if memory_id in seen or memory_id in part.without
+            else part.kind.find(part.state, memory_id or "")
+        )
         if row is not None:
             seen.add(row.memory_id)
             signals = ranked.explained(place) if query.explain else None

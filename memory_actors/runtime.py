@@ -76,6 +76,8 @@ class Runtime(Generic[L]):
         self._idle_s = idle_s
         self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
         self._live_bytes = 0
+        self.uses = 0
+        """How often somebody began to use an actor."""
         self._activations = 0
         self._passivations = 0
         self._closed = False
@@ -96,6 +98,7 @@ class Runtime(Generic[L]):
 
         :raises SystemClosedError: the runtime is closing.
         """
+        self.uses += 1
         self._count(+1)
         try:
             slot = await self._enter(key)

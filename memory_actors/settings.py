@@ -16,6 +16,11 @@ EXCLUSIVE_RELATIONS = frozenset(
 )  # fmt: skip
 
 
+SUNDAYS = "0 3 * * 0"
+"""Sundays at 03:00, local time: a `compaction_schedule`."""
+COMPACTION_AFTER_DAYS = 90.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`."""
 
@@ -45,6 +50,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long closing waits for work in hand."""
     log_bytes_max: int = 512 * 1024 * MIB
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
+    compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
+    """How long ago a memory must have been true to be compressed; by tier, else 90."""
+    compaction_eps: float = 0.3
+    """Cosine distance within which memories are neighbours, between 0 and 1."""
+    compaction_min_samples: int = 5
+    """Neighbours that make a cluster, and the least that are compressed."""
+    compaction_batch: int = 1000
+    """How many memories are clustered together, in order of time: at most in one summary, too."""
+    compaction_schedule: str | None = None
+    """When compaction runs by itself, as a cron expression (`SUNDAYS`); None: only when asked."""
+    summarizer_deadline_s: float = 300.0
+    """How long a summariser may take for one cluster."""
+    archive_retention_days: float | None = None
+    """How long the texts of compressed memories are kept; None: for ever. Then they cannot come
+    back: their digests and places in the log are all that stays."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
 
@@ -52,6 +72,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a tier allows and costs; None is the default tier."""
         tier = tier or self.default_tier
         return self.tiers.get(tier) or TIERS[tier]
+
+    def after_days(self, tier: Tier | None) -> float:
+        """Return from which age on memories of a tier are compressed."""
+        days = self.compaction_after_days
+        if isinstance(days, int | float):
+            return days
+        return days.get(tier or self.default_tier, COMPACTION_AFTER_DAYS)
 
     def limits_by_tier(self) -> dict[Tier | None, Limits]:
         """Return the limits of each tier, named after it; under None those of the default tier."""

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +23,7 @@ from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.compaction.job import Compaction
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
@@ -29,12 +31,13 @@ from memory_actors.handles.user import UserMemory
 from memory_actors.live_user import LiveUser, StateDivergedError
 from memory_actors.metrics import Metrics, NoMetrics
 from memory_actors.monitor import MemoryMonitor
-from memory_actors.records import Tier
+from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats, Tier
 from memory_actors.runtime import Runtime
 from memory_actors.services import Services, new_memory_id
 from memory_actors.settings import Settings
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.totals import Totals
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.user_state import UserState, event_registry, totals, user_decider
@@ -45,10 +48,13 @@ _logger = structlog.get_logger("memory_actors.system")
 class MemorySystem:
     """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
 
-    def __init__(self, log: EventLog, services: Services, alerts: AlertDispatcher):
+    def __init__(
+        self, log: EventLog, services: Services, alerts: AlertDispatcher, compaction: Compaction
+    ):
         self._log = log
         self._services = services
         self._alerts = alerts
+        self._compaction = compaction
 
     @classmethod
     @asynccontextmanager
@@ -57,6 +63,7 @@ class MemorySystem:
         directory: str | Path,
         *,
         embedder: Embedder | None = None,
+        summarizer: Summarizer | None = None,
         clock: Callable[[], int] = system_clock_us,
         new_id: Callable[[int], str] = new_memory_id,
         settings: Settings | None = None,
@@ -67,9 +74,10 @@ class MemorySystem:
         """Open a data directory, made if missing, and close it at the end of the block.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet. `clock` gives microseconds since 1970, `new_id` an unused memory id.
-        `alerts` says where quota alerts go: to the log, if None. `metrics` may be a
-        `PrometheusMetrics`.
+        is not there yet. `summarizer` makes the summaries of compacted memories: of their own
+        sentences, if None; its `aclose()` is called at the end, if it has one. `clock` gives
+        microseconds since 1970, `new_id` an unused memory id. `alerts` says where quota alerts go:
+        to the log, if None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -107,7 +115,8 @@ class MemorySystem:
             stack.push_async_callback(services.runtime.close, settings.shutdown_s)
             watch = asyncio.create_task(services.monitor.watch())
             stack.callback(watch.cancel)
-            memory = cls(log, services, dispatcher)
+            compaction = _compaction(services, log, summarizer, directory, stack)
+            memory = cls(log, services, dispatcher, compaction)
             stack.callback(services.metrics.watch(memory._gauges))
             try:
                 yield memory
@@ -128,6 +137,39 @@ class MemorySystem:
         """Return the id of every user who ever had a memory, sorted."""
         streams = await self._log.streams()
         return sorted(user_of(stream) for stream in streams if stream.startswith(STREAM_PREFIX))
+
+    async def compact(
+        self,
+        user_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta | str | None = None,
+        progress: Callable[[CompactionProgress], object] | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> CompactionReport:
+        """Replace old long-term memories by summaries, of one user or of all.
+
+        Clusters of memories that are about the same thing and were true longer ago than the
+        settings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals
+        are in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has
+        no good summary stays as it is. With `dry_run` nothing changes.
+
+        `progress` is called on the loop after each cluster. Cancelling, or setting `stop`, ends the
+        run after the cluster in hand; what was replaced stays replaced. A second run waits.
+
+        :raises NotFoundError: there is no such user.
+        :raises InvalidInputError: `older_than` is no age.
+        """
+        return await self._compaction.run(
+            user_id, dry_run=dry_run, older_than=older_than, progress=progress, stop=stop
+        )
+
+    async def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
+        """Return what compaction has come to: exact, and for all without looking at any user.
+
+        :raises NotFoundError: there is no such user.
+        """
+        return await self._compaction.stats(user_id)
 
     async def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every event, chain and index of the log; `progress(done, total)` in a thread."""
@@ -181,6 +223,23 @@ def _open_embeddings(directory: Path, embedder: Embedder, settings: Settings) ->
         _logger.warning("derived data is damaged and made anew", error=str(error))
         path.replace(path.with_suffix(".damaged"))
         return EmbeddingService(embedder, path, deadline_s=deadline_s)
+
+
+def _compaction(
+    services: Services,
+    log: EventLog,
+    summarizer: Summarizer | None,
+    directory: Path,
+    stack: AsyncExitStack,
+) -> Compaction:
+    """Make what runs compaction; it stops before the rest closes."""
+    chosen = ExtractiveSummarizer() if summarizer is None else summarizer
+    aclose = getattr(chosen, "aclose", None)
+    if aclose is not None:
+        stack.push_async_callback(aclose)
+    compaction = Compaction(services, log, chosen, directory)
+    stack.push_async_callback(compaction.close, services.settings.shutdown_s)
+    return compaction
 
 
 def _wire(

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from eventlog import Decider, EventRegistry, Recorded
+from eventlog import Decider, Dropped, EventRegistry, Recorded
 from memory_actors import account
 from memory_actors.account import Account
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
@@ -64,6 +64,7 @@ class UserState(msgspec.Struct, frozen=True):
 
 
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
+_PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
 _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
@@ -80,9 +81,19 @@ def kind_of_event(event: Any) -> Kind | None:
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
 
+def kind_of_tag(tag: str) -> Kind | None:
+    """Return the same by the tag of an event, which is there when its payload is gone."""
+    return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
+
+
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
-    """Return the state after events, each run of one part at once."""
-    for part, run in groupby(events, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
+    """Return the state after events, each run of one part at once.
+
+    Events whose payload retention has dropped are passed over: each is of a long-term memory that
+    was compressed later, and nothing that lives depends on it.
+    """
+    whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
+    for part, run in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
         state = msgspec.structs.replace(state, **{part.NAME: part.fold(state.of(part), run)})
     return state
 
@@ -115,7 +126,16 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
 
 # --- totals over all users
 
-_COUNTED = ("count", "size_bytes", "stored_bytes", "relationships")
+_COUNTED = (
+    "count",
+    "size_bytes",
+    "stored_bytes",
+    "relationships",
+    "summaries",
+    "originals",
+    "summaries_bytes_before",
+    "summaries_bytes_after",
+)
 
 
 def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:

@@ -17,6 +17,7 @@ import click
 from eventlog import EventLogError
 from memory_actors.cli.adding import add
 from memory_actors.cli.audit import history, verify
+from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
@@ -28,6 +29,7 @@ from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
+from memory_actors.cli.serve import keys, serve
 from memory_actors.cli.transfer import export, import_
 from memory_actors.errors import MemoryActorsError
 
@@ -109,6 +111,7 @@ def main() -> None:
 
 for command in (
     add, search, list_, get, delete, restore, entity, episode, document, import_, export, usage,
-    cost, tier, history, verify, model, doctor, demo,
+    cost, tier, history, verify, model, doctor, demo, serve, keys, compact,
+    compaction,
 ):  # fmt: skip
     main.add_command(command)

@@ -157,6 +157,16 @@ class EmbeddingService:
         """Return the same as rows, float32 [n, d], and which are there; the others are zeros."""
         return self._table.matrix(digests, self.embedder.dimension)
 
+    async def forget(self, digests: Sequence[bytes]) -> None:
+        """Delete what is known of texts. Who still has one of them embeds it again."""
+        for digest in digests:
+            self._cache.pop(digest, None)
+        await anyio.to_thread.run_sync(self._table.delete, digests)
+
+    async def shrink(self) -> None:
+        """Give the room of what was deleted back to the disk, where that is a good part of it."""
+        await anyio.to_thread.run_sync(self._table.shrink)
+
     async def background_mean(self) -> Vectors:
         """Return the mean vector of general text, computed once.
 

@@ -27,6 +27,8 @@ from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
 
 WRITE_BEHIND_S = 0.05
+DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
+SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
@@ -116,6 +118,40 @@ class VectorTable:
                 self._write(batch)
             for digest in batch:
                 self._waiting.pop(digest, None)
+
+    def delete(self, digests: Sequence[bytes]) -> None:
+        """Delete embeddings, where they are there. Blocks: call it off the loop."""
+        for start in range(0, len(digests), DELETE_ROWS):
+            with self._lock:
+                self._delete(digests[start : start + DELETE_ROWS])
+
+    def _delete(self, digests: Sequence[bytes]) -> None:
+        tables = (self._env.tables["vectors"], self._env.tables["tokens"])
+        for digest in digests:
+            self._waiting.pop(digest, None)
+        keys = sorted(self._model + digest for digest in digests)
+
+        def delete(txn: Transaction) -> None:
+            for key in keys:
+                for table in tables:
+                    txn.delete(key, db=table)
+
+        try:
+            self._env.write(delete)
+        except EventLogError as error:  # derived data: what stays is only in the way
+            _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
+
+    def shrink(self) -> None:
+        """Make the file smaller, where a good part of it is free. Blocks: call it off the loop."""
+        with self._env.read() as txn:
+            free = self._env.free_bytes(txn)
+        if free * SHRINK_PART < self._env.file_bytes():
+            return
+        try:
+            with self._lock:
+                self._env.shrink()
+        except EventLogError as error:
+            _logger.warning("file of embeddings not shrunk", error=str(error))
 
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""

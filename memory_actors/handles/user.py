@@ -9,17 +9,21 @@ import anyio.to_thread
 from eventlog.records import to_datetime
 from memory_actors import retrieval
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.filters import Predicate, predicate
+from memory_actors.filters import predicate
+from memory_actors.handles.context import CONTEXT_MESSAGES, context_of
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
 from memory_actors.handles.exporting import in_export_order
+from memory_actors.handles.finding import found, found_summary, kind_ever
+from memory_actors.handles.lineage import expand, originals_of
+from memory_actors.handles.listing import named_kinds, newest_first
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.working import WorkingMemory
-from memory_actors.kinds.kind import Kind
 from memory_actors.ranking import Weights, check_weights
-from memory_actors.reading import Found, history, memories
+from memory_actors.reading import history, memories
 from memory_actors.records import (
+    Context,
     HistoryEntry,
     Hit,
     Item,
@@ -32,7 +36,6 @@ from memory_actors.records import (
 )
 from memory_actors.services import Services
 from memory_actors.usage import CostEstimate, estimate, usage
-from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
     check_count,
@@ -177,7 +180,7 @@ class UserMemory:
         """
         if content is None and metadata is None:
             raise InvalidInputError("nothing to update: give a content, metadata, or both")
-        kind, row = await self._found(memory_id)
+        kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].update(row, content, metadata)
 
     async def delete(self, memory_id: str) -> Receipt:
@@ -185,7 +188,7 @@ class UserMemory:
 
         :raises NotFoundError: there is no such memory.
         """
-        kind, row = await self._found(memory_id)
+        kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].delete(row)
 
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
@@ -201,7 +204,7 @@ class UserMemory:
             raise InvalidInputError("restore takes a list of memory ids")
         by_kind: dict[str, list[str]] = {}
         for memory_id in memory_ids:
-            kind = await self._kind_ever(memory_id)
+            kind = await kind_ever(self._scope, memory_id)
             by_kind.setdefault(kind.NAME, []).append(memory_id)
         return [
             receipt
@@ -218,6 +221,14 @@ class UserMemory:
         :raises InvalidInputError: there is no such tier.
         """
         await set_tier(self._scope, tier)
+
+    async def put_summary(self, memory: Memory) -> Receipt:
+        """Add a summary as an export of another store has it: an import does that.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no summary, or its id stands for another memory.
+        """
+        return await self._long_term.put_summary(memory)
 
     # --- read
 
@@ -238,6 +249,7 @@ class UserMemory:
         explain: bool = False,
         weights: Weights | None = None,
         reference_time: datetime | str | None = None,
+        compressed: bool = True,
     ) -> list[Hit]:
         """Return the `top_k` memories that best answer a query.
 
@@ -252,13 +264,16 @@ class UserMemory:
         `explain` gives each hit its signals. `weights` changes what a signal counts for; 0 switches
         it off. `reference_time` is what "last week" in a query is relative to (None: now).
 
+        Behind them come up to two summaries of compressed memories (`source="compressed"`), the
+        best ones; `compressed=False` leaves them out.
+
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
         asked = retrieval.Query(
             text=query,
-            kinds=_kinds(memory_types),
+            kinds=named_kinds(memory_types),
             top_k=check_top_k(top_k),
             now_us=self._scope.now_us(),
             filters=filters,
@@ -273,18 +288,48 @@ class UserMemory:
             explain=explain,
             weights=Weights() if weights is None else check_weights(weights),
             reference_us=time_us(reference_time, "reference_time"),
+            compressed=compressed,
         )
         with self._scope.observed("Retrieve", "any"):
             async with self._scope.live() as live:
                 return await retrieval.retrieve(self._scope.services, live, asked)
+
+    async def context(self, query: str, session_id: str | None = None, limit: int = 5) -> Context:
+        """Return what to paste into a prompt: the last messages, what is remembered, summaries.
+
+        The last 3 messages of the session (the handle's, if none is named), oldest first; the
+        `limit` best long-term memories; up to 2 summaries. `.text` is the prompt.
+        """
+        said = await self.short_term.messages(session_id, last=CONTEXT_MESSAGES)
+        hits = await self.retrieve(query, memory_types=[MemoryType.LONG_TERM], top_k=limit)
+        return context_of([*said, *hits])
+
+    async def expand(self, compressed_id: str) -> list[Memory]:
+        """Return the originals of a summary as they were, from the log, in order of time.
+
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        return await expand(self._scope, await found_summary(self._scope, compressed_id))
+
+    async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
+        """Bring the originals of a summary back, all or none; the summary goes.
+
+        They are left alone by compaction from then on.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        row = await found_summary(self._scope, compressed_id)
+        ids = await originals_of(self._scope, row)
+        return await self._long_term.undo_compaction(compressed_id, ids)
 
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.
 
         :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
         """
-        found = await self._found(memory_id)
-        (memory,) = await memories(self._scope.services.log, self._scope.stream, [found])
+        one = await found(self._scope, memory_id)
+        (memory,) = await memories(self._scope.services.log, self._scope.stream, [one])
         return memory
 
     async def list_memories(
@@ -296,16 +341,19 @@ class UserMemory:
         offset: int = 0,
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true."""
-        kinds, matches = _kinds(memory_types), predicate(filters)
+        kinds, matches = named_kinds(memory_types), predicate(filters)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
-            rows = await anyio.to_thread.run_sync(self._rows, live.state, kinds, matches)
+            state = live.state.at(self._scope.now_us())
+            rows = await anyio.to_thread.run_sync(newest_first, state, kinds, matches)
             page = rows[first:until]
             return await memories(self._scope.services.log, self._scope.stream, page)
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.
+
+        Of an event whose payload retention has dropped, `data` says since when it is gone.
 
         :raises NotFoundError: no event ever named it.
         """
@@ -315,7 +363,7 @@ class UserMemory:
         versions = await log.versions_about(stream, memory_id)
         if not versions:
             raise NotFoundError(f"no event names memory {memory_id!r}")
-        return history(await log.read_versions(stream, versions))
+        return history(await log.read_versions(stream, versions, dropped="mark"))
 
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""
@@ -344,50 +392,3 @@ class UserMemory:
             page = rows[start : start + LIST_PAGE]
             for memory in await memories(self._scope.services.log, self._scope.stream, page):
                 yield memory
-
-    # --- plumbing
-
-    async def _found(self, memory_id: str) -> Found:
-        check_name(memory_id, "memory_id")
-        async with self._scope.live() as live:
-            state = live.state.at(self._scope.now_us())
-        for kind in KINDS:
-            row = kind.find(state.of(kind), memory_id)
-            if row is not None:
-                return Found(kind, row)
-        raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
-
-    async def _kind_ever(self, memory_id: str) -> Kind:
-        """Return the kind of a memory, alive or not: by the event it began with."""
-        log, stream = self._scope.services.log, self._scope.stream
-        versions = await log.versions_about(stream, check_name(memory_id, "memory_id"))
-        for recorded in await log.read_versions(stream, versions[:1]):
-            kind = kind_of_event(recorded.data)
-            if kind is not None:
-                return kind
-        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
-
-    def _rows(
-        self, state: UserState, kinds: Sequence[Kind], matches: Predicate | None
-    ) -> list[Found]:
-        """Return the rows of these kinds that match, newest first. Slow for many: in a thread."""
-        state = state.at(self._scope.now_us())
-        rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
-        if matches is not None:
-            rows = [found for found in rows if matches(found.row.metadata)]
-        return sorted(rows, key=_age)
-
-
-def _kinds(memory_types: Sequence[MemoryType | str] | None) -> Sequence[Kind]:
-    if memory_types is None:
-        return KINDS
-    if isinstance(memory_types, str):
-        memory_types = [memory_types]
-    if not isinstance(memory_types, Sequence):
-        raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
-    return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
-
-
-def _age(found: Found) -> tuple[int, int]:
-    """Sort newest first: by the time it was true, then by the order of arrival."""
-    return -found.row.occurred_at_us, -found.row.version

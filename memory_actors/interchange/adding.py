@@ -36,6 +36,7 @@ from memory_actors.records import (
 from memory_actors.validation import time_us
 from memory_actors.writers.episodic import DEFAULT_AGENT
 from memory_actors.writers.structured import DEFAULT_COLLECTION
+from memory_actors.writers.summaries import SummaryData
 
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 
@@ -56,8 +57,8 @@ class Adder:
         :raises NotFoundError: a relationship of an entity that is not there.
         :raises QuotaExceededError: no room for one.
         """
-        for kind, run in groupby(entries, key=lambda entry: entry.kind):
-            if kind is MemoryType.LONG_TERM:
+        for is_fact, run in groupby(entries, key=_is_fact):
+            if is_fact:
                 await self._add_together(list(run))
             else:
                 for entry in run:
@@ -105,6 +106,8 @@ class Adder:
                 return await self._add_episode(entry.item, parts)
             case DocumentParts() as parts:
                 return await self._put_document(entry.item, parts)
+            case SummaryData() as parts:
+                return await self._user.put_summary(_summary(entry.item, parts))
         return await self._add_text(entry)
 
     def _count(self, receipt: Receipt | None) -> None:
@@ -225,6 +228,24 @@ class Adder:
             if goal == parts.goal or (memory is None and await self._has_gone(memory_id)):
                 return None
             raise
+
+
+def _is_fact(entry: Entry) -> bool:
+    return entry.kind is MemoryType.LONG_TERM and entry.parts is None
+
+
+def _summary(item: Item, parts: SummaryData) -> Memory:
+    now = datetime.now(UTC)
+    return Memory(
+        memory_id=str(item.memory_id),
+        content=item.content,
+        memory_type=MemoryType.LONG_TERM,
+        metadata=dict(item.metadata or {}),
+        created_at=now,
+        occurred_at=now,
+        data=msgspec.to_builtins(parts),
+        source="compressed",
+    )
 
 
 def _episode(item: Item, parts: EpisodeParts) -> Episode:

@@ -7,6 +7,7 @@ import msgspec
 from memory_actors.errors import InvalidInputError
 from memory_actors.records import MemoryType
 from memory_actors.validation import CONTENT_BYTES_MAX, text_bytes
+from memory_actors.writers.summaries import SummaryData
 
 Time: TypeAlias = str | float
 """ISO 8601 (naive means UTC), or seconds since 1970."""
@@ -75,7 +76,7 @@ class DocumentParts(_Data, frozen=True, kw_only=True):
     key: str | None = None
 
 
-Parts: TypeAlias = EntityParts | RelationshipParts | EpisodeParts | DocumentParts
+Parts: TypeAlias = EntityParts | RelationshipParts | EpisodeParts | DocumentParts | SummaryData
 
 HAVE_DATA: Final = (MemoryType.ENTITY, MemoryType.EPISODIC, MemoryType.STRUCTURED)
 """The kinds whose lines say what they hold in `data`."""
@@ -99,6 +100,18 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
         for step in parts.steps:
             text_bytes(step.action, "action", CONTENT_BYTES_MAX)
     return parts
+
+
+def summary_parts(compressed: object) -> SummaryData:
+    """Return what a line's `compressed` says.
+
+    :raises InvalidInputError: it does not say what a summary was made of.
+    """
+    try:
+        return msgspec.convert(compressed, SummaryData)
+    except msgspec.ValidationError as error:
+        reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `compressed.")
+        raise InvalidInputError(f"'compressed' is not as it must be: {reason}") from error
 
 
 def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:

@@ -16,6 +16,7 @@ Every field but the content may be left out:
                    "observation", "outcome", "error"}, ...], "evicted", "steps_evicted"}
       structured  {"collection", "key", "value"}
 
+- `compressed`: what a summary was made of, as `Memory.data` has it; its originals are elsewhere
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
@@ -41,6 +42,7 @@ from memory_actors.interchange.parts import (
     Parts,
     RelationshipParts,
     parts_of,
+    summary_parts,
 )
 from memory_actors.records import Item, Memory, MemoryType
 from memory_actors.validation import (
@@ -68,7 +70,7 @@ COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, a
 _HAS: Final = {
     MemoryType.WORKING: {"key", "value"},
     MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
-    MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned"},
+    MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned", "compressed"},
     MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
     MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data"},
     MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
@@ -101,6 +103,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str | None = None
     value: Any = msgspec.UNSET
     data: Any = None
+    compressed: Any = None
     metadata: dict[str, Any] | None = None
     pinned: bool = False
 
@@ -158,6 +161,8 @@ def _said(memory: Memory) -> dict[str, Any]:
     """Return what a memory says: as a text, or as JSON where it is none."""
     if _has_data(memory):
         return {"data": memory.data}
+    if memory.source == "compressed":
+        return {"content": memory.content, "compressed": memory.data}
     if memory.memory_type == MemoryType.WORKING and not _is_text(memory.data):
         return {"value": memory.data}
     return {"content": memory.content}
@@ -248,6 +253,8 @@ def _own_names(fields: dict[str, Any]) -> dict[str, Any]:
 def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
     if name == "data":  # of other programs too, and with another meaning
         return fields.get("memory_type") in HAVE_DATA
+    if name == "compressed":
+        return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
     return name in Line.__struct_fields__
 
 
@@ -288,6 +295,8 @@ def _content(line: Line, kind: MemoryType) -> str:
 
 
 def _parts(line: Line, kind: MemoryType) -> Parts | None:
+    if line.compressed is not None:
+        return summary_parts(line.compressed)
     if kind is MemoryType.STRUCTURED and line.value is not msgspec.UNSET:
         if not isinstance(line.value, dict):
             raise InvalidInputError("the 'value' of a document must be a JSON object")

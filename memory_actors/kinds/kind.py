@@ -144,6 +144,13 @@ class Tally(msgspec.Struct, frozen=True):
     evicted: int = 0
     pruned: int = 0
     relationships: int = 0
+    summaries: int = 0
+    originals: int = 0
+    """Memories that the summaries stand for; they are not in `count`."""
+    summaries_bytes_before: int = 0
+    """What the originals of the summaries said, in bytes."""
+    summaries_bytes_after: int = 0
+    """What the summaries say; that is in `size_bytes`."""
 
 
 class Passage(NamedTuple):

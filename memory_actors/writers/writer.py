@@ -86,8 +86,13 @@ class Writer(ABC):
         """
         if self.restore_command is None:
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
+        return await self.bring_back(
+            self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
+        )
+
+    async def bring_back(self, command: Restore) -> list[Receipt]:
+        """Carry out a command that brings memories back; return a receipt for each that came."""
         self.scope.services.monitor.admit()
-        command = self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
         with self.scope.observed(type(command).__name__, self.kind.NAME):
             written = await self.scope.to_the_end(self._restored(command))
         events = (recorded.data for recorded in written.reply.events)

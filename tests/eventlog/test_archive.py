@@ -23,6 +23,7 @@ from eventlog import (
     EventLog,
     EventLogError,
     EventRegistry,
+    LogClosed,
     LogUnavailable,
     MissingCodec,
     PayloadDropped,
@@ -31,6 +32,8 @@ from eventlog import (
     archiving,
     block,
     frame,
+    segment,
+    segment_table,
 )
 from eventlog.archive import Archive
 from eventlog.segment import SegmentId
@@ -40,6 +43,7 @@ pytestmark = pytest.mark.anyio
 
 FOREVER = 2**62
 S = frame.stream_id("s")
+FIRST = SegmentId(S, 1)
 registry = EventRegistry()
 
 
@@ -492,13 +496,19 @@ async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, 
         assert (await log.archive_statistics()).events == 40
 
 
-async def test_closing_waits_for_what_is_under_way(tmp_path: Path):
+async def test_closing_waits_for_the_segment_under_way_and_refuses_the_next(tmp_path: Path):
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         task = asyncio.create_task(log.archive("s", range(1, 2001)))
-        await asyncio.sleep(0.005)
-    assert (await task).events == 2000
+        while not log._upkeep._under_way:
+            await asyncio.sleep(0.001)
+    with pytest.raises(LogClosed):
+        await task
     async with opened(tmp_path) as log:
+        held = await log.archive_statistics()
+        assert held.events == held.segments * archiving.SEGMENT_EVENTS > 0
+        assert len(segments(tmp_path)) == held.segments
+        assert (await log.archive("s", range(1, 2001))).events == 2000 - held.events
         assert (await log.verify()).archived_events == 2000
 
 
@@ -667,11 +677,55 @@ async def test_a_key_of_an_archived_event_that_is_missing_is_found(tmp_path: Pat
         await log.archive("s", range(1, 31))
     change(tmp_path, lose_key)
 
-    async with opened(tmp_path) as log:
-        messages = [found.message for found in (await log.verify()).findings]
+    found = await messages(tmp_path)
+    assert "not found under its key '000'" in found
+    assert "table keys has 39 rows and should have 40" in found
 
-    assert any("not found under its key '000'" in message for message in messages)
-    assert any("table keys has 39 rows" in message for message in messages)
+
+async def messages(path: Path) -> list[str]:
+    async with opened(path) as log:
+        return [found.message for found in (await log.verify()).findings]
+
+
+async def test_a_segment_without_a_record_is_found_as_such(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    change(tmp_path, lose_record)
+
+    assert f"{SegmentId(S, 1).name} has no record" in await messages(tmp_path)
+
+
+async def test_a_file_made_anew_of_the_same_payloads_is_not_the_one_that_was_sealed(
+    tmp_path: Path, monkeypatch: Any
+):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    (path,) = segments(tmp_path)
+    entries = [block.entry(n) for _, block in segment.walk(path.parent, FIRST) for n in range(30)]
+    without_codec(monkeypatch)
+    path.write_bytes(segment.build(FIRST, entries)[0])
+
+    assert await messages(tmp_path) == [f"{path.name} is not the file that was sealed"]
+    assert (await examined(tmp_path))[0] == "right"
+
+
+async def test_a_record_that_counts_other_events_than_there_are_is_found(tmp_path: Path):
+    """Of a dropped segment nothing else tells how many there were."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+        await log.drop_archived(FOREVER)
+
+    def count(env: Environment, txn: Any) -> None:
+        record = segment_table.load_segment(env, txn, FIRST)
+        other = msgspec.structs.replace(record, events=29)
+        segment_table.put_segment(env, txn, FIRST, other)
+
+    change(tmp_path, count)
+
+    assert await messages(tmp_path) == [f"30 events are in {FIRST.name}, not 29"]
 
 
 async def test_reading_much_that_is_archived_keeps_the_loop_free(tmp_path: Path):

@@ -10,6 +10,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from memory_actors import MemorySystem, Settings
 
+GIVEN = ("alerts", "metrics", "summarizer")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]
 
 
@@ -30,7 +31,7 @@ def open_memory(tmp_path: Path, clock: FakeClock, embedder: FakeEmbedder) -> Ope
 
     @asynccontextmanager
     async def open_(**settings: Any) -> AsyncIterator[MemorySystem]:
-        given = {name: settings.pop(name) for name in ("alerts", "metrics") if name in settings}
+        given = {name: settings.pop(name) for name in GIVEN if name in settings}
         chosen = Settings(**{"check_replay": True, **settings})
         async with MemorySystem.open(
             tmp_path / "memory",

@@ -207,10 +207,10 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
 
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
     from memory_actors import QuarantinedError, user_state
-    from memory_actors.kinds.long_term import MemoryUpdated
+    from memory_actors.kinds.entity.events import EntityUpdated
 
     async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:
-        await log.append("user:ada", [MemoryUpdated(memory_id="never was", content="x")], 0)
+        await log.append("user:ada", [EntityUpdated(memory_id="never was", content="x")], 0)
     async with open_memory(live_bytes_max=0, idle_s=0.01) as memory:
         for _ in range(3):
             with pytest.raises(QuarantinedError):

@@ -437,7 +437,7 @@ async def test_bad_input_is_refused_and_changes_nothing(open_memory, call, messa
 def test_a_bad_user_id_is_refused() -> None:
     for bad in ("", None, 7, "x" * 600, "\ud800"):
         with pytest.raises(InvalidInputError):
-            MemorySystem(None, None, None).user(bad)  # type: ignore[arg-type]
+            MemorySystem(None, None, None, None).user(bad)  # type: ignore[arg-type]
 
 
 def test_settings_are_plain_values() -> None:

@@ -10,10 +10,18 @@ from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from memory_actors import (
+    CallableSummarizer,
+    ClusterReport,
     GlobalLimits,
     InvalidInputError,
     Limits,
@@ -48,7 +56,10 @@ SETTINGS = Settings(
     tiers={tier: Plan(limits=limits) for tier, limits in TIERS.items()},
     global_limits=GLOBAL_LIMITS,
     check_replay=True,
+    compaction_min_samples=2,
+    archive_retention_days=0,
 )
+SUMMARIZER = CallableSummarizer(lambda cluster: cluster.texts[0][:20], name="short")
 REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 USERS = ("ada", "bob", "cid")
 
@@ -73,7 +84,7 @@ class Act(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.words.replace("long", "x " * 700)
+        return self.words.replace("long", "x " * 700).replace("old", "y " * 60)
 
     def one(self, ids: Sequence[str]) -> str:
         return ids[self.number % len(ids)] if ids else "none"
@@ -109,6 +120,8 @@ class Held:
         """What may be read; more than one text where clients raced."""
         self.ends: dict[str, tuple[str, str]] = {}
         """Of relationships."""
+        self.summaries: dict[str, list[str]] = {}
+        """The originals of each that ever was."""
         self.tiers: set[Tier] = {Tier.PRO}
         """In force in the course of the last step."""
         self.used: dict[str, int] = {}
@@ -176,7 +189,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.memory = await self.stack.enter_async_context(
             MemorySystem.open(
                 Path(self.directory.name), embedder=self.embedder, clock=self.clock,
-                new_id=self.ids, settings=SETTINGS, alerts=[],
+                new_id=self.ids, settings=SETTINGS, alerts=[], summarizer=SUMMARIZER,
             )
         )  # fmt: skip
 
@@ -300,6 +313,57 @@ class SystemMachine(RuleBasedStateMachine):
         if receipt.memory_id not in self.held[name].ever:
             self.held[name].note([(act, receipt)])
 
+    @rule(name=st.none() | st.sampled_from(USERS), dry_run=st.booleans())
+    def compacts(self, name: str | None, dry_run: bool) -> None:
+        before = [self.version(one) for one in USERS]
+        if name is not None and not before[USERS.index(name)]:
+            return
+        report = self.run(self.memory.compact(name, dry_run=dry_run, older_than="0d"))
+        assert report.users_failed == 0
+        if dry_run:
+            assert [self.version(one) for one in USERS] == before
+            return
+        for cluster in report.clusters:
+            if cluster.outcome == "compressed":
+                self.compressed(cluster)
+            else:
+                assert "they stay" in str(cluster.reason), "a few words are shorter than a heading"
+
+    @rule(name=st.sampled_from(USERS))
+    def repeats_itself(self, name: str) -> None:
+        for number in range(2):
+            self.one_client_acts(name, Act("prune", "long_term", f"old {number}", 0))
+        self.compacts(name, dry_run=False)
+
+    def compressed(self, cluster: ClusterReport) -> None:
+        assert cluster.memory_id is not None
+        held, user = self.held[cluster.user_id], self.memory.user(cluster.user_id)
+        summary = self.run(user.get(cluster.memory_id))
+        ids = summary.data["compressed_from_ids"]
+        assert len(ids) == cluster.original_count
+        assert {held.kinds[one] for one in ids} == {"long_term"}
+        held.drop(set(ids))
+        held.kinds[summary.memory_id] = held.ever[summary.memory_id] = "long_term"
+        held.says[summary.memory_id] = {summary.content}
+        held.summaries[summary.memory_id] = ids
+
+    @precondition(lambda self: any(held.summaries for held in self.held.values()))
+    @rule(number=ANY)
+    def undoes_a_compaction(self, number: int) -> None:
+        made = [(name, one) for name in USERS for one in self.held[name].summaries]
+        name, memory_id = made[number % len(made)]
+        held, user = self.held[name], self.memory.user(name)
+        before = self.version(name)
+        try:
+            receipts = self.run(user.undo_compaction(memory_id))
+        except REFUSALS:  # no room, it has gone, or retention dropped its originals
+            assert self.version(name) == before
+            return
+        held.drop({memory_id})
+        for receipt in receipts:
+            held.kinds[receipt.memory_id] = "long_term"
+        assert set(held.summaries[memory_id]) <= held.kinds.keys()
+
     # --- what always holds
 
     @invariant()
@@ -309,7 +373,9 @@ class SystemMachine(RuleBasedStateMachine):
             found = self.run(user.list_memories(limit=1_000))
             hits = self.run(user.retrieve("red", top_k=1_000))
             assert lasting(found) == {one for one, kind in held.kinds.items() if kind != SHORT}
-            assert lasting(hits) == lasting(found)
+            beside = {memory.memory_id for memory in found if memory.source == "compressed"}
+            assert lasting(hits) - beside == lasting(found) - beside
+            assert len(lasting(hits) & beside) == min(len(beside), 2)
             assert {m.memory_id for m in found if m.memory_type == SHORT} <= set(held.of(SHORT))
             for memory in found:
                 if memory.memory_type in PLAIN:

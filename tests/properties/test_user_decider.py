@@ -3,8 +3,10 @@
 Small limits in three tiers, tiers that go up and down, clocks that jump in both directions.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -19,12 +21,21 @@ from support.kind_rules import (
     WorkingRules,
 )
 
+from eventlog import Dropped, Recorded
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
-from memory_actors.kinds import short_term
+from memory_actors.kinds import long_term, short_term
 from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
 from memory_actors.kinds.kind import Add, Command, Pruned, Restore
+from memory_actors.kinds.long_term import (
+    CompactionUndone,
+    CompressMemories,
+    MemoriesCompressed,
+    MemoryAdded,
+    MemoryUpdated,
+    UndoCompaction,
+)
 from memory_actors.kinds.structured.document import DocumentPut
 from memory_actors.kinds.working import KeySet, UpdateKey
 from memory_actors.quota import Limits
@@ -70,6 +81,8 @@ class UserMachine(
         self.begins(((2, 40), (4, 80), (10, 200)), set())
         self.levels: dict[str, str] = {}
         self.ever: set[str] = set()
+        self.originals: dict[str, list[Any]] = {}
+        """What was compressed, by its summary."""
         self.now_us = 1_000_000_000
         self.made = 0
 
@@ -102,6 +115,7 @@ class UserMachine(
         self.check_lives(decided, living(decided.before), living(decided.after))
         self.check_alerts(decided)
         self.check_satisfied(decided)
+        self.check_compaction(decided)
         return decided
 
     # --- what holds of each command
@@ -151,10 +165,33 @@ class UserMachine(
         assert decided.after.account.levels == self.levels
 
     def check_satisfied(self, decided: Decided) -> None:
-        """To add or to restore again changes nothing."""
-        if isinstance(decided.command, Add | Restore):
+        """To add, to restore or to compress again changes nothing."""
+        again = isinstance(decided.command, Add | Restore | CompressMemories)
+        if again and not isinstance(decided.command, UndoCompaction):
             again = self.deciding.enriched(decided.command)
             assert not self.deciding.decider.decide(again, decided.after)
+
+    def check_compaction(self, decided: Decided) -> None:
+        """A summary takes the place of exactly the originals it names, and they can come back."""
+        before, after = living(decided.before), living(decided.after)
+        for event in (entry.data for entry in decided.events):
+            if isinstance(event, MemoriesCompressed):
+                assert before.keys() - after.keys() == set(event.compressed_from_ids)
+                assert after.keys() - before.keys() == {event.memory_id}
+                self.originals[event.memory_id] = [
+                    self.says(before[one][1]) for one in event.compressed_from_ids
+                ]
+            elif isinstance(event, CompactionUndone):
+                assert event.memory_id not in after
+                back = [self.says(after[one][1]) for one in decided.command.memory_ids]
+                if not set(decided.command.memory_ids) & before.keys():
+                    assert back == self.originals.get(event.memory_id, [])
+
+    def says(self, row: Any) -> tuple[Any, ...]:
+        """Return what a memory is, wherever its text lies."""
+        events = {row.version: self.deciding.log[row.version - 1]}
+        text = long_term.content(row, events)
+        return (row.memory_id, text, row.occurred_at_us, row.created_at_us, row.metadata)
 
     # --- what always holds
 
@@ -204,15 +241,31 @@ class UserMachine(
         decider, log = self.deciding.decider, self.deciding.log
         live = user_state.fingerprint(self.state)
         assert user_state.fingerprint(decider.fold(log)) == live
+        assert user_state.fingerprint(decider.fold(self.dropped(log))) == live
         data, version = self.snapshot
         loaded = user_state.load(data)
         assert user_state.dump(loaded) == data
         assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
 
+    def dropped(self, log: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
+        """Return the log as it is read when retention has dropped what compaction archived."""
+        gone = set()
+        for entry in log:
+            if isinstance(entry.data, MemoriesCompressed):
+                mine = {id(past) for one in entry.data.compressed_from_ids
+                        for past in self.deciding.about[one] if past.version < entry.version
+                        and isinstance(past.data, MemoryAdded | MemoryUpdated)}  # fmt: skip
+                gone |= mine
+        mark = Dropped(since_us=1)
+        return [
+            msgspec.structs.replace(entry, data=mark) if id(entry) in gone else entry
+            for entry in log
+        ]
+
 
 def asks_for_room(command: Any) -> bool:
     """Say whether a command says something new. To set a key again takes the room of its value."""
-    if isinstance(command, Add | Restore | AddStep | FinishEpisode | UpdateKey):
+    if isinstance(command, ASK_FOR_ROOM):
         return True
     return getattr(command, "content", getattr(command, "value", None)) is not None
 
@@ -221,6 +274,8 @@ def made_to_go(event: Any) -> tuple[str, ...]:
     """Return the ids that an event takes away to make room."""
     return event.memory_ids if isinstance(event, Pruned) else getattr(event, "evicted_ids", ())
 
+
+ASK_FOR_ROOM = (Add, Restore, AddStep, FinishEpisode, UpdateKey, CompressMemories)
 
 TestUserDecider = UserMachine.TestCase
 TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

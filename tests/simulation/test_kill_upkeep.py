@@ -34,7 +34,10 @@ from eventlog.segment import parse_name
 
 STREAMS = ["a", "b", "c", "d"]
 LIFE_S_MAX = 0.5  # after the first acknowledgement
-TRACED = ("archive", "archiving", "copying", "datafile", "environment", "upkeep", "store_format")
+TRACED = {
+    "archive", "archiving", "copying", "datafile", "environment", "opening", "segment", "shared",
+    "store_format", "upkeep",
+}  # fmt: skip
 FOREVER = 2**62
 
 registry = EventRegistry()

@@ -12,7 +12,14 @@ from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
-from memory_actors.kinds.long_term import MemoryAdded
+from memory_actors.kinds.long_term import (
+    AddSummary,
+    CompressMemories,
+    MemoriesCompressed,
+    MemoryAdded,
+    SummaryAdded,
+    UndoCompaction,
+)
 from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.structured.document import document_text, value_json
 from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
@@ -27,6 +34,7 @@ CHANGED = st.none() | METADATA
 PINNED = st.sampled_from([False, False, False, True])
 NAMES = ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"]
 KEYS = st.sampled_from(NAMES)
+RARELY = st.sampled_from([False] * 5 + [True])
 GROUPS = st.sampled_from(["s", "s", "t", "u"])  # sessions, agents, collections
 VALUES = st.sampled_from([None, True, 1, 1.5, [], {}, {"a": 1}, {"a": True}]) | WORDS
 SPELLINGS = st.sampled_from(["Ann", "ANN", " ann ", "Bob", "Cid", "Dee", "Eve", "Flo", "Gus"])
@@ -134,6 +142,53 @@ class LongTermRules(UserRules):
                 now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
             )
         )
+
+    @some(long_term)
+    @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    def compresses_memories(self, every: int, text: str, stale: bool, careless: bool) -> None:
+        held = [row for row in self.rows(long_term) if careless or long_term.compressible(row)]
+        rows = held[::every]
+        rows.sort(key=lambda row: (row.occurred_at_us, row.version))
+        if rows:
+            summary = MemoriesCompressed(**self.summary(rows, text))
+            read = tuple((row.memory_id, row.version - stale) for row in rows)
+            self.ask(CompressMemories(now_us=self.now_us, summary=summary, originals=read))
+
+    @about(long_term)
+    @rule(own=OWN, text=WORDS)
+    def adds_a_summary_from_elsewhere(self, own: Any, text: str) -> None:
+        fields = self.summary([], text)
+        fields |= {"memory_id": self.id(own), "original_count": 1, "compressed_from_ids": ("far",)}
+        ids = () if own is None else (fields["memory_id"],)
+        self.ask(AddSummary(now_us=self.now_us, summary=SummaryAdded(**fields), own_ids=ids))
+
+    @some(long_term)
+    @rule(number=ANY)
+    def undoes_a_compaction(self, number: int) -> None:
+        summaries = sorted(self.deciding.state.long_term.summaries.ids)
+        memory_id = self.one(summaries, number)
+        row = self.deciding.state.long_term.held.rows.get(memory_id)
+        event = None if row is None else self.deciding.log[row.version - 1].data
+        ids = getattr(event, "compressed_from_ids", ())
+        self.ask(
+            UndoCompaction(
+                now_us=self.now_us, memory_id=memory_id,
+                memory_ids=tuple(one for one in ids if one != "far"),
+            )
+        )  # fmt: skip
+
+    def summary(self, rows: Sequence[Any], text: str) -> dict[str, Any]:
+        return {
+            "memory_id": self.id(None), "content": text, "size_bytes": len(text.encode()),
+            "digest": text_digest(text), "passages": long_term.passages_of(text),
+            "occurred_at_us": rows[-1].occurred_at_us if rows else 5,
+            "compressed_from_ids": tuple(row.memory_id for row in rows),
+            "original_count": len(rows), "compression_method": "fake",
+            "time_range_start_us": rows[0].occurred_at_us if rows else 5,
+            "time_range_end_us": rows[-1].occurred_at_us if rows else 5,
+            "bytes_before": sum(row.size_bytes for row in rows),
+            "bytes_after": len(text.encode()),
+        }  # fmt: skip
 
 
 class EntityRules(UserRules):

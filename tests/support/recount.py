@@ -97,7 +97,19 @@ def tally(kind: Kind, state: Any, log: Log) -> Tally:
         + sum(len(e.memory_ids) for e in expired),
         pruned=sum(len(e.memory_ids) for e in pruned),
         relationships=relationships,
+        **_summarised(rows, events),
     )
+
+
+def _summarised(rows: Sequence[Any], events: Mapping[int, Recorded[Any]]) -> dict[str, int]:
+    """Return what the summaries among rows stand for, by the events that have their texts."""
+    held = [events[row.version].data for row in rows if getattr(row, "original_count", 0)]
+    return {
+        "summaries": len(held),
+        "originals": sum(len(event.compressed_from_ids) for event in held),
+        "summaries_bytes_before": sum(event.bytes_before for event in held),
+        "summaries_bytes_after": sum(_bytes(event.content) for event in held),
+    }
 
 
 def text_bytes(kind: Kind, row: Any, events: Mapping[int, Recorded[Any]]) -> int:

@@ -170,3 +170,33 @@ async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: P
         assert mean.shape == (32,)
         assert len(embedder.texts) == expected
         await service.close()
+
+
+async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
+    texts = ["red", "blue", "green"]
+    digests = [text_digest(text) for text in texts]
+    await service.embed(texts[:2])
+    service._table.flush()
+    await service.embed(texts[2:])  # waits to be written
+    await service.forget([digests[0], digests[2], text_digest("never there")])
+    assert set(service.known(digests)) == {digests[1]}
+    service._table.flush()
+    assert set(service.stored(digests)) == {digests[1]}
+    await service.embed(texts)
+    assert set(service.known(digests)) == set(digests), "embedded again"
+
+
+async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
+    service: EmbeddingService, tmp_path: Path
+) -> None:
+    texts = [f"text {n}" for n in range(3_000)]
+    await service.embed(texts)
+    service._table.flush()
+    before = (tmp_path / "derived.mdb").stat().st_size
+    await service.forget([text_digest(text) for text in texts[1:]])
+    await service.shrink()
+    assert (tmp_path / "derived.mdb").stat().st_size < before / 5
+    assert set(service.stored([text_digest(texts[0])])) == {text_digest(texts[0])}
+    await service.embed(["after it"])
+    service._table.flush()
+    assert service.stored([text_digest("after it")])

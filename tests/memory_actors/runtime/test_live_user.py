@@ -11,7 +11,7 @@ from eventlog import EventLog, Snapshot
 from memory_actors import Item, Limits, QuarantinedError, live_user, user_state
 from memory_actors.indexes import dense
 from memory_actors.kinds import long_term
-from memory_actors.kinds.long_term import MemoryUpdated
+from memory_actors.kinds.entity.events import EntityUpdated
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_a_poisoned_user_stays_readable_and_harms_nobody(open_memory, tmp_
         await memory.user("bob").add("likes coffee")
 
     async def poison(log: EventLog) -> None:
-        await log.append("user:ada", [MemoryUpdated(memory_id="never was", content="x")], 1)
+        await log.append("user:ada", [EntityUpdated(memory_id="never was", content="x")], 1)
 
     await in_the_log(tmp_path, poison)
     async with open_memory() as memory:

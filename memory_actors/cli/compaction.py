@@ -1,0 +1,286 @@
+"""compact; compaction stats, expand, undo."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from signal import SIGINT
+
+import click
+import msgspec
+from rich.text import Text
+
+from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.output import (
+    counted,
+    local,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+    shortened,
+    size,
+    table,
+    text,
+)
+from memory_actors.cli.running import check_store, ensure_model, run, with_system, with_user
+from memory_actors.cli.showing import memory_table
+from memory_actors.handles.user import UserMemory
+from memory_actors.interchange import Progress
+from memory_actors.records import (
+    ClusterReport,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Memory,
+    Receipt,
+)
+from memory_actors.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
+from memory_actors.system import MemorySystem
+
+INTERRUPTED = 130
+STEPS = 1000  # of the progress bar
+CLUSTERS_SHOWN_MAX = 30
+SAMPLE_CHARACTERS_MAX, SUMMARY_CHARACTERS_MAX = 80, 300
+REASONS_SHOWN_MAX = 5
+REPLACED = ("compressed", "would_compress")
+SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
+    "extractive": ExtractiveSummarizer,
+    "llm": OpenAISummarizer,
+}
+
+
+# --- compact
+
+
+@click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Change nothing: show what would be compressed.")
+@click.option("--older-than", metavar="AGE", help="Such as 90d.  [default: as the settings say]")
+@click.option(
+    "--summarizer", "name", type=click.Choice(list(SUMMARIZERS)), default="extractive",
+    show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
+)  # fmt: skip
+@pass_app
+def compact(app: App, /, dry_run: bool, older_than: str | None, name: str) -> None:
+    """Replace old memories that are about the same by summaries: of all users, or of --user.
+
+    Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.
+    Ctrl-C stops after the cluster in hand; what was done remains.
+    """
+    check_store(app)
+    summarizer = SUMMARIZERS[name]()
+    ensure_model(app)
+    with progress_bar("Compacting", quiet=app.json) as moved:
+        report = run(lambda: _compacted(app, summarizer, dry_run, older_than, moved))
+    if app.json:
+        print_json(_for_programs(report))
+    else:
+        _print_report(report)
+    if report.cancelled:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+async def _compacted(
+    app: App, summarizer: Summarizer, dry_run: bool, older_than: str | None, moved: Progress
+) -> CompactionReport:
+    async with _opened(app, summarizer) as memory:
+        with _stopped_by_ctrl_c() as stop:
+            return await memory.compact(
+                app.user,
+                dry_run=dry_run,
+                older_than=older_than,
+                progress=_on_progress(moved),
+                stop=stop,
+            )
+
+
+@asynccontextmanager
+async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySystem]:
+    """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
+    async with MemorySystem.open(
+        app.directory, embedder=app.embedder, summarizer=summarizer, alerts=[]
+    ) as memory:
+        yield memory
+
+
+@contextmanager
+def _stopped_by_ctrl_c() -> Iterator[asyncio.Event]:
+    """Hold an event that the first Ctrl-C sets. The second interrupts as it does elsewhere."""
+    stop, loop, before = asyncio.Event(), asyncio.get_running_loop(), signal.getsignal(SIGINT)
+
+    def set_event() -> None:
+        stop.set()
+        note("Stopping after the cluster in hand …", "yellow")
+
+    def on_first(_number: int, _frame: object) -> None:
+        signal.signal(SIGINT, before)
+        loop.call_soon_threadsafe(set_event)
+
+    signal.signal(SIGINT, on_first)
+    try:
+        yield stop
+    finally:
+        signal.signal(SIGINT, before)
+
+
+def _on_progress(moved: Progress) -> Callable[[CompactionProgress], None]:
+    def on_progress(at: CompactionProgress) -> None:
+        of_user = at.clusters_done / at.clusters_total if at.clusters_total else 0.0
+        share = min(1.0, (at.users_done + of_user) / max(1, at.users_total))
+        moved(int(STEPS * share), STEPS)
+
+    return on_progress
+
+
+def _for_programs(report: CompactionReport | CompactionStats) -> dict[str, object]:
+    saved = {"bytes_saved": report.bytes_saved, "ratio": report.ratio}
+    return {**msgspec.structs.asdict(report), **saved}
+
+
+# --- what is said of it
+
+
+def _print_report(report: CompactionReport) -> None:
+    replaced = [one for one in report.clusters if one.outcome in REPLACED]
+    if replaced:
+        _print_clusters(replaced, report.compressed)
+        say("")
+    _say_done(report)
+    _say_left(report)
+    if report.cancelled:
+        note("Interrupted: the rest is as it was. Run it again to go on.", "yellow")
+
+
+def _print_clusters(clusters: Sequence[ClusterReport], count: int) -> None:
+    """Print what saves most first, of the clusters that the report holds."""
+    with_users = len({one.user_id for one in clusters}) > 1
+    right = ("memories", "before", "after")
+    names = ("user",) if with_users else ()
+    made = table(*names, "period", *right, "sample", right=right, whole=("period",))
+    by_saved = sorted(clusters, key=lambda one: one.bytes_after - one.bytes_before)
+    for one in by_saved[:CLUSTERS_SHOWN_MAX]:
+        user = [text(one.user_id)] if with_users else []
+        made.add_row(
+            *user, _period(one), f"{one.original_count:,}", size(one.bytes_before),
+            size(one.bytes_after), _sample(one),
+        )  # fmt: skip
+    print_table(made)
+    more = count - min(len(clusters), CLUSTERS_SHOWN_MAX)
+    if more > 0:
+        say(f"… and {counted(more, 'cluster')} more: --json shows them.", "dim")
+
+
+def _period(one: ClusterReport) -> str:
+    start, end = (
+        local(time).partition(" ")[0] for time in (one.time_range_start, one.time_range_end)
+    )
+    return start if start == end else f"{start} to {end}"
+
+
+def _sample(one: ClusterReport) -> Text:
+    """Return some of the originals; below them what would be, or the id of what is."""
+    lines = "\n".join(shortened(line, SAMPLE_CHARACTERS_MAX) for line in one.sample)
+    below = one.memory_id or shortened(one.summary or "", SUMMARY_CHARACTERS_MAX)
+    return text(lines) + text(f"\n{below}", "dim")
+
+
+def _say_done(report: CompactionReport) -> None:
+    considered = f"{report.memories_considered:,} old {_plural(report.memories_considered)}"
+    if not report.originals:
+        say(f"Nothing to compress: {considered}, none of them enough alike.")
+        return
+    would = "Would compress" if report.dry_run else "Compressed"
+    saved = (
+        f"{size(report.bytes_saved)} saved ({_percent(report.bytes_saved, report.bytes_before)})"
+    )
+    summaries = f"{report.compressed:,} {'summary' if report.compressed == 1 else 'summaries'}"
+    say(
+        f"{would} {report.originals:,} of {considered} into {summaries}: "
+        f"{size(report.bytes_before)} to {size(report.bytes_after)}, {saved}."
+    )
+    if not report.dry_run:
+        files = f"{size(report.file_bytes_before)} to {size(report.file_bytes_after)}"
+        say(f"Files: {files}. It took {report.took_s:,.1f} s.", "dim")
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+
+
+def _say_left(report: CompactionReport) -> None:
+    """Say which clusters and users stay as they are, and why."""
+    left = [one for one in report.clusters if one.outcome not in REPLACED]
+    if left:
+        say(f"{counted(len(left), 'cluster')} left as before; the next run tries again:", "yellow")
+    reasons = Counter(one.reason or one.outcome for one in left)
+    for why, count in reasons.most_common(REASONS_SHOWN_MAX):
+        say(f"  {count:,}: {why}")
+    if report.users_failed:
+        say(f"{counted(report.users_failed, 'user')} could not be read or written.", "yellow")
+
+
+# --- compaction
+
+
+@click.group(cls=Group)
+def compaction() -> None:
+    """Look at summaries of old memories, or take them back."""
+
+
+@compaction.command("stats", cls=Command)
+@pass_app
+def stats(app: App, /) -> None:
+    """Show how much was compressed: of all users, or of --user."""
+
+    async def work(memory: MemorySystem) -> CompactionStats:
+        return await memory.compaction_stats(app.user)
+
+    found = with_system(app, work)
+    if app.json:
+        print_json(_for_programs(found))
+        return
+    right = ("summaries", "originals", "before", "after", "saved")
+    made = table(*right, right=right)
+    made.add_row(
+        f"{found.summaries:,}", f"{found.originals:,}", size(found.bytes_before),
+        size(found.bytes_after), _percent(found.bytes_saved, found.bytes_before),
+    )  # fmt: skip
+    print_table(made)
+
+
+@compaction.command("expand", cls=Command)
+@click.argument("memory_id", metavar="ID")
+@pass_app
+def expand(app: App, /, memory_id: str) -> None:
+    """Show the memories that a summary stands for, as they were."""
+
+    async def work(user: UserMemory) -> list[Memory]:
+        return await user.expand(memory_id)
+
+    memories = with_user(app, work)
+    if app.json:
+        print_json(memories)
+    else:
+        print_table(memory_table(memories))
+
+
+@compaction.command("undo", cls=Command)
+@click.argument("memory_id", metavar="ID")
+@pass_app
+def undo(app: App, /, memory_id: str) -> None:
+    """Bring back the memories that a summary stands for, and drop it. All or none."""
+
+    async def work(user: UserMemory) -> list[Receipt]:
+        return await user.undo_compaction(memory_id)
+
+    receipts = with_user(app, work)
+    if app.json:
+        print_json(receipts)
+    else:
+        say(f"Restored {len(receipts):,} {_plural(len(receipts))} in place of {memory_id}.")
+
+
+def _plural(count: int) -> str:
+    return "memory" if count == 1 else "memories"

@@ -1,0 +1,142 @@
+"""serve, keys: the memory over HTTP, and who may use it."""
+
+import ipaddress
+
+import click
+
+from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.output import local, note, print_json, print_table, say, table, text
+from memory_actors.cli.running import ensure_model, run
+from memory_actors.records import Tier
+from memory_actors.server import HOST, PORT, ApiKey, KeyStore
+from memory_actors.server import serve as serve_http
+from memory_actors.settings import SUNDAYS, Settings
+from memory_actors.system import MemorySystem
+
+NEVER = "never"
+
+
+@click.command(cls=Command)
+@click.option("--host", default=HOST, show_default=True, help="Where to listen.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="0: any free one.",
+)
+@click.option(
+    "--compact-at",
+    default=SUNDAYS,
+    show_default=True,
+    metavar="CRON",
+    help="When old memories are compressed, in local time; `never`: only when asked.",
+)
+@pass_app
+def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
+    """Serve the memory over HTTP until Ctrl-C. Make a key first: `memory-actors keys create`.
+
+    Needs the extra `server`. The address of the API's description is /schema.
+    """
+    keys = KeyStore(app.directory)
+    if not keys.all():
+        note("There is no API key yet: make one with `memory-actors keys create`.", "yellow")
+    if not is_loopback(host):
+        note(
+            f"Listening on {host}: others can reach this, and nothing on the way is encrypted. "
+            "Put a proxy with TLS before it.",
+            "yellow",
+        )
+    ensure_model(app)
+    settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
+
+    async def whole() -> None:
+        opening = MemorySystem.open(app.directory, embedder=app.embedder, settings=settings)
+        async with opening as memory:
+            await serve_http(memory, keys, host=host, port=port, on_ready=ready)
+
+    def ready(address: str) -> None:
+        if app.json:
+            print_json({"address": address})
+        else:
+            say(f"Serving {app.directory} at {address}  (API: {address}/schema)")
+
+    run(whole)
+    if not app.json:
+        say("Stopped.")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@click.group(cls=Group)
+def keys() -> None:
+    """Make, list and revoke the API keys of `serve`. The server may be running meanwhile."""
+
+
+@keys.command(cls=Command)
+@click.option("--root", is_flag=True, help="A key for every user's memory and for /admin.")
+@click.option(
+    "--tier",
+    type=click.Choice([tier.value for tier in Tier]),
+    help="What its first use sets the user's tier to.",
+)
+@pass_app
+def create(app: App, /, root: bool, tier: str | None) -> None:
+    """Make a key for the user that --user names, or a root key. It is shown this once."""
+    if root == (app.user is not None):
+        raise click.UsageError("name a user with --user, or say --root: one of the two")
+    token, key = KeyStore(app.directory).create(None if root else app.user, tier)
+    if app.json:
+        print_json({"key": token, **_told(key)})
+        return
+    say(token)
+    note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
+
+
+@keys.command("list", cls=Command)
+@pass_app
+def list_(app: App, /) -> None:
+    """List the keys: their ids and what they open."""
+    found = KeyStore(app.directory).all()
+    if app.json:
+        print_json([_told(key) for key in found])
+        return
+    if not found:
+        say("No keys.")
+        return
+    made = table("id", "opens", "tier", "made", whole=("id",))
+    for key in found:
+        made.add_row(key.id, text(_scope(key)), text(_tier(key)), local(key.created_at))
+    print_table(made)
+
+
+@keys.command(cls=Command)
+@click.argument("key_id")
+@pass_app
+def revoke(app: App, /, key_id: str) -> None:
+    """Revoke the key with this id: from the next request on it opens nothing."""
+    key = KeyStore(app.directory).revoke(key_id)
+    if app.json:
+        print_json(_told(key))
+    else:
+        say(f"Revoked: {key.id}, the key of {_scope(key)}")
+
+
+def _told(key: ApiKey) -> dict[str, object]:
+    return {name: getattr(key, name) for name in key.__struct_fields__ if name != "sha256"}
+
+
+def _scope(key: ApiKey) -> str:
+    return "root: everything" if key.is_root else f"user {key.user_id}"
+
+
+def _tier(key: ApiKey) -> str:
+    if key.tier is None:
+        return ""
+    return f"{key.tier} (set)" if key.tier_is_set else f"{key.tier} (at first use)"

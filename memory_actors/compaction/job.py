@@ -1,0 +1,310 @@
+"""A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
+
+For each user: pick what is old from the confirmed state, cluster it in batches in order of time,
+replace cluster after cluster, archive what the originals' events said, keep a snapshot. At the end
+drop what retention says, and make the files smaller. Nothing of it is done by the user's actor but
+the replacing itself, which is one event, so adds and searches go on all the while.
+
+A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
+Who cancels a run waits for the cluster in hand. A user whose log cannot be read, or whose actor
+takes no commands, is left for the next run.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from eventlog import EventLog, EventLogError
+from eventlog.records import to_datetime
+from memory_actors import user_state
+from memory_actors.compaction.archiving import archive_originals
+from memory_actors.compaction.pace import Pace
+from memory_actors.compaction.replacing import Replacing
+from memory_actors.compaction.selection import DAY_US, age, clustered, old_memories
+from memory_actors.errors import NotFoundError, SystemClosedError
+from memory_actors.kinds import long_term
+from memory_actors.kinds.long_term import Row
+from memory_actors.privacy import hashed, reason
+from memory_actors.records import (
+    ClusterReport,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+)
+from memory_actors.services import Services
+from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.summarizers import Summarizer
+from memory_actors.summarizers.protocol import checked_name
+from memory_actors.writers.scope import Scope
+
+CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
+Progress = Callable[[CompactionProgress], object]
+
+_logger = structlog.get_logger("memory_actors.compaction")
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a run was asked, and what it has done so far."""
+
+    dry_run: bool
+    older_than: timedelta | None
+    progress: Progress | None
+    asked_to_stop: Callable[[], bool]
+    pace: Pace
+    users_total: int = 0
+    users_done: int = 0
+    users_failed: int = 0
+    considered: int = 0
+    clusters: list[ClusterReport] = field(default_factory=list)
+    compressed: int = 0
+    originals: int = 0
+    failed: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    archived: int = 0
+
+    def count(self, cluster: ClusterReport) -> None:
+        """Take in what came of a cluster."""
+        if len(self.clusters) < CLUSTERS_REPORTED:
+            self.clusters.append(cluster)
+        self.failed += cluster.outcome == "failed"
+        if cluster.outcome in ("compressed", "would_compress"):
+            self.compressed += 1
+            self.originals += cluster.original_count
+            self.bytes_before += cluster.bytes_before
+            self.bytes_after += cluster.bytes_after
+
+    def tell(self, user_id: str, done: int, total: int) -> None:
+        """Tell who asked how far it has come."""
+        if self.progress is not None:
+            self.progress(
+                CompactionProgress(
+                    users_done=self.users_done,
+                    users_total=self.users_total,
+                    user_id=user_id,
+                    clusters_done=done,
+                    clusters_total=total,
+                )
+            )
+
+
+class Compaction:
+    """Runs compaction, one run at a time. Close it before the system."""
+
+    def __init__(self, services: Services, log: EventLog, summarizer: Summarizer, directory: Path):
+        checked_name(summarizer.name)
+        self._services = services
+        self._settings = services.settings
+        self._log = log
+        self._directory = directory
+        self._replacing = Replacing(summarizer, services.settings.summarizer_deadline_s)
+        self._alone = asyncio.Lock()
+        self._under_way: asyncio.Task[CompactionReport] | None = None
+        self._closing = False
+        self._runs = 0
+        self._failed_clusters = 0
+        self._last_run_at: datetime | None = None
+
+    async def run(
+        self,
+        user_id: str | None,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta | str | None = None,
+        progress: Progress | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> CompactionReport:
+        """Compact one user, or all. See `MemorySystem.compact`."""
+        least = None if older_than is None else age(older_than)
+        users = await self._users(user_id)
+        await self._alone.acquire()
+        if self._closing:
+            self._alone.release()
+            raise SystemClosedError("the memory system is closed: open it again")
+        cancelled = asyncio.Event()
+        pace = Pace(lambda: self._services.runtime.uses)
+        run = _Run(dry_run, least, progress, lambda: self._stops(stop, cancelled), pace)
+        task = self._under_way = asyncio.create_task(
+            self._run(run, users, everyone=user_id is None)
+        )
+        task.add_done_callback(self._done)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled.set()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+            raise
+
+    async def stats(self, user_id: str | None) -> CompactionStats:
+        """Return what compaction has come to. See `MemorySystem.compaction_stats`."""
+        if user_id is None:
+            totals = self._services.totals.now()
+        else:
+            (known,) = await self._users(user_id)
+            async with Scope(self._services, known, None, None).live() as live:
+                totals = user_state.totals(live.state, [long_term])
+        return CompactionStats(
+            summaries=totals.get("long_term.summaries", 0),
+            originals=totals.get("long_term.originals", 0),
+            bytes_before=totals.get("long_term.summaries_bytes_before", 0),
+            bytes_after=totals.get("long_term.summaries_bytes_after", 0),
+            failed_clusters=self._failed_clusters,
+            runs=self._runs,
+            last_run_at=self._last_run_at,
+        )
+
+    async def close(self, deadline_s: float) -> None:
+        """Let nothing more begin; stop after the cluster in hand, or at the deadline."""
+        self._closing = True
+        task = self._under_way
+        if task is not None and not task.done():
+            _, late = await asyncio.wait([task], timeout=deadline_s)
+            if late:
+                task.cancel()
+                await asyncio.wait([task])
+
+    def _stops(self, stop: asyncio.Event | None, cancelled: asyncio.Event) -> bool:
+        return self._closing or cancelled.is_set() or (stop is not None and stop.is_set())
+
+    def _done(self, task: "asyncio.Task[CompactionReport]") -> None:
+        self._alone.release()
+        if not task.cancelled():
+            task.exception()  # its caller may have gone
+
+    async def _users(self, user_id: str | None) -> list[str]:
+        if user_id is None:
+            streams = await self._log.streams()
+            return sorted(user_of(name) for name in streams if name.startswith(STREAM_PREFIX))
+        scope = Scope(self._services, user_id, None, None)
+        if (await self._log.head(scope.stream)).version == 0:
+            raise NotFoundError(f"no user {user_id!r}: they never had a memory")
+        return [user_id]
+
+    # --- a run
+
+    async def _run(self, run: _Run, users: list[str], *, everyone: bool) -> CompactionReport:
+        started_s, before = perf_counter(), await self._file_bytes()
+        run.users_total = len(users)
+        for user_id in users:
+            if run.asked_to_stop():
+                break
+            try:
+                await self._user(run, user_id)
+            except Exception as error:  # whatever it is, the others have nothing to do with it
+                if not everyone or isinstance(error, SystemClosedError):
+                    raise
+                self._leave(run, user_id, error)
+            run.users_done += 1
+        cancelled = run.asked_to_stop()
+        if not run.dry_run:
+            await self._finish(run, None if everyone else stream_of(users[0]), cancelled=cancelled)
+        return _reported(run, started_s, before, await self._file_bytes(), cancelled=cancelled)
+
+    async def _user(self, run: _Run, user_id: str) -> None:
+        scope = Scope(self._services, user_id, None, None)
+        found = await self._clusters(run, scope)
+        run.tell(user_id, 0, len(found))
+        for done, rows in enumerate(found, start=1):
+            if run.asked_to_stop():
+                break
+            if done == len(found) and not run.dry_run:
+                await self._snapshot(scope)  # the log keeps two: neither is to hold the originals
+            run.count(await self._replacing.replace(scope, rows, dry_run=run.dry_run))
+            run.tell(user_id, done, len(found))
+            await run.pace.give_way(own_uses=1)
+        if not run.dry_run and not run.asked_to_stop():
+            run.archived += await self._settle(scope)
+
+    async def _clusters(self, run: _Run, scope: Scope) -> list[list[Row]]:
+        """Return the clusters of what is old, batch by batch in order of time."""
+        async with scope.live() as live:
+            state = live.state
+        days = self._settings.after_days(state.account.tier)
+        least = timedelta(days=days) if run.older_than is None else run.older_than
+        before_us = self._services.clock_us() - least // timedelta(microseconds=1)
+        old = await anyio.to_thread.run_sync(old_memories, state.long_term, before_us)
+        run.considered += len(old)
+        found: list[list[Row]] = []
+        for start in range(0, len(old), self._settings.compaction_batch):
+            if run.asked_to_stop():
+                break
+            batch = old[start : start + self._settings.compaction_batch]
+            if len(batch) >= self._settings.compaction_min_samples:
+                found += await clustered(scope, batch, self._settings)
+                await run.pace.give_way()
+        return found
+
+    async def _settle(self, scope: Scope) -> int:
+        """Archive what is left to be, and keep the state: a replay would read the archive."""
+        archived = await archive_originals(scope)
+        if archived:
+            await self._snapshot(scope)
+        return archived
+
+    async def _snapshot(self, scope: Scope) -> None:
+        async with scope.live() as live:
+            await live.snapshot()
+
+    def _leave(self, run: _Run, user_id: str, error: Exception) -> None:
+        run.users_failed += 1
+        _logger.warning("user not compacted", user=hashed(user_id), error=reason(error))
+
+    # --- at the end of a run
+
+    async def _finish(self, run: _Run, stream: str | None, *, cancelled: bool) -> None:
+        """Drop what retention says, and make files smaller; a failure is no reason to fail."""
+        self._runs += 1
+        self._last_run_at = to_datetime(self._services.clock_us())
+        self._failed_clusters += run.failed
+        try:
+            days = self._settings.archive_retention_days
+            if days is not None:
+                before_us = self._services.clock_us() - int(days * DAY_US)
+                await self._log.drop_archived(before_us, stream)
+            if run.archived and not cancelled:
+                await self._log.shrink()
+                await self._services.embeddings.shrink()
+        except EventLogError as error:
+            _logger.warning("files not shrunk", error=reason(error))
+
+    async def _file_bytes(self) -> int:
+        return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+
+
+def _bytes_under(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def _reported(
+    run: _Run, started_s: float, file_bytes_before: int, file_bytes_after: int, *, cancelled: bool
+) -> CompactionReport:
+    return CompactionReport(
+        dry_run=run.dry_run,
+        users=run.users_done,
+        users_failed=run.users_failed,
+        memories_considered=run.considered,
+        clusters=tuple(run.clusters),
+        compressed=run.compressed,
+        originals=run.originals,
+        failed=run.failed,
+        bytes_before=run.bytes_before,
+        bytes_after=run.bytes_after,
+        file_bytes_before=file_bytes_before,
+        file_bytes_after=file_bytes_after,
+        took_s=perf_counter() - started_s,
+        cancelled=cancelled,
+    )

@@ -1,0 +1,136 @@
+"""One cluster of old memories: its summary, and the event that puts it in their place.
+
+Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
+hang, return nothing, or more than it was given. What an agent changes meanwhile wins: the actor
+replaces memories only if each of them is still as it was read.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from eventlog.records import to_datetime
+from memory_actors.compaction.selection import said_by, vectors_of
+from memory_actors.errors import MemoryActorsError, SummarizerError, SystemClosedError
+from memory_actors.kinds.long_term import MemoriesCompressed, Row
+from memory_actors.privacy import hashed, reason
+from memory_actors.records import ClusterReport
+from memory_actors.summarizers import Cluster, Summarizer
+from memory_actors.summarizers.protocol import checked_body
+from memory_actors.writers.long_term import LongTermWriter
+from memory_actors.writers.scope import Scope
+from memory_actors.writers.summaries import summary_text
+
+SAMPLES = 3
+SAMPLE_CHARACTERS = 200
+REASON_CHARACTERS = 300
+
+_logger = structlog.get_logger("memory_actors.compaction")
+
+
+class Replacing:
+    """Summarises clusters and replaces them, one after another."""
+
+    def __init__(self, summarizer: Summarizer, deadline_s: float):
+        self._summarizer = summarizer
+        self._deadline_s = deadline_s
+
+    async def replace(self, scope: Scope, rows: Sequence[Row], *, dry_run: bool) -> ClusterReport:
+        """Replace a cluster by its summary, or say why not; `dry_run` only says what would be."""
+        said = await said_by(scope, rows)
+        before = sum(row.size_bytes for row in rows)
+        try:
+            content = await self._summary(await _cluster(scope, rows, said), before)
+            fields = summary_text(content)
+            if dry_run:
+                return _report(scope, rows, said, "would_compress", summary=content)
+            summary = self._event(scope, rows, before, fields)
+            written = await LongTermWriter(scope).compress(summary, rows)
+        except SystemClosedError:
+            raise
+        except Exception as error:  # of a summariser of the caller's own, anything
+            return _failed(scope, rows, said, error)
+        if not written.reply.events:
+            return _report(scope, rows, said, "changed")
+        return _report(scope, rows, said, "compressed", content, summary.memory_id)
+
+    async def _summary(self, cluster: Cluster, bytes_before: int) -> str:
+        """Return heading and body.
+
+        :raises SummarizerError: there is none, or it is not shorter than the originals.
+        """
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                body = await self._summarizer.summarize(cluster)
+        except TimeoutError as error:
+            raise SummarizerError(f"no summary within {self._deadline_s:g} s") from error
+        content = cluster.heading + checked_body(body, self._summarizer.name)
+        size = len(content.encode())
+        if size >= bytes_before:
+            raise SummarizerError(
+                f"the summary takes {size:,} bytes and the originals {bytes_before:,}: they stay"
+            )
+        return content
+
+    def _event(
+        self, scope: Scope, rows: Sequence[Row], bytes_before: int, fields: dict[str, Any]
+    ) -> MemoriesCompressed:
+        sessions = dict.fromkeys(row.session_id for row in rows if row.session_id is not None)
+        return MemoriesCompressed(
+            memory_id=scope.new_id(scope.now_us()),
+            occurred_at_us=rows[-1].occurred_at_us,
+            compressed_from_ids=tuple(row.memory_id for row in rows),
+            original_count=len(rows),
+            time_range_start_us=rows[0].occurred_at_us,
+            time_range_end_us=rows[-1].occurred_at_us,
+            compression_method=self._summarizer.name,
+            session_ids=tuple(sessions),
+            bytes_before=bytes_before,
+            **fields,
+        )
+
+
+async def _cluster(scope: Scope, rows: Sequence[Row], said: Sequence[str]) -> Cluster:
+    times = tuple(to_datetime(row.occurred_at_us) for row in rows)
+    return Cluster(texts=tuple(said), times=times, vectors=await vectors_of(scope, rows))
+
+
+def _failed(
+    scope: Scope, rows: Sequence[Row], said: Sequence[str], error: Exception
+) -> ClusterReport:
+    _logger.warning(
+        "cluster not compressed",
+        user=hashed(scope.user_id),
+        count=len(rows),
+        error=reason(error),
+    )
+    told = str(error) if isinstance(error, MemoryActorsError) else type(error).__name__
+    return _report(scope, rows, said, "failed", why=told[:REASON_CHARACTERS])
+
+
+def _report(
+    scope: Scope,
+    rows: Sequence[Row],
+    said: Sequence[str],
+    outcome: str,
+    summary: str | None = None,
+    memory_id: str | None = None,
+    *,
+    why: str | None = None,
+) -> ClusterReport:
+    before = sum(row.size_bytes for row in rows)
+    return ClusterReport(
+        user_id=scope.user_id,
+        memory_id=memory_id,
+        original_count=len(rows),
+        sample=tuple(text[:SAMPLE_CHARACTERS] for text in said[:SAMPLES]),
+        summary=summary,
+        bytes_before=before,
+        bytes_after=before if summary is None else len(summary.encode()),
+        time_range_start=to_datetime(rows[0].occurred_at_us),
+        time_range_end=to_datetime(rows[-1].occurred_at_us),
+        outcome=outcome,
+        reason=why,
+    )

@@ -1,0 +1,249 @@
+"""When compaction runs by itself: a cron expression in local time, and a loop that keeps to it.
+
+Due. A run is due at each time that the expression names. What has been dealt with is one number,
+`since`: the time up to which all that was due has been run, or needs no run any more. The next run
+is due at the first named time after `since`; if that is in the past, because nobody was running,
+it is due now. So however many were missed, one catches up for all of them: its end is the new
+`since`. At the very first start there is nothing to catch up: `since` is now.
+
+`since` is kept (`LastRun`) when a run begins and again when it ends. A run that takes the process
+down with it is therefore not begun again at each start. One that closing cuts off does not count:
+what `since` was before is put back, and the next start catches up.
+
+Chance. A due run waits up to `jitter_s` more, so that many processes do not all start at three
+o'clock. Chance is drawn anew for each run.
+
+Summer time. `since` is a moment, not a reading of a clock on the wall, so an hour that comes twice
+runs nothing twice, and a time that the clocks skip is due right after the gap (as in Debian's cron,
+which cronsim follows). An expression with a star for minute or hour names moments, and goes on
+through both hours.
+
+Sleep. The loop looks at the clock once a minute, because a machine that was suspended, or whose
+clock was set, wakes no timer.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio.to_thread
+import msgspec
+import structlog
+from cronsim import CronSim, CronSimError
+
+from eventlog.records import to_datetime
+from memory_actors.errors import InvalidInputError
+from memory_actors.privacy import reason
+
+JITTER_S = 600.0
+NAP_S_MAX = 60.0
+FIELDS = 5  # cronsim takes seconds in a sixth: nobody compacts by the second
+FILE_NAME = "compaction.json"
+
+_logger = structlog.get_logger("memory_actors.compaction")
+
+
+class LocalZone(tzinfo):
+    """The zone of this machine with its rules, for times to come too: `TZ`, or the system's."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        """Return the offset at a wall time."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, _moment: datetime | None) -> None:
+        """Return None: unknown, and of no use."""
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        """Return the zone's name at a wall time."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, moment: datetime) -> datetime:
+        """Return the wall time at a moment, its fold included."""
+        wall = datetime.fromtimestamp(moment.replace(tzinfo=UTC).timestamp())  # noqa: DTZ006
+        return wall.replace(tzinfo=self)
+
+
+LOCAL = LocalZone()
+
+
+def check_expression(expression: str) -> str:
+    """Return a cron expression that names times.
+
+    :raises InvalidInputError: it has no five fields, one of them is wrong, or no day is like that.
+    """
+    next_run(expression, datetime(2024, 1, 1, tzinfo=UTC), UTC)
+    return expression
+
+
+def next_run(expression: str, after: datetime, zone: tzinfo = LOCAL) -> datetime:
+    """Return the first time after another that an expression names, in UTC.
+
+    `after` is aware; what the expression says is wall time in `zone`.
+
+    :raises InvalidInputError: see `check_expression`.
+    """
+    if len(expression.split()) != FIELDS:
+        raise _wrong(expression, "it needs five fields")
+    try:
+        # In the hour that comes twice cronsim starts at its first pass: look past what was before.
+        named = (one.astimezone(UTC) for one in CronSim(expression, after.astimezone(zone)))
+        found = next((one for one in named if one > after), None)
+    except CronSimError as error:
+        raise _wrong(expression, str(error)) from error
+    if found is None:
+        raise _wrong(expression, "there is no such day")
+    return found
+
+
+def _wrong(expression: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{expression!r:.80} is no cron expression ({why}): write minute, hour, day of the month, "
+        "month and day of the week, for example '0 3 * * 0' for Sundays at 03:00"
+    )
+
+
+# --- what was done last
+
+
+class LastRun(Protocol):
+    """Keeps one time across restarts. Called in a thread, one call at a time."""
+
+    def read(self) -> datetime | None:
+        """Return the time, aware; None if there is none."""
+        ...
+
+    def write(self, time: datetime) -> None:
+        """Keep a time. On disk when it returns."""
+        ...
+
+
+class _Kept(msgspec.Struct):
+    since: datetime
+
+
+class LastRunFile:
+    """A small JSON file. One that cannot be read is as good as none: a run may be missed."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def read(self) -> datetime | None:
+        """Return the time that the file holds."""
+        try:
+            since = msgspec.json.decode(self._path.read_bytes(), type=_Kept).since
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            _logger.warning("time of the last compaction is unreadable", error=reason(error))
+            return None
+        return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+
+    def write(self, time: datetime) -> None:
+        """Replace the file, as a whole or not at all."""
+        beside = self._path.with_name(self._path.name + ".new")
+        with beside.open("wb") as file:
+            file.write(msgspec.json.encode(_Kept(time.astimezone(UTC))))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+
+
+# --- the loop
+
+
+class Scheduler:
+    """Runs a coroutine function when it is due, one run at a time. What a run raises is logged.
+
+    `clock` gives microseconds since 1970, `chance` a number in [0, 1) for each run.
+
+    :raises InvalidInputError: the expression is wrong.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], Awaitable[Any]],
+        expression: str,
+        clock: Callable[[], int],
+        last_run: LastRun,
+        *,
+        zone: tzinfo = LOCAL,
+        jitter_s: float = JITTER_S,
+        chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ):
+        self._run = run
+        self._expression = check_expression(expression)
+        self._clock = clock
+        self._last_run = last_run
+        self._zone = zone
+        self._jitter_s = jitter_s
+        self._chance = chance
+        self._sleep = sleep
+        self._due_at: datetime | None = None
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When the next run begins, its chance delay included, in UTC; None while one runs."""
+        return self._due_at
+
+    def start(self) -> None:
+        """Begin to wait for the first run."""
+        self._task = asyncio.create_task(self._keep_to_it())
+
+    async def close(self, deadline_s: float) -> None:
+        """Start no run any more; cancel one that is under way and wait for it so long at most."""
+        self._closing = True
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=deadline_s)
+        if not self._task.done():
+            _logger.warning("compaction under way did not end in time", deadline_s=deadline_s)
+
+    async def _keep_to_it(self) -> None:
+        since = await self._since()
+        while not self._closing:
+            await self._wait_for_next(since)
+            since = await self._run_once(since)
+
+    async def _since(self) -> datetime:
+        """Return up to when all that was due is dealt with. A time to come is a clock set wrong."""
+        kept, now = await anyio.to_thread.run_sync(self._last_run.read), self._now()
+        if kept is not None and kept <= now:
+            return kept
+        await self._keep(now)
+        return now
+
+    async def _wait_for_next(self, since: datetime) -> None:
+        due_at = max(next_run(self._expression, since, self._zone), self._now())
+        self._due_at = due_at + timedelta(seconds=self._jitter_s * self._chance())
+        while (left_s := (self._due_at - self._now()).total_seconds()) > 0:
+            await self._sleep(min(left_s, NAP_S_MAX))
+        self._due_at = None
+
+    async def _run_once(self, since: datetime) -> datetime:
+        """Run, and return the new `since`."""
+        try:
+            await self._keep(self._now())
+            await self._run()
+        except Exception as error:
+            _logger.error("scheduled compaction failed", error=reason(error))
+        finally:
+            now = since if self._closing else self._now()
+            await self._keep(now)
+        return now
+
+    async def _keep(self, time: datetime) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._last_run.write, time)
+        except Exception as error:  # then a run may come twice, and nothing is done twice
+            _logger.warning("time of the last compaction was not kept", error=reason(error))
+
+    def _now(self) -> datetime:
+        return to_datetime(self._clock())

@@ -1,0 +1,38 @@
+"""Which memories a call is about: kinds by name, and their rows."""
+
+from collections.abc import Sequence
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.filters import Predicate
+from memory_actors.kinds.kind import Kind
+from memory_actors.reading import Found
+from memory_actors.records import MemoryType
+from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
+from memory_actors.validation import check_memory_type
+
+
+def named_kinds(memory_types: Sequence[MemoryType | str] | None) -> Sequence[Kind]:
+    """Return the kinds of these names, all for None.
+
+    :raises InvalidInputError: a name is none, or they are no list.
+    """
+    if memory_types is None:
+        return KINDS
+    if isinstance(memory_types, str):
+        memory_types = [memory_types]
+    if not isinstance(memory_types, Sequence):
+        raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
+    return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
+
+
+def newest_first(state: UserState, kinds: Sequence[Kind], matches: Predicate | None) -> list[Found]:
+    """Return the rows of these kinds that match, newest first. Slow for many: in a thread."""
+    rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
+    if matches is not None:
+        rows = [found for found in rows if matches(found.row.metadata)]
+    return sorted(rows, key=_age)
+
+
+def _age(found: Found) -> tuple[int, int]:
+    """Sort newest first: by the time it was true, then by the order of arrival."""
+    return -found.row.occurred_at_us, -found.row.version

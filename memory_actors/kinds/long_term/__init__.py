@@ -1,0 +1,353 @@
+"""Long-term memory: facts with metadata and pinning, found by meaning, kept until deleted.
+
+Full means full: an add beyond the limit is refused, or, if it asks for pruning, the oldest tenth of
+what is not pinned goes first. "Oldest" is by the time it was true, then by the order of arrival.
+
+Compaction puts summaries in the place of old memories (`compression`): a summary is a memory too,
+counted, listed, deleted and pruned like any other, but never compressed or reworded.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from eventlog import Dropped
+from eventlog.records import to_datetime
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds import kind
+from memory_actors.kinds.held import Held, oldest
+from memory_actors.kinds.kind import (
+    Command,
+    Events,
+    Passage,
+    Tally,
+    added_before,
+    its_content,
+    its_session,
+    none_at_hand,
+    own_version,
+    refuse_id,
+    same_json,
+    timeless,
+)
+from memory_actors.kinds.long_term.commands import (
+    COMMANDS,
+    AddMemories,
+    AddSummary,
+    CompressMemories,
+    DeleteMemory,
+    RestoreMemories,
+    UndoCompaction,
+    UpdateMemory,
+)
+from memory_actors.kinds.long_term.compression import (
+    Restored,
+    compress,
+    compressible,
+    gone_as_it_was,
+    passages_of,
+    undo,
+)
+from memory_actors.kinds.long_term.events import (
+    CompactionUndone,
+    Event,
+    MemoriesCompressed,
+    MemoriesPruned,
+    MemoryAdded,
+    MemoryDeleted,
+    MemoryRestored,
+    MemoryUpdated,
+    Summary,
+    SummaryAdded,
+    registry,
+)
+from memory_actors.kinds.long_term.state import (
+    Dump,
+    LongTerm,
+    Row,
+    dump,
+    evolve,
+    fold,
+    initial,
+    load,
+)
+from memory_actors.phrasing import spoken
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.records import QuotaUse
+
+__all__ = [
+    "COMMANDS",
+    "NAME",
+    "AddMemories",
+    "AddSummary",
+    "CompactionUndone",
+    "CompressMemories",
+    "DeleteMemory",
+    "Dump",
+    "LongTerm",
+    "MemoriesCompressed",
+    "MemoriesPruned",
+    "MemoryAdded",
+    "MemoryDeleted",
+    "MemoryRestored",
+    "MemoryUpdated",
+    "RestoreMemories",
+    "Row",
+    "Summary",
+    "SummaryAdded",
+    "UndoCompaction",
+    "UpdateMemory",
+    "at",
+    "at_hand",
+    "chain",
+    "compressible",
+    "content",
+    "data",
+    "decide",
+    "dump",
+    "evolve",
+    "find",
+    "fold",
+    "initial",
+    "load",
+    "passage_text",
+    "passages",
+    "passages_of",
+    "quotas",
+    "registry",
+    "rows",
+    "sources",
+    "tally",
+]
+
+NAME = "long_term"
+
+# --- decide
+
+
+def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises QuotaExceededError: no room, and no leave to make some.
+    :raises InvalidInputError: an id that stands for another memory.
+    :raises NotFoundError: no such memory.
+    """
+    if isinstance(command, AddMemories):
+        return _add(command, state, limits)
+    if isinstance(command, UpdateMemory):
+        return _update(command, state, limits)
+    if isinstance(command, DeleteMemory):
+        _living(state, command.memory_id)
+        return [MemoryDeleted(memory_id=command.memory_id)]
+    if isinstance(command, CompressMemories):
+        return _compress(command, state, limits)
+    if isinstance(command, UndoCompaction):
+        return _undo(command, state, limits)
+    if isinstance(command, AddSummary):
+        return _add_summary(command, state, limits)
+    assert isinstance(command, RestoreMemories)
+    restored = gone_as_it_was(command.memory_ids, command.past, state)
+    _make_room(restored, state, limits, auto_prune=False)
+    return restored
+
+
+def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    fresh = _fresh(command, state)
+    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune)
+    return [MemoriesPruned(memory_ids=victims, cause="quota"), *fresh] if victims else fresh
+
+
+def _fresh(command: AddMemories, state: LongTerm) -> list[MemoryAdded]:
+    """Return the memories that are new; what was added before, even if deleted since, is not."""
+    fresh: dict[str, MemoryAdded] = {}
+    for memory in command.memories:
+        memory_id, digest = memory.memory_id, memory.digest
+        if isinstance(command.used.get(memory_id), Dropped):
+            continue  # what it said is gone: nobody can tell, and an id is never used again
+        if added_before(command, memory_id, MemoryAdded, "digest", digest):
+            continue
+        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
+        if known is None:
+            fresh[memory_id] = memory
+        elif known.digest != digest:
+            refuse_id(memory_id)
+    return list(fresh.values())
+
+
+def _make_room(
+    fresh: Sequence[MemoryAdded | Restored],
+    state: LongTerm,
+    limits: Limits,
+    *,
+    auto_prune: bool,
+) -> tuple[str, ...]:
+    """Return what has to go for `fresh` to fit."""
+    held = state.held
+    over_count = len(held) + len(fresh) - limits.long_term_memories
+    over_bytes = (
+        held.size_bytes + sum(memory.size_bytes for memory in fresh) - limits.long_term_bytes
+    )
+    if not fresh or (over_count <= 0 and over_bytes <= 0):
+        return ()
+    victims = oldest(held.rows.values(), len(held), over_count, over_bytes) if auto_prune else None
+    if victims is None:
+        _refuse(held, limits, over_count)
+    return victims
+
+
+def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
+    if over_count > 0:
+        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
+    refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+
+
+def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    row = _living(state, command.memory_id)
+    content = None if command.digest == row.digest else command.content
+    if content is not None and row.original_count:
+        raise InvalidInputError(
+            f"{row.memory_id!r} is a summary of {row.original_count} memories, which is not "
+            "reworded: undo the compaction, or delete it"
+        )
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if content is None and metadata is None:
+        return []
+    now_bytes = state.held.size_bytes
+    size = now_bytes - row.size_bytes + command.size_bytes
+    if content is not None and size > max(limits.long_term_bytes, now_bytes):
+        refuse_bytes(NAME, now_bytes, limits.long_term_bytes, limits.tier)
+    return [
+        MemoryUpdated(
+            memory_id=command.memory_id,
+            content=content,
+            size_bytes=command.size_bytes if content is not None else 0,
+            digest=command.digest if content is not None else b"",
+            metadata=metadata,
+        )
+    ]
+
+
+def _compress(command: CompressMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    events = compress(command, state)
+    if events:
+        gone = [state.held.rows[memory_id] for memory_id, _ in command.originals]
+        _check_exchange([command.summary.size_bytes], gone, state, limits)
+    return events
+
+
+def _undo(command: UndoCompaction, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    undone, restored = undo(command, state)
+    sizes = [memory.size_bytes for memory in restored]
+    _check_exchange(sizes, [state.held.rows[command.memory_id]], state, limits)
+    return [undone, *restored]
+
+
+def _check_exchange(
+    sizes: Sequence[int], gone: Sequence[Row], state: LongTerm, limits: Limits
+) -> None:
+    """Refuse to put memories of these sizes in the place of others if they do not fit.
+
+    Above a limit that was lowered, less than before fits.
+    """
+    held = state.held
+    count = len(held) + len(sizes) - len(gone)
+    size = held.size_bytes + sum(sizes) - sum(row.size_bytes for row in gone)
+    if count > max(limits.long_term_memories, len(held)):
+        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
+    if size > max(limits.long_term_bytes, held.size_bytes):
+        refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+
+
+def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequence[Event]:
+    summary = command.summary
+    known = command.used.get(summary.memory_id) or state.held.rows.get(summary.memory_id)
+    if known is not None:
+        is_summary = getattr(known, "original_count", 0) > 0
+        if not is_summary or known.digest != summary.digest:
+            refuse_id(summary.memory_id)
+        return []
+    _make_room([summary], state, limits, auto_prune=False)
+    return [summary]
+
+
+def _living(state: LongTerm, memory_id: str) -> Row:
+    row = find(state, memory_id)
+    if row is None:
+        raise NotFoundError(f"no memory {memory_id!r}: it was never there, or it was deleted")
+    return row
+
+
+# --- reads
+
+at = timeless
+
+
+def tally(state: LongTerm) -> Tally:
+    """Return counts and bytes."""
+    held, summaries = state.held, state.summaries
+    return Tally(
+        len(held),
+        held.size_bytes,
+        held.stored_bytes,
+        pruned=state.pruned,
+        summaries=len(summaries.ids),
+        originals=summaries.originals,
+        summaries_bytes_before=summaries.bytes_before,
+        summaries_bytes_after=summaries.bytes_after,
+    )
+
+
+def quotas(state: LongTerm, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is."""
+    return (
+        QuotaUse("memories", "count", len(state.held), limits.long_term_memories),
+        QuotaUse("bytes", "bytes", state.held.size_bytes, limits.long_term_bytes),
+    )
+
+
+def rows(state: LongTerm) -> Iterable[Row]:
+    """Return the living memories."""
+    return state.held.rows.values()
+
+
+def find(state: LongTerm, memory_id: str) -> Row | None:
+    """Return a living memory's row."""
+    return state.held.rows.get(memory_id)
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage, the memory; of a summary, its parts."""
+    if not row.original_count:
+        return (Passage(kind.label(row.version), row.digest),)
+    return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
+
+
+def passage_text(row: Row, label: int, events: Events) -> str:
+    """Return the memory with its speaker; of a summary, the part."""
+    content = its_content(row, events)
+    if not row.original_count:
+        return spoken(content, row.role)
+    part = events[row.version].data.passages[kind.index_of(label)]
+    return content[part.start : part.end]
+
+
+def data(row: Row, events: Events) -> Any:
+    """Return what a summary was made of; None for any other memory."""
+    if not row.original_count:
+        return None
+    summary: Summary = events[row.version].data
+    return {
+        "original_count": summary.original_count,
+        "compressed_from_ids": summary.compressed_from_ids,
+        "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
+        "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
+        "compression_method": summary.compression_method,
+        "session_ids": summary.session_ids,
+        "bytes_before": summary.bytes_before,
+        "bytes_after": summary.bytes_after,
+    }
+
+
+at_hand = none_at_hand
+chain = its_session
+sources = own_version
+content = its_content

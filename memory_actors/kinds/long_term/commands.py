@@ -1,0 +1,63 @@
+"""What can be asked of long-term memory."""
+
+from typing import Any
+
+from memory_actors.kinds.kind import Add, Command, Delete, Restore
+from memory_actors.kinds.long_term.events import MemoriesCompressed, MemoryAdded, SummaryAdded
+
+
+class AddMemories(Add, frozen=True, kw_only=True):
+    """Add memories, all or none."""
+
+    memories: tuple[MemoryAdded, ...]
+    auto_prune: bool = False
+
+
+class AddSummary(Add, frozen=True, kw_only=True):
+    """Add a summary as another store has made it."""
+
+    summary: SummaryAdded
+
+
+class UpdateMemory(Command, frozen=True, kw_only=True):
+    """Replace a memory's content, its metadata, or both."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    metadata: dict[str, Any] | None = None
+
+
+class DeleteMemory(Delete, frozen=True, kw_only=True):
+    """Delete a memory."""
+
+
+class RestoreMemories(Restore, frozen=True, kw_only=True):
+    """Bring back memories that were pruned, deleted or compressed, and summaries that have gone."""
+
+
+class CompressMemories(Command, frozen=True, kw_only=True):
+    """Put a summary in the place of memories, if they are still what it was made of."""
+
+    summary: MemoriesCompressed
+    originals: tuple[tuple[str, int], ...]
+    """Id and version of each, as they were read."""
+
+
+class UndoCompaction(Restore, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
+
+    memory_id: str
+    """Of the summary."""
+
+
+COMMANDS = (
+    AddMemories,
+    AddSummary,
+    UpdateMemory,
+    DeleteMemory,
+    RestoreMemories,
+    CompressMemories,
+    UndoCompaction,
+)

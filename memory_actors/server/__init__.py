@@ -1,0 +1,50 @@
+"""The memory over HTTP: `memory-actors serve`, or `create_app` in a server of your own.
+
+app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` brings what it needs
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from memory_actors.errors import MissingExtraError
+from memory_actors.server.key_store import KeyFileError, KeyStore
+from memory_actors.server.keys import ApiKey
+from memory_actors.system import MemorySystem
+
+if TYPE_CHECKING:
+    from memory_actors.server.doorway import Doorway
+
+__all__ = ["ApiKey", "KeyFileError", "KeyStore", "create_app", "serve"]
+
+HOST, PORT = "127.0.0.1", 8765
+
+
+def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Doorway":
+    """Return an ASGI application over an open memory system. `limits` as for `app.create_app`.
+
+    :raises MissingExtraError: Litestar is not installed.
+    """
+    try:
+        from memory_actors.server.app import create_app as create
+    except ImportError as error:
+        raise _missing(error) from error
+    return create(memory, keys, **limits)
+
+
+async def serve(
+    memory: MemorySystem, keys: KeyStore, *, host: str = HOST, port: int = PORT, **how: Any
+) -> None:
+    """Serve an open memory system until a signal asks to stop. `how` as for `serving.serve`.
+
+    :raises MissingExtraError: Litestar or uvicorn is not installed.
+    """
+    try:
+        from memory_actors.server.serving import serve as run
+    except ImportError as error:
+        raise _missing(error) from error
+    await run(memory, keys, host=host, port=port, **how)
+
+
+def _missing(error: ImportError) -> MissingExtraError:
+    return MissingExtraError(
+        f"the server needs {error.name}: run `pip install 'memory-actors[server]'`"
+    )

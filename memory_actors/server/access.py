@@ -1,0 +1,101 @@
+"""Who may do what: three guards, run before a body is read or an actor is woken.
+
+Every route needs a key unless it says `public`, so a route that says nothing is closed. A path is
+matched as it was sent, escapes and all (`doorway`), and taken apart here, once: the id that is
+checked is the id that is used, whatever slashes, dots or odd letters are in it.
+"""
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+import anyio.to_thread
+import structlog
+from litestar.connection import ASGIConnection
+from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.privacy import reason
+from memory_actors.server.key_store import KeyFileError, KeyStore
+from memory_actors.server.keys import ApiKey
+from memory_actors.system import MemorySystem
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+CHALLENGE: Final = 'Bearer realm="memory-actors"'
+PUBLIC: Final = {"public": True}
+_SCHEME: Final = "bearer "
+
+_logger = structlog.get_logger("memory_actors.server")
+
+
+def read_path(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """Take the escapes out of the parts of the path."""
+    parts = {name: unescaped(part, name) for name, part in connection.path_params.items()}
+    connection.scope["path_params"] = parts
+
+
+def unescaped(part: str, what: str) -> str:
+    """Return a text from its percent-encoded UTF-8.
+
+    :raises InvalidInputError: it is not that.
+    """
+    try:
+        if not part.isascii():
+            raise InvalidInputError(f"{what} must be percent-encoded UTF-8")
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{what} is not valid UTF-8") from error
+
+
+def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Let nobody in without a key, public routes aside."""
+    if handler.opt.get("public"):
+        return
+    keys: KeyStore = connection.app.state.api_keys
+    connection.scope["auth"] = _known(keys, connection.headers.getall("authorization", []))
+
+
+def _known(keys: KeyStore, headers: list[str]) -> ApiKey:
+    if not headers:
+        raise _refused("Send an API key: Authorization: Bearer ma_…", CHALLENGE)
+    if len(headers) == 1 and headers[0][: len(_SCHEME)].lower() == _SCHEME:
+        key = keys.find(headers[0][len(_SCHEME) :].strip())
+        if key is not None:
+            return key
+    raise _refused(
+        "This is not a key of this server: it was mistyped or revoked.",
+        f'{CHALLENGE}, error="invalid_token"',
+    )
+
+
+def _refused(detail: str, challenge: str) -> NotAuthorizedException:
+    return NotAuthorizedException(detail, headers={"WWW-Authenticate": challenge})
+
+
+def own_memory(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """Let a user's key reach that user's memory only; root any."""
+    key: ApiKey = connection.auth
+    if not key.may_reach(connection.path_params["user_id"]):
+        raise PermissionDeniedException("This key is for the memory of another user.")
+
+
+def root_only(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """Let root keys in, and no others."""
+    key: ApiKey = connection.auth
+    if not key.is_root:
+        raise PermissionDeniedException("This needs a root key.")
+
+
+async def set_tier_once(memory: MemorySystem, keys: KeyStore, key: ApiKey) -> None:
+    """Set the user's tier to the key's, by the first request with it; later ones change nothing.
+
+    From then on the tier is the user's own, and `memory-actors tier` or another key may change it.
+    """
+    if key.tier is None or key.tier_is_set or key.user_id is None:
+        return
+    await memory.user(key.user_id).set_tier(key.tier)
+    try:
+        await anyio.to_thread.run_sync(keys.note_tier_is_set, key.id)
+    except KeyFileError as error:  # it is set again next time, to the same
+        _logger.warning("that a key has set its tier was not noted", error=reason(error))

@@ -1,0 +1,122 @@
+"""The application: routes, guards, errors and the OpenAPI document put together."""
+
+import importlib.metadata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar, Request, Router, get
+from litestar.datastructures import State
+from litestar.exceptions import ClientException, HTTPException, NotFoundException
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+from memory_actors.server import admin, examples, users
+from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
+from memory_actors.server.bodies import Health
+from memory_actors.server.doorway import BODY_DEADLINE_S, HEALTH, IN_FLIGHT_MAX, Doorway
+from memory_actors.server.examples import answers
+from memory_actors.server.jobs import CompactionJobs
+from memory_actors.server.key_store import KeyStore
+from memory_actors.server.problems import respond
+from memory_actors.system import MemorySystem
+
+BODY_BYTES_MAX: Final = 1024 * 1024  # four of the longest memories, or the longest with metadata
+SCHEME: Final = "apiKey"
+
+
+class StrictRequest(Request[Any, Any, Any]):
+    """Reads a JSON body as what the route takes: no coercion, no unknown fields."""
+
+    async def json(self) -> Any:
+        """Return the body.
+
+        :raises ClientException: it is not JSON, or not what the route takes.
+        """
+        field = self.route_handler.parsed_data_field
+        try:
+            return msgspec.json.decode(
+                await self.body() or b"null", type=Any if field is None else field.annotation
+            )
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise ClientException(f"The body is not what this takes: {error}") from error
+        except RecursionError as error:
+            raise ClientException("The body is nested too deeply.") from error
+
+
+@get(HEALTH, opt=PUBLIC, security=[{}], summary="Health", responses=answers(200, examples.HEALTH))
+async def health() -> Health:
+    """Say that the server answers. Needs no key."""
+    return Health("ok", _version())
+
+
+def create_app(
+    memory: MemorySystem,
+    keys: KeyStore,
+    *,
+    in_flight_max: int = IN_FLIGHT_MAX,
+    body_deadline_s: float = BODY_DEADLINE_S,
+) -> Doorway:
+    """Return the ASGI application over an open memory system and a store of keys.
+
+    At most `in_flight_max` requests are in work at a time. `body_deadline_s` is how long a body may
+    take to arrive.
+    """
+    jobs = CompactionJobs(memory)
+
+    @asynccontextmanager
+    async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        async with jobs.running():
+            yield
+
+    routes = Litestar(
+        [health, users.router(), admin.router()],
+        state=State({"memory": memory, "api_keys": keys, "jobs": jobs}),
+        guards=[read_path, known_key],
+        exception_handlers={HTTPException: respond, Exception: respond},
+        request_class=StrictRequest,
+        request_max_body_size=BODY_BYTES_MAX,
+        lifespan=[lifespan],
+        openapi_config=_openapi(),
+        logging_config=None,
+        debug=False,
+    )
+    return Doorway(routes, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s)
+
+
+def _openapi() -> OpenAPIConfig:
+    scheme = SecurityScheme(
+        type="http", scheme="bearer", description="An API key: `ma_…` of `memory-actors keys`."
+    )
+    return OpenAPIConfig(
+        title="Memory Actors",
+        version=_version(),
+        description="Long-term memory for AI agents.",
+        components=Components(security_schemes={SCHEME: scheme}),
+        security=[{SCHEME: []}],
+        use_handler_docstrings=True,
+        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        openapi_router=Router(
+            "/schema",
+            route_handlers=[],
+            opt=PUBLIC,
+            guards=[_nothing_below],
+            include_in_schema=False,
+        ),
+    )
+
+
+def _nothing_below(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """Answer for what is not there as everywhere: Litestar has a page of HTML for it."""
+    if connection.path_params:
+        raise NotFoundException
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("memory-actors")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "0"

@@ -1,0 +1,152 @@
+"""What requests and answers hold where the library has no record for it.
+
+A field that is not known is refused: a misspelt one would otherwise be left out in silence.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.ranking import Weights
+from memory_actors.records import HistoryEntry, Hit, Memory
+
+PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
+
+
+class AddMemory(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One memory to add; the fields mean what they mean for `UserMemory.add`."""
+
+    content: str
+    memory_type: str = "long_term"
+    metadata: dict[str, Any] | None = None
+    occurred_at: str | None = None
+    """ISO 8601."""
+    session_id: str | None = None
+    role: str | None = None
+    key: str | None = None
+    memory_id: str | None = None
+    pinned: bool = False
+    auto_prune: bool = False
+    idempotency_key: str | None = None
+
+
+class UpdateMemory(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What to replace."""
+
+    content: str | None = None
+    metadata: dict[str, Any] | None = None
+    """As a whole."""
+
+
+class Search(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A query; the fields mean what they mean for `UserMemory.retrieve`."""
+
+    query: str
+    memory_types: list[str] | None = None
+    top_k: int = 5
+    filters: dict[str, Any] | None = None
+    since: str | None = None
+    until: str | None = None
+    as_of: str | None = None
+    session_id: str | None = None
+    min_score: float = 0.0
+    token_budget: int | None = None
+    diversity: float = 0.0
+    explain: bool = False
+    weights: dict[str, float] | None = None
+    reference_time: str | None = None
+    compressed: bool = True
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `retrieve`, the query aside.
+
+        :raises InvalidInputError: too many results, or an unknown weight.
+        """
+        check_page(self.top_k, "top_k")
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "query"}
+        return given | {"weights": _weights(self.weights)}
+
+
+class Compress(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Which memories to compress."""
+
+    user_id: str | None = None
+    """Whose; None: everybody's."""
+    dry_run: bool = False
+    """Report what would be done, and change nothing."""
+    older_than: str | None = None
+    """For example "90d"; None: what the settings say."""
+
+
+class Hits(msgspec.Struct, frozen=True):
+    """What a query found, best first."""
+
+    hits: list[Hit]
+
+
+class Memories(msgspec.Struct, frozen=True):
+    """A page of memories, newest first."""
+
+    memories: list[Memory]
+
+
+class History(msgspec.Struct, frozen=True):
+    """Every event that touched a memory, oldest first."""
+
+    entries: list[HistoryEntry]
+
+
+class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What compaction has done so far."""
+
+    summaries: int
+    """Compressed memories there are."""
+    originals: int
+    """Memories that they stand for."""
+    bytes_before: int
+    bytes_after: int
+    bytes_saved: int
+    ratio: float
+    """Bytes before to a byte after."""
+    failed_clusters: int
+    """Since the server was started, as are the next two."""
+    runs: int
+    last_run_at: datetime | None
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The server answers."""
+
+    status: str
+    version: str
+
+
+def check_page(count: int, what: str) -> int:
+    """Return a number of results that one answer can hold.
+
+    :raises InvalidInputError: it is more than 1,000.
+    """
+    if count > PAGE_MAX:
+        raise InvalidInputError(f"{what} must be at most {PAGE_MAX:,} over HTTP, not {count:,}")
+    return count
+
+
+def _weights(given: Mapping[str, float] | None) -> Weights | None:
+    if given is None:
+        return None
+    unknown = given.keys() - set(Weights.__struct_fields__)
+    if unknown:
+        known = ", ".join(Weights.__struct_fields__)
+        raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
+    return Weights(**given)

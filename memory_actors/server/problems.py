@@ -1,0 +1,177 @@
+"""What a request that fails is answered: problem details (RFC 9457).
+
+A caller gets the library's own message where it says what the caller can change. What is wrong on
+this side is told in fixed words, with an id; the log has that id and the kind of error, and neither
+says what anybody's memory holds.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
+import structlog
+from litestar import Response
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, ValidationException
+
+from eventlog import DiskFull, LogClosed
+from memory_actors.errors import (
+    EmbedderError,
+    InvalidInputError,
+    MemoryLimitError,
+    NotFoundError,
+    QuotaExceededError,
+    StorageFullError,
+    UnavailableError,
+)
+from memory_actors.privacy import reason
+from memory_actors.server.key_store import KeyFileError
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
+RETRY_AFTER_S: Final = 1
+
+_logger = structlog.get_logger("memory_actors.server")
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Problem details of RFC 9457; what is below `instance` comes with a quota error."""
+
+    type: str
+    """Which kind of problem it is: a name to compare with, not an address."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """Names this one occurrence, here and in the server's log."""
+    kind: str | None = None
+    used: int | None = None
+    limit: int | None = None
+    unit: str | None = None
+    tier: str | None = None
+
+
+class _Known(NamedTuple):
+    error: type[Exception]
+    status: int
+    name: str
+    title: str
+    detail: str | None = None
+    """None: the message of the error, which is made for callers."""
+
+
+_KNOWN: Final = (
+    _Known(QuotaExceededError, 409, "quota-exceeded", "Quota exceeded"),
+    _Known(InvalidInputError, 400, "invalid-input", "Invalid input"),
+    _Known(NotFoundError, 404, "not-found", "Not found"),
+    _Known(
+        MemoryLimitError, 503, "memory-limit", "Memory limit reached",
+        "The server holds as much memory as it may: writes are refused, reads and deletes work. "
+        "Try again later.",
+    ),
+    _Known(
+        StorageFullError, 503, "storage-full", "Storage full",
+        "The server's storage is full: writes are refused, reads work. Try again later.",
+    ),
+    _Known(
+        EmbedderError, 503, "embedder", "Embedding model unavailable",
+        "The server's embedding model does not answer. Try again later.",
+    ),
+    *(
+        _Known(
+            kind, 503, "unavailable", "Unavailable",
+            "The server cannot do this now. A write may have been carried out all the same: read, "
+            "then try again.",
+        )
+        for kind in (UnavailableError, LogClosed, DiskFull, KeyFileError)
+    ),
+)  # fmt: skip
+"""By what the caller does next; the first that fits."""
+
+_NAMES: Final[Mapping[int, str]] = {
+    400: "invalid-input", 401: "unauthorized", 403: "forbidden", 404: "not-found",
+    405: "method-not-allowed", 408: "request-timeout", 413: "content-too-large",
+    503: "unavailable",
+}  # fmt: skip
+_TITLES: Final[Mapping[int, str]] = {400: "Invalid input", 413: "Content too large"}
+_DETAILS: Final[Mapping[int, str]] = {
+    404: "There is nothing at this address: see /schema for what there is.",
+    405: "This address does not take this method: the header Allow says which it takes.",
+    413: "The body is over 1 MiB: send less at a time.",
+}
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what a caller is told of an error."""
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        return _of_request(error)
+    for known in _KNOWN:
+        if isinstance(error, known.error):
+            detail = known.detail or str(error)
+            return _problem(known.status, known.name, known.title, detail, **_quota(error))
+    return _problem(
+        500, "internal-error", "Internal error",
+        "The server failed, and it is not the request's fault. Quote the instance to whoever runs "
+        "it: the log has it.",
+    )  # fmt: skip
+
+
+def respond(connection: ASGIConnection[Any, Any, Any, Any], error: Exception) -> Response[Problem]:
+    """Turn an error into a response, and log it if it is ours."""
+    problem = problem_of(error)
+    if problem.status >= 500:
+        template = connection.scope.get("path_template")
+        _logger.warning(
+            "request failed", instance=problem.instance, status=problem.status,
+            route=template, error=reason(error),
+        )  # fmt: skip
+    return response(problem, _headers(error, problem))
+
+
+def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[Problem]:
+    """Return problem details as a response."""
+    return Response(
+        problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=dict(headers or {})
+    )
+
+
+def overloaded() -> Problem:
+    """Return what is answered when too many requests are in work already."""
+    detail = "Too many requests are in work: try again in a moment."
+    return _problem(503, "unavailable", "Unavailable", detail)
+
+
+def _of_request(error: HTTPException) -> Problem:
+    status = error.status_code
+    title = _TITLES.get(status) or HTTPStatus(status).phrase
+    detail = _DETAILS.get(status) or _told(error)
+    return _problem(status, _NAMES.get(status, "request"), title, detail)
+
+
+def _told(error: HTTPException) -> str:
+    """Return what is wrong with a request; of a parameter, which and why."""
+    if not isinstance(error, ValidationException) or not isinstance(error.extra, list):
+        return error.detail
+    found = [f"{one.get('key', 'request')}: {one.get('message', 'invalid')}" for one in error.extra]
+    return "; ".join(found) or error.detail
+
+
+def _problem(status: int, name: str, title: str, detail: str, **more: Any) -> Problem:
+    instance = f"urn:uuid:{uuid4()}"
+    kind = TYPE_PREFIX + name
+    return Problem(type=kind, title=title, status=status, detail=detail, instance=instance, **more)
+
+
+def _quota(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, QuotaExceededError):
+        return {}
+    return {name: getattr(error, name) for name in ("kind", "used", "limit", "unit", "tier")}
+
+
+def _headers(error: Exception, problem: Problem) -> dict[str, str]:
+    headers = dict(getattr(error, "headers", None) or {})
+    if problem.status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return headers

@@ -1,0 +1,203 @@
+"""The routes of a user's own memory, under `/v1/users/{user_id}`.
+
+Thin: each hands on to `UserMemory`. That the key may reach this user has been seen to before any of
+them runs (`access.own_memory`).
+"""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from litestar import Request, Response, Router, delete, get, patch, post
+from litestar.di import NamedDependency, Provide
+from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.handles.user import UserMemory
+from memory_actors.records import Memory, Receipt, Usage
+from memory_actors.server import examples
+from memory_actors.server.access import own_memory, set_tier_once, unescaped
+from memory_actors.server.bodies import (
+    PAGE_MAX,
+    AddMemory,
+    History,
+    Hits,
+    Memories,
+    Search,
+    UpdateMemory,
+    check_page,
+)
+from memory_actors.server.examples import answers, example
+
+OfUser = NamedDependency[UserMemory]
+UserId = Annotated[
+    str, PathParameter(description="Whose memory.", examples=example(examples.USER_ID))
+]
+MemoryId = Annotated[
+    str, PathParameter(description="Its id.", examples=example(examples.MEMORY_ID))
+]
+AgentId = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Agent-Id", description="The agent it comes from, percent-encoded.",
+        examples=example("travel_agent"),
+    ),
+]  # fmt: skip
+SessionId = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Session-Id", description="The session, percent-encoded, unless the body names one.",
+        examples=example("sess_abc123"),
+    ),
+]  # fmt: skip
+
+
+async def user_memory(
+    request: Request[Any, Any, Any],
+    user_id: UserId,
+    agent_id: AgentId = None,
+    session_id: SessionId = None,
+) -> UserMemory:
+    """Return the memory that the path names, for the agent and session that the headers name."""
+    state = request.app.state
+    await set_tier_once(state.memory, state.api_keys, request.auth)
+    user: UserMemory = state.memory.user(
+        user_id,
+        agent_id=_named(agent_id, "Agent-Id"),
+        session_id=_named(session_id, "Session-Id"),
+    )
+    return user
+
+
+def _named(header: str | None, what: str) -> str | None:
+    return None if header is None else unescaped(header, what)
+
+
+@post(
+    "/memories",
+    summary="Add a memory",
+    responses=answers(201, examples.RECEIPT, 400, 401, 403, 409, 413),
+)
+async def add(
+    user: OfUser,
+    user_id: UserId,
+    data: Annotated[AddMemory, Body(examples=example(examples.ADD))],
+) -> Response[Receipt]:
+    """Add one memory; what its text is depends on the type."""
+    fields = {name: getattr(data, name) for name in data.__struct_fields__}
+    receipt = await user.add(**fields)
+    return Response(receipt, headers={"Location": _address(user_id, receipt.memory_id)})
+
+
+def _address(user_id: str, memory_id: str) -> str:
+    """Return the path of a memory; of one whose id is "search", not the path of the search."""
+    part = "%73earch" if memory_id == "search" else quote(memory_id, safe="")
+    return f"/v1/users/{quote(user_id, safe='')}/memories/{part}"
+
+
+@post(
+    "/memories/search",
+    status_code=200,
+    summary="Search",
+    responses=answers(200, examples.HITS, 400, 401, 403, 413),
+)
+async def search(
+    user: OfUser, data: Annotated[Search, Body(examples=example(examples.SEARCH))]
+) -> Hits:
+    """Return the memories that best answer a query."""
+    return Hits(await user.retrieve(data.query, **data.arguments()))
+
+
+@get("/memories", summary="List memories", responses=answers(200, examples.MEMORIES, 400, 401, 403))
+async def list_memories(
+    user: OfUser,
+    memory_type: Annotated[
+        list[str] | None,
+        QueryParameter(description="Only these; may be repeated.", examples=example(["long_term"])),
+    ] = None,
+    filters: Annotated[
+        str | None,
+        QueryParameter(
+            description="JSON, by metadata.", examples=example('{"category": "sports"}')
+        ),
+    ] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))] = 100,
+    offset: Annotated[int, QueryParameter(ge=0, examples=example(0))] = 0,
+) -> Memories:
+    """Return memories, newest first."""
+    chosen = _filters(filters)
+    check_page(limit, "limit")
+    return Memories(
+        await user.list_memories(memory_type, filters=chosen, limit=limit, offset=offset)
+    )
+
+
+def _filters(text: str | None) -> dict[str, Any] | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidInputError("filters must be a JSON object") from error
+
+
+@get(
+    "/memories/{memory_id:str}",
+    summary="Get a memory",
+    responses=answers(200, examples.MEMORY, 400, 401, 403, 404),
+)
+async def get_memory(user: OfUser, memory_id: MemoryId) -> Memory:
+    """Return one memory."""
+    return await user.get(memory_id)
+
+
+@patch(
+    "/memories/{memory_id:str}",
+    summary="Change a memory",
+    responses=answers(200, examples.UPDATED, 400, 401, 403, 404, 409, 413),
+)
+async def update(
+    user: OfUser,
+    memory_id: MemoryId,
+    data: Annotated[UpdateMemory, Body(examples=example(examples.UPDATE))],
+) -> Receipt:
+    """Replace what a memory says, its metadata as a whole, or both."""
+    return await user.update(memory_id, content=data.content, metadata=data.metadata)
+
+
+@delete(
+    "/memories/{memory_id:str}",
+    status_code=200,
+    summary="Delete a memory",
+    responses=answers(200, examples.DELETED, 400, 401, 403, 404),
+)
+async def delete_memory(user: OfUser, memory_id: MemoryId) -> Receipt:
+    """Delete a memory; its history stays."""
+    return await user.delete(memory_id)
+
+
+@get(
+    "/memories/{memory_id:str}/history",
+    summary="History of a memory",
+    responses=answers(200, examples.HISTORY, 400, 401, 403, 404),
+)
+async def history(user: OfUser, memory_id: MemoryId) -> History:
+    """Return every event that touched a memory, also of one that is deleted."""
+    return History(await user.history(memory_id))
+
+
+@get("/usage", summary="Usage", responses=answers(200, examples.USAGE, 400, 401, 403))
+async def usage(user: OfUser) -> Usage:
+    """Return how much of each kind the user holds, and how full each limit is."""
+    return await user.usage()
+
+
+def router() -> Router:
+    """Return the routes, all behind the check that the key may reach this user."""
+    return Router(
+        "/v1/users/{user_id:str}",
+        route_handlers=[
+            add, search, list_memories, get_memory, update, delete_memory, history, usage,
+        ],
+        guards=[own_memory],
+        dependencies={"user": Provide(user_memory)},
+        tags=["memories"],
+    )  # fmt: skip

@@ -1,0 +1,213 @@
+"""compact; compaction stats, expand, undo."""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_actors import MemorySystem
+from memory_actors.records import CompactionProgress
+from memory_actors.summarizers import ExtractiveSummarizer
+
+COMMITS = 12
+TOPICS = {
+    "commit": "Commit {n} fixed the login redirect bug in the auth service for good",
+    "run": "Morning run number {n} along the river was windy but fast and pleasant",
+}
+
+
+@pytest.fixture
+def filled(program, tmp_path: Path) -> Any:
+    """Two topics and some of neither, in 2024; one memory of now."""
+    lines = [
+        {"content": text.format(n=n), "id": f"{topic}{n}", "timestamp": f"2024-01-{n + 1:02}"}
+        for topic, text in TOPICS.items()
+        for n in range(COMMITS)
+    ]
+    lines += [
+        {"content": f"Alone{n} stands{n} apart{n}", "id": f"alone{n}", "timestamp": "2024-03-01"}
+        for n in range(3)
+    ]
+    lines += [{"content": TOPICS["commit"].format(n=99), "id": "now"}]
+    path = tmp_path / "memories.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    program.ok("import", str(path))
+    return program
+
+
+def ids(program, *options: str) -> set[str]:
+    return {memory["memory_id"] for memory in program.json("list", "--limit", "100", *options)}
+
+
+def summaries(program) -> list[dict[str, Any]]:
+    return [one for one in program.json("list") if one["source"] == "compressed"]
+
+
+def test_old_memories_that_are_alike_become_summaries(filled) -> None:
+    said = filled.ok("compact")
+    assert re.search(r"2024-01-01 to 2024-01-12 +12 +\d+ B +\d+ B +Commit 0 fixed the login", said)
+    assert "Compressed 24 of 27 old memories into 2 summaries: " in said
+    assert re.search(r"saved \(\d\d %\)\.", said)
+    assert all(one["memory_id"] in said for one in summaries(filled))
+    left = ids(filled)
+    assert {"alone0", "alone1", "alone2", "now"} < left
+    assert len(left) == 6
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(filled) -> None:
+    before = filled.json("list", "--limit", "100")
+    said = filled.ok("compact", "--dry-run")
+    assert "Would compress 24 of 27 old memories into 2 summaries: " in said
+    assert "[Summary of 12 memories from 2024-01-01 to 2024-01-12]: " in said
+    assert "Files:" not in said
+    assert filled.json("list", "--limit", "100") == before
+    dry = filled.json("compact", "--dry-run")
+    assert (dry["dry_run"], dry["originals"], dry["compressed"]) == (True, 24, 2)
+    assert {one["outcome"] for one in dry["clusters"]} == {"would_compress"}
+    done = filled.json("compact")
+    assert [one["bytes_after"] for one in done["clusters"]] == [
+        one["bytes_after"] for one in dry["clusters"]
+    ]
+
+
+def test_programs_get_the_report_with_what_was_saved(filled) -> None:
+    report = filled.json("compact")
+    assert (report["users"], report["compressed"], report["originals"]) == (1, 2, 24)
+    assert report["bytes_saved"] == report["bytes_before"] - report["bytes_after"] > 0
+    assert report["ratio"] > 1
+    assert not report["cancelled"]
+    for one in report["clusters"]:
+        assert (one["outcome"], one["original_count"], len(one["sample"])) == ("compressed", 12, 3)
+
+
+def test_a_second_time_there_is_nothing_to_do(filled) -> None:
+    filled.ok("compact")
+    before = ids(filled)
+    assert filled.ok("compact").startswith("Nothing to compress: 3 old memories")
+    assert ids(filled) == before
+
+
+def test_all_users_are_compacted_unless_one_is_named(filled) -> None:
+    filled.ok("import", "memories.jsonl", "--user", "bob")
+    assert filled.json("compact", "--user", "bob")["users"] == 1
+    assert summaries(filled) == []
+    table = filled.ok("compact", "--dry-run")
+    assert "bob" not in table
+    assert filled.json("compact")["originals"] == 24
+    assert filled.json("compaction", "stats")["originals"] == 48
+    assert filled.json("compaction", "stats", "--user", "bob")["originals"] == 24
+
+
+def test_an_age_can_be_given(filled) -> None:
+    assert filled.json("compact", "--older-than", "100000d")["originals"] == 0
+    assert filled.refused("compact", "--older-than", "soon")["type"] == "InvalidInputError"
+
+
+def test_stats_say_what_was_saved_so_far(filled) -> None:
+    assert filled.json("compaction", "stats")["summaries"] == 0
+    filled.ok("compact")
+    stats = filled.json("compaction", "stats")
+    assert (stats["summaries"], stats["originals"]) == (2, 24)
+    assert stats["bytes_saved"] == stats["bytes_before"] - stats["bytes_after"]
+    said = filled.ok("compaction", "stats")
+    assert said.split("\n")[0].split() == ["summaries", "originals", "before", "after", "saved"]
+    assert said.split("\n")[1].split()[:2] == ["2", "24"]
+
+
+def test_a_summary_expands_to_its_originals(filled) -> None:
+    filled.ok("compact")
+    for summary in summaries(filled):
+        originals = filled.json("compaction", "expand", summary["memory_id"])
+        assert [one["memory_id"] for one in originals] == summary["data"]["compressed_from_ids"]
+        topic = originals[0]["memory_id"].rstrip("0123456789")
+        assert [one["content"] for one in originals] == [
+            TOPICS[topic].format(n=n) for n in range(COMMITS)
+        ]
+        assert originals[0]["content"] in filled.ok("compaction", "expand", summary["memory_id"])
+
+
+def test_undo_brings_the_originals_back(filled) -> None:
+    before = ids(filled)
+    filled.ok("compact")
+    first, second = summaries(filled)
+    receipts = filled.json("compaction", "undo", first["memory_id"])
+    assert len(receipts) == COMMITS
+    said = filled.ok("compaction", "undo", second["memory_id"])
+    assert said == f"Restored 12 memories in place of {second['memory_id']}.\n"
+    assert ids(filled) == before
+
+
+@pytest.mark.parametrize("command", ["expand", "undo"])
+def test_what_is_no_summary_is_refused(filled, command: str) -> None:
+    for memory_id in ("nosuch", "alone0"):
+        assert filled.refused("compaction", command, memory_id)["type"] == "NotFoundError"
+
+
+def test_a_user_who_is_not_there_is_refused(filled) -> None:
+    assert filled.refused("compact", "--user", "nobody")["type"] == "NotFoundError"
+
+
+@pytest.mark.parametrize(
+    "line", [["compact"], ["compaction", "stats"], ["compaction", "undo", "m"]]
+)
+def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> None:
+    assert program.refused(*line)["type"] == "NotFoundError"
+    assert not program.data.exists()
+
+
+def test_an_llm_that_is_not_set_up_is_refused_with_what_to_set(filled, monkeypatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("MEMORY_ACTORS_LLM", "OPENAI")):
+            monkeypatch.delenv(name)
+    error = filled.refused("compact", "--summarizer", "llm")
+    assert error["type"] in ("InvalidInputError", "MissingExtraError")
+    assert summaries(filled) == []
+    assert filled.refused("compact", "--summarizer", "magic", code=2)["type"] == "UsageError"
+
+
+def test_clusters_that_fail_are_left_and_counted_with_their_reason(filled, monkeypatch) -> None:
+    async def no_summary(*_: object) -> str:
+        return "far longer than all of the originals together " * 100
+
+    before = ids(filled)
+    monkeypatch.setattr(ExtractiveSummarizer, "summarize", no_summary)
+    said = filled("compact").stdout
+    assert "2 clusters left as before; the next run tries again:" in said
+    assert re.search(r"^  [12]: \w+", said, re.MULTILINE)
+    assert ids(filled) == before
+    assert json.loads(filled("compact", "--json").stdout)["failed"] == 2
+
+
+def test_ctrl_c_stops_after_the_cluster_in_hand_and_says_what_was_done(filled, monkeypatch) -> None:
+    plain = MemorySystem.compact
+
+    def interrupted(self: MemorySystem, user_id: str | None = None, **given: Any) -> Any:
+        heard = given["progress"]
+        sent: list[bool] = []
+
+        def progress(at: CompactionProgress) -> None:
+            heard(at)
+            if at.clusters_done == 1 and not sent:
+                sent.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return plain(self, user_id, **{**given, "progress": progress})
+
+    monkeypatch.setattr(MemorySystem, "compact", interrupted)
+    result = filled("compact")
+    assert result.exit_code == 130
+    assert "Compressed 12 of " in result.stdout
+    assert "Interrupted: " in result.stderr
+    assert len(summaries(filled)) == 1
+    monkeypatch.undo()
+    assert filled.json("compact")["originals"] == 12
+
+
+def test_nothing_is_drawn_where_nobody_looks(filled, tmp_path: Path) -> None:
+    result = filled("compact")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout

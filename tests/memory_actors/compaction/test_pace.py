@@ -1,0 +1,51 @@
+"""A run gives way to others, and to nobody if it is alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from memory_actors.compaction import pace
+from memory_actors.compaction.pace import REST, REST_S_MAX, Pace
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return slept
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
+    return now
+
+
+async def test_alone_it_does_not_rest(rests: Any, clock: Any) -> None:
+    uses = [5]
+    run = Pace(lambda: uses[0])
+    clock[0], uses[0] = 0.01, 6
+    await run.give_way(own_uses=1)
+    assert rests == [0]
+
+
+async def test_it_rests_longer_than_it_worked_while_others_are_about(
+    rests: Any, clock: Any
+) -> None:
+    uses = [5]
+    run = Pace(lambda: uses[0])
+    clock[0], uses[0] = 0.01, 7
+    await run.give_way(own_uses=1)
+    clock[0], uses[0] = 60.01, 9
+    await run.give_way(own_uses=1)
+    clock[0] = 60.02
+    await run.give_way(own_uses=1)
+    assert rests == [pytest.approx(REST * 0.01), REST_S_MAX, 0]

@@ -1,0 +1,155 @@
+"""API keys at rest."""
+
+import hashlib
+import json
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from memory_actors import InvalidInputError, NotFoundError, Tier
+from memory_actors.server import KeyFileError, KeyStore, key_store
+from memory_actors.server.keys import matches
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "memory")
+
+
+def test_a_key_is_found_by_its_owner_and_by_nobody_else(keys: KeyStore) -> None:
+    token, key = keys.create("ada", "pro")
+    assert keys.find(token) == key
+    assert (key.user_id, key.tier, key.is_root) == ("ada", Tier.PRO, False)
+    last = "0" if token[-1] != "0" else "1"
+    for wrong in (
+        "",
+        "ma_",
+        token[:-1],
+        token + "0",
+        token[:-1] + last,
+        token.upper(),
+        f" {token}",
+    ):
+        assert keys.find(wrong) is None
+
+
+def test_what_is_written_holds_no_key_and_is_the_owners_alone(keys: KeyStore) -> None:
+    token, key = keys.create("ada")
+    written = keys.path.read_text()
+    secret = token.rsplit("_", 1)[1]
+    assert secret not in written
+    assert json.loads(written)["keys"][0]["sha256"] == hashlib.sha256(token.encode()).hexdigest()
+    assert key.id in written
+    assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
+    assert sorted(path.name for path in keys.path.parent.iterdir()) == [
+        "api_keys.json",
+        "api_keys.lock",
+    ]
+
+
+def test_a_mode_that_was_loosened_is_tightened_by_the_next_change(keys: KeyStore) -> None:
+    keys.create("ada")
+    keys.path.chmod(0o644)
+    keys.create("bob")
+    assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
+
+
+def test_keys_never_repeat_and_have_256_random_bits(keys: KeyStore) -> None:
+    tokens = {keys.create("ada")[0] for _ in range(20)}
+    assert len(tokens) == 20
+    assert all(len(token.rsplit("_", 1)[1]) == 64 for token in tokens)
+
+
+def test_a_user_key_reaches_one_user_and_root_every_user(keys: KeyStore) -> None:
+    _, ada = keys.create("ada")
+    _, root = keys.create(None)
+    assert [ada.may_reach(user) for user in ("ada", "Ada", "ada ", "", "bob")] == [
+        True, False, False, False, False,
+    ]  # fmt: skip
+    assert root.may_reach("ada")
+
+
+def test_what_another_process_does_is_seen_at_once(keys: KeyStore) -> None:
+    token, key = keys.create("ada")
+    other = KeyStore(keys.path.parent)
+    assert other.find(token) == key
+    keys.revoke(key.id)
+    assert other.find(token) is None
+    assert other.all() == []
+
+
+def test_changes_at_the_same_time_are_all_kept(keys: KeyStore) -> None:
+    def make() -> None:
+        for _ in range(5):
+            KeyStore(keys.path.parent).create("ada")
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(keys.all()) == 20
+
+
+def test_an_unknown_key_cannot_be_revoked(keys: KeyStore) -> None:
+    with pytest.raises(NotFoundError, match="keys list"):
+        keys.revoke("0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    ("user_id", "tier"),
+    [("", None), ("x" * 513, None), ("\ud800", None), ("ada", "gold"), (None, "pro")],
+)
+def test_a_key_for_nobody_or_of_no_tier_is_refused(keys: KeyStore, user_id, tier) -> None:
+    with pytest.raises(InvalidInputError):
+        keys.create(user_id, tier)
+    assert not keys.path.exists()
+
+
+def test_there_is_an_end_to_the_number_of_keys(keys: KeyStore, monkeypatch) -> None:
+    monkeypatch.setattr(key_store, "KEYS_MAX", 2)
+    keys.create("ada")
+    keys.create("ada")
+    with pytest.raises(InvalidInputError, match="revoke some"):
+        keys.create("ada")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b'{"keys": [{"id": "x"}]}',
+        b'{"keys": [], "more": 1}',
+        b'{"keys": [{"id":"x","sha256":"","scope":"admin","created_at":"2025-01-01T00:00:00Z"}]}',
+    ],
+)
+def test_a_damaged_file_opens_nothing_and_is_not_written_over(keys: KeyStore, damage) -> None:
+    token, _ = keys.create("ada")
+    keys.path.write_bytes(damage)
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        keys.find(token)
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        keys.create("bob")
+    assert keys.path.read_bytes() == damage
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(keys: KeyStore, monkeypatch) -> None:
+    token, _ = keys.create("ada")
+    before = keys.path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(key_store.os, "fsync", full)
+    with pytest.raises(KeyFileError, match="No space left"):
+        keys.create("bob")
+    assert keys.path.read_bytes() == before
+    assert keys.find(token) is not None
+    assert not list(keys.path.parent.glob("*.new"))
+
+
+def test_nobody_is_compared_too(keys: KeyStore) -> None:
+    assert not matches("ma_whatever", None)

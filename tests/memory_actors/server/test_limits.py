@@ -1,0 +1,302 @@
+"""What a request may cost, what it is told when it fails, and what is logged of it."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from eventlog import CorruptLog, DiskFull, LogClosed
+from memory_actors import (
+    CommandCrashedError,
+    DeadlineExceededError,
+    EmbedderError,
+    InvalidInputError,
+    Limits,
+    MemoryLimitError,
+    NotFoundError,
+    Plan,
+    QuarantinedError,
+    QuotaExceededError,
+    Settings,
+    StorageFullError,
+    SystemClosedError,
+    Tier,
+    UnavailableError,
+    UserMemory,
+)
+from tests.memory_actors.server.helpers import (
+    ALICE,
+    BOB,
+    SECRET,
+    Service,
+    problem,
+    serving,
+    until,
+)
+
+MIB = 1024 * 1024
+MEMORIES = f"/v1/users/{ALICE}/memories"
+
+
+# --- the size of a body
+
+
+def body_of(size_bytes: int) -> bytes:
+    whole = b'{"content": "User enjoys skiing"'
+    return whole + b" " * (size_bytes - len(whole) - 1) + b"}"
+
+
+def chunks(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), 65536):
+        yield body[start : start + 65536]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_of_1_mib_is_taken_and_one_byte_more_is_not(service: Service, chunked) -> None:
+    def ask(size_bytes: int) -> Any:
+        body = body_of(size_bytes)
+        return service("POST", MEMORIES, service.alice, content=chunks(body) if chunked else body)
+
+    assert ask(MIB).status_code == 201
+    problem(ask(MIB + 1), 413, "content-too-large")
+    assert service("GET", "/health").status_code == 200
+
+
+def test_a_length_that_is_a_lie_is_not_believed(service: Service) -> None:
+    for length in ("9999999999999", "-1", "x", str(MIB + 1)):
+        answer = raw(service, "POST", MEMORIES, service.alice, f"Content-Length: {length}", b"{}")
+        assert answer[:12] in (b"HTTP/1.1 413", b"HTTP/1.1 400"), answer
+
+
+def test_a_long_body_without_a_key_is_not_read(service: Service) -> None:
+    lines = f"Content-Length: {100 * MIB}"
+    assert raw(service, "POST", MEMORIES, "ma_wrong", lines, b"{").startswith(b"HTTP/1.1 401")
+
+
+def raw(service: Service, method: str, path: str, key: str, lines: str, body: bytes) -> bytes:
+    """Send a request as it stands; return the beginning of the answer."""
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{lines}\r\n\r\n"
+        )
+        line.sendall(head.encode() + body)
+        return line.recv(4096)
+
+
+def test_a_body_that_does_not_arrive_gives_its_place_up(tmp_path: Path) -> None:
+    with serving(tmp_path, body_deadline_s=0.2) as service:
+        answer = raw(service, "POST", MEMORIES, service.alice, "Content-Length: 10", b"{")
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"request-timeout" in answer
+
+
+def test_a_client_that_hangs_up_harms_nobody_and_is_no_failure_of_ours(
+    service: Service, caplog
+) -> None:
+    with logged(caplog) as lines:
+        hang_up(service)
+        assert service("GET", f"/v1/users/{ALICE}/usage", service.alice).status_code == 200
+    assert not [line for line in lines if "failed" in line or "broke" in line]
+
+
+def hang_up(service: Service) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    head = f"POST {MEMORIES} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.alice}\r\n"
+    for _ in range(5):
+        with socket.create_connection((host, int(port)), timeout=10) as line:
+            line.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+
+
+def test_what_is_no_http_is_refused(service: Service) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    for junk in (b"\x00\x01\x02\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"G" * 100_000):
+        with socket.create_connection((host, int(port)), timeout=10) as line:
+            line.sendall(junk)
+            assert line.recv(4096).startswith(b"HTTP/1.1 400")
+    assert service("GET", "/health").status_code == 200
+
+
+# --- how many at a time
+
+
+def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class Slow(UserMemory):
+        def __init__(self) -> None: ...
+
+        def user(self, _user_id: str, **_: Any) -> "Slow":
+            return self
+
+        async def usage(self) -> Any:
+            while not gate.is_set():
+                await asyncio.sleep(0.01)
+            raise NotFoundError("done")
+
+    with serving(tmp_path, wrap=lambda _memory: Slow(), in_flight_max=2) as service:
+        path = f"/v1/users/{ALICE}/usage"
+        with ThreadPoolExecutor() as threads:
+            held = [threads.submit(service, "GET", path, service.alice) for _ in range(2)]
+            doorway = service.server.config.app
+            until(lambda: doorway._in_flight == 2)
+            answer = service("GET", path, service.alice)
+            problem(answer, 503, "unavailable")
+            assert answer.headers["retry-after"] == "1"
+            assert service("GET", "/health").status_code == 200
+            gate.set()
+            for one in held:
+                problem(one.result(), 404, "not-found")
+        problem(service("GET", path, service.alice), 404, "not-found")
+        assert doorway._in_flight == 0
+
+
+# --- quotas
+
+
+def test_a_quota_error_is_told_in_the_librarys_words(tmp_path: Path) -> None:
+    small = {Tier.FREE: Plan(limits=Limits(long_term_memories=2))}
+    with serving(tmp_path, settings=Settings(tiers=small, default_tier=Tier.FREE)) as service:
+        for content in ("one", "two"):
+            service.add(ALICE, content)
+        told = problem(
+            service("POST", MEMORIES, service.alice, json={"content": "three"}),
+            409,
+            "quota-exceeded",
+        )
+        with pytest.raises(QuotaExceededError) as refused:
+            service.add(ALICE, "three")
+        assert told["detail"] == str(refused.value)
+        assert {name: told[name] for name in ("kind", "used", "limit", "unit", "tier")} == {
+            "kind": "long_term", "used": 2, "limit": 2, "unit": "count", "tier": "free",
+        }  # fmt: skip
+        pruned = {"content": "three", "auto_prune": True}
+        assert service("POST", MEMORIES, service.alice, json=pruned).status_code == 201
+
+
+def test_writes_are_refused_when_the_process_holds_too_much(tmp_path: Path) -> None:
+    with serving(tmp_path, settings=Settings(memory_hard_bytes=1)) as service:
+        answer = service("POST", MEMORIES, service.alice, json={"content": "x"})
+        problem(answer, 503, "memory-limit")
+        assert service("GET", MEMORIES, service.alice).status_code == 200
+
+
+# --- every kind of failure
+
+
+class Failing(UserMemory):
+    """A memory system, and each user's memory, that fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.error: Exception = RuntimeError()
+
+    def user(self, _user_id: str, **_: Any) -> "Failing":
+        return self
+
+    async def usage(self) -> Any:
+        raise self.error
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Failing]]:
+    memory = Failing()
+    with serving(tmp_path_factory.mktemp("memory"), wrap=lambda _memory: memory) as service:
+        yield service, memory
+
+
+HIDDEN = "the diamonds are at /home/ada/memory/log.mdb"
+QUOTA = QuotaExceededError("full", kind="long_term", used=1, limit=1, unit="count", tier="free")
+FAILURES = [
+    (InvalidInputError("say it so"), 400, "invalid-input", "say it so"),
+    (NotFoundError("not here"), 404, "not-found", "not here"),
+    (QUOTA, 409, "quota-exceeded", "full"),
+    (MemoryLimitError(HIDDEN, used_bytes=1, limit_bytes=1), 503, "memory-limit", None),
+    (StorageFullError(HIDDEN), 503, "storage-full", None),
+    (EmbedderError(HIDDEN), 503, "embedder", None),
+    (DeadlineExceededError(HIDDEN), 503, "unavailable", None),
+    (QuarantinedError(HIDDEN), 503, "unavailable", None),
+    (SystemClosedError(HIDDEN), 503, "unavailable", None),
+    (UnavailableError(HIDDEN), 503, "unavailable", None),
+    (LogClosed(HIDDEN), 503, "unavailable", None),
+    (DiskFull(HIDDEN), 503, "unavailable", None),
+    (CorruptLog(HIDDEN), 500, "internal-error", None),
+    (CommandCrashedError(HIDDEN), 500, "internal-error", None),
+    (KeyError(HIDDEN), 500, "internal-error", None),
+    (RecursionError(HIDDEN), 500, "internal-error", None),
+    (ExceptionGroup("group", [ValueError(HIDDEN)]), 500, "internal-error", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "detail"), FAILURES, ids=[type(e[0]).__name__ for e in FAILURES]
+)
+def test_each_failure_is_told_as_what_the_caller_can_do(
+    failing: tuple[Service, Failing], error: Exception, status: int, name: str, detail: str | None
+) -> None:
+    service, memory = failing
+    memory.error = error
+    answer = service("GET", f"/v1/users/{ALICE}/usage", service.alice)
+    told = problem(answer, status, name)
+    assert detail is None or told["detail"] == detail
+    assert "diamonds" not in answer.text
+    assert "Traceback" not in answer.text
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_an_unknown_address_is_a_problem_too(service: Service) -> None:
+    for path in (
+        "/",
+        "/v1",
+        "/v1/users",
+        "/v1/users/bob",
+        "/admin",
+        "/admin/compress",
+        "/health/x",
+    ):
+        problem(service("GET", path, service.root), 404, "not-found")
+    answer = service("DELETE", "/health")
+    problem(answer, 405, "method-not-allowed")
+
+
+# --- what is logged
+
+
+@contextmanager
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    def keep(_logger: Any, _method: str, event: Any) -> Any:
+        lines.append(repr(event))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[keep])
+    with caplog.at_level(logging.DEBUG):
+        yield lines
+    lines += [record.getMessage() for record in caplog.records if "http" not in record.name]
+
+
+def test_neither_content_nor_keys_nor_ids_are_logged(
+    service: Service, failing: tuple[Service, Failing], caplog, capfd
+) -> None:
+    broken, memory = failing
+    memory.error = KeyError(SECRET)
+    with logged(caplog) as lines:
+        service("POST", MEMORIES, service.alice, json={"content": SECRET, "x": 1})
+        memory_id = service.add(ALICE, SECRET)
+        service("GET", f"{MEMORIES}/{memory_id}", service.alice)
+        service("GET", f"{MEMORIES}/{memory_id}", service.bob)
+        service("GET", f"{MEMORIES}?token={service.alice}", service.alice[:-1])
+        told = broken("GET", f"/v1/users/{BOB}/usage", broken.bob).json()
+    out = "\n".join([*lines, *capfd.readouterr()])
+    for hidden in (SECRET, "diamonds", service.alice, broken.bob, memory_id, ALICE, f"users/{BOB}"):
+        assert hidden not in out
+    assert told["instance"] in out
+    assert "KeyError" in out

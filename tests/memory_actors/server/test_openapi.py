@@ -1,0 +1,96 @@
+"""The description of the API: every route, with examples that are true."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from memory_actors.server import KeyStore, create_app
+from memory_actors.server.bodies import AddMemory, Compress, Search, UpdateMemory
+from tests.memory_actors.server.helpers import Service
+
+APP = create_app(None, KeyStore("nowhere")).routes  # type: ignore[arg-type]
+DOCUMENT = APP.openapi_schema.to_schema()
+OPERATIONS = [
+    pytest.param(path, method, operation, id=f"{method} {path}")
+    for path, item in DOCUMENT["paths"].items()
+    for method, operation in item.items()
+]
+operations = pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
+
+
+def examples_in(content: dict[str, Any]) -> list[Any]:
+    (told,) = content.values()
+    return [one["value"] for one in told.get("examples", {}).values()]
+
+
+def test_every_route_is_described() -> None:
+    routes = {
+        (route.path_format, method.lower())
+        for route in APP.routes
+        for method in route.methods
+        if method != "OPTIONS" and not route.path.startswith("/schema")
+    }
+    assert routes == {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}
+
+
+@operations
+def test_every_answer_has_an_example(path: str, method: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    for status, answer in operation["responses"].items():
+        (value,) = examples_in(answer["content"])
+        media_type = "application/json" if int(status) < 400 else "application/problem+json"
+        assert list(answer["content"]) == [media_type]
+        assert int(status) < 400 or value["status"] == int(status)
+
+
+@operations
+def test_every_parameter_and_body_has_an_example(path, method, operation) -> None:
+    for parameter in operation.get("parameters", []):
+        assert parameter["examples"], parameter["name"]
+    assert ("requestBody" in operation) == (method in ("post", "patch"))
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        assert media["schema"]["examples"]
+
+
+@operations
+def test_every_route_but_health_says_that_it_needs_a_key(path, method, operation) -> None:
+    assert DOCUMENT["security"] == [{"apiKey": []}]
+    assert operation.get("security") == ([{}] if path == "/health" else None)
+    assert ("401" in operation["responses"]) == (path != "/health")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body"),
+    [
+        ("/v1/users/{user_id}/memories", "post", AddMemory),
+        ("/v1/users/{user_id}/memories/search", "post", Search),
+        ("/v1/users/{user_id}/memories/{memory_id}", "patch", UpdateMemory),
+        ("/admin/compress/run", "post", Compress),
+    ],
+)
+def test_the_examples_of_bodies_are_what_the_routes_take(path, method, body) -> None:
+    content = DOCUMENT["paths"][path][method]["requestBody"]["content"]
+    (example,) = content["application/json"]["schema"]["examples"]
+    assert msgspec.convert(example, body)
+
+
+def test_the_document_is_served_without_a_key_and_loads_nothing_from_elsewhere(
+    service: Service,
+) -> None:
+    for path in ("/schema", "/schema/openapi.json"):
+        answer = service("GET", path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("application/vnd.oai.openapi+json")
+        assert answer.json()["paths"].keys() == DOCUMENT["paths"].keys()
+        assert "<script" not in answer.text
+
+
+def test_the_example_of_adding_works(service: Service) -> None:
+    path = "/v1/users/{user_id}/memories"
+    content = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]
+    (body,) = content["application/json"]["schema"]["examples"]
+    answer = service("POST", path.format(user_id="alice"), service.alice, json=body)
+    (told,) = examples_in(DOCUMENT["paths"][path]["post"]["responses"]["201"]["content"])
+    assert answer.json().keys() >= told.keys()

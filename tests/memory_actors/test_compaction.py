@@ -1,0 +1,282 @@
+"""Compaction end to end: a real store, a fake model, summaries of a function of the test's own."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.compacting import (
+    LOGIN,
+    LUNCH,
+    SHORT,
+    contents,
+    outcomes,
+    short,
+    some,
+    summaries,
+    with_a_past,
+)
+
+from memory_actors import (
+    CallableSummarizer,
+    Cluster,
+    InvalidInputError,
+    Item,
+    NotFoundError,
+    Settings,
+    Tier,
+)
+from memory_actors.compaction import job
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_cluster_becomes_one_memory_that_knows_its_originals(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        report = await memory.compact()
+        assert outcomes(report) == ["compressed", "compressed"]
+        assert (report.compressed, report.originals, report.failed) == (2, 19, 0)
+        assert report.memories_considered == 20
+        assert report.bytes_saved == report.bytes_before - report.bytes_after > 0
+        usage = (await user.usage()).kinds["long_term"]
+        assert usage.count == 2 + 2
+        lunch, login = await summaries(user)
+        assert login.content == f"[Summary of 12 memories from 2023-07-25 to 2023-08-05]: {LOGIN}"
+        assert login.data["compressed_from_ids"] == [f"fixed{n}" for n in range(12)]
+        assert login.data["original_count"] == 12
+        assert login.data["compression_method"] == "short"
+        assert login.data["session_ids"] == ["s0", "s1", "s2"]
+        assert login.data["time_range_start"].startswith("2023-07-25")
+        assert login.occurred_at.isoformat() == login.data["time_range_end"]
+        assert login.data["bytes_after"] == login.size_bytes < login.data["bytes_before"]
+        assert lunch.data["compressed_from_ids"] == [f"lunch{n}" for n in range(7)]
+        assert (await user.get(login.memory_id)) == login
+
+
+async def test_expand_gives_the_originals_as_they_were(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        await user.update("lunch3", content=f"{LUNCH} #new", metadata={"k": 1})
+        before = {m.memory_id: m for m in await user.list_memories(limit=100)}
+        await memory.compact()
+        lunch, login = await summaries(user)
+        assert await user.expand(login.memory_id) == [before[f"fixed{n}"] for n in range(12)]
+        assert await user.expand(lunch.memory_id) == [before[f"lunch{n}"] for n in range(7)]
+        for memory_id in ("fixed1", "mX"):
+            with pytest.raises(NotFoundError):
+                await user.expand(memory_id)
+
+
+async def test_what_is_young_pinned_or_alone_stays(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = memory.user("ada")
+        await user.add_many(some(LOGIN, 6, pinned=True) + some(LUNCH, 4))
+        await user.add_many([Item(content=f"new release is out #{n}") for n in range(9)])
+        before = await contents(user)
+        report = await memory.compact()
+        assert (report.compressed, report.memories_considered) == (0, 4)
+        assert await contents(user) == before
+
+
+async def test_the_age_can_be_given_and_depends_on_the_tier(open_memory: Any) -> None:
+    settings = {"compaction_after_days": {Tier.FREE: 200, Tier.PRO: 110}}
+    async with open_memory(summarizer=SHORT, **settings) as memory:
+        user = memory.user("ada")
+        await user.add_many(some(LOGIN, 20))
+        assert (await memory.compact(dry_run=True)).memories_considered == 11
+        await user.set_tier(Tier.FREE)
+        assert (await memory.compact(dry_run=True)).memories_considered == 0
+        await user.set_tier(Tier.ENTERPRISE)
+        assert (await memory.compact(dry_run=True)).memories_considered == 20
+        for age, count in (("119d", 2), ("17w", 2), (timedelta(days=120), 1), ("2880h", 1)):
+            report = await memory.compact(dry_run=True, older_than=age)
+            assert report.memories_considered == count
+        for wrong in ("soon", "90", "-1d", timedelta(days=-1)):
+            with pytest.raises(InvalidInputError):
+                await memory.compact(older_than=wrong)
+
+
+async def test_a_dry_run_says_what_would_be_and_changes_nothing(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        before, events = await contents(user), memory.statistics().log.events_appended
+        dry = await memory.compact(dry_run=True)
+        assert outcomes(dry) == ["would_compress"] * 2
+        assert memory.statistics().log.events_appended == events
+        assert await contents(user) == before
+        assert (await memory.compaction_stats()).runs == 0
+        assert dry.clusters[0].sample == tuple(f"{LOGIN} #{n}" for n in range(3))
+        real = await memory.compact()
+        assert [c.summary for c in real.clusters] == [c.summary for c in dry.clusters]
+        assert real.bytes_saved == dry.bytes_saved
+
+
+async def test_running_twice_does_nothing_twice(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        await memory.compact()
+        after, events = await contents(user), memory.statistics().log.events_appended
+        again = await memory.compact()
+        assert (again.compressed, again.failed) == (0, 0)
+        assert await contents(user) == after
+        assert memory.statistics().log.events_appended == events
+
+
+async def test_two_runs_at_once_take_turns(open_memory: Any) -> None:
+    running = 0
+
+    async def alone(cluster: Cluster) -> str:
+        nonlocal running
+        running += 1
+        await asyncio.sleep(0.01)
+        assert running == 1
+        running -= 1
+        return short(cluster)
+
+    async with open_memory(summarizer=CallableSummarizer(alone)) as memory:
+        await with_a_past(memory)
+        reports = await asyncio.gather(memory.compact(), memory.compact())
+        assert sorted(report.compressed for report in reports) == [0, 2]
+
+
+async def test_one_user_or_all_and_never_one_who_is_not_there(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        for name in ("ada", "bob"):
+            await with_a_past(memory, name)
+        report = await memory.compact("bob")
+        assert {cluster.user_id for cluster in report.clusters} == {"bob"}
+        assert (await memory.compaction_stats("ada")).summaries == 0
+        assert (await memory.compaction_stats("bob")).summaries == 2
+        with pytest.raises(NotFoundError):
+            await memory.compact("cid")
+        with pytest.raises(NotFoundError):
+            await memory.compaction_stats("cid")
+        assert (await memory.compact()).users == 2
+        assert await memory.users() == ["ada", "bob"]
+
+
+async def test_the_numbers_are_exact_and_outlive_the_process(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        report = await memory.compact()
+        stats = await memory.compaction_stats()
+        assert (stats.summaries, stats.originals, stats.runs) == (2, 19, 1)
+        assert (stats.bytes_before, stats.bytes_after) == (report.bytes_before, report.bytes_after)
+        assert stats.ratio == report.ratio > 1
+        assert stats.last_run_at is not None
+    async with open_memory(summarizer=SHORT) as memory:
+        again, mine = await memory.compaction_stats(), await memory.compaction_stats("ada")
+        assert (again.summaries, again.originals, again.bytes_before) == (2, 19, stats.bytes_before)
+        assert (again.runs, again.last_run_at) == (0, None)
+        assert mine == again
+        user = memory.user("ada")
+        await user.delete((await summaries(user))[0].memory_id)
+        assert (await memory.compaction_stats()).originals == 12
+
+
+def test_the_settings_have_the_defaults_of_the_issue() -> None:
+    settings = Settings()
+    assert settings.after_days(None) == settings.after_days(Tier.FREE) == 90
+    assert (settings.compaction_eps, settings.compaction_min_samples) == (0.3, 5)
+    assert (settings.compaction_batch, settings.archive_retention_days) == (1_000, None)
+
+
+def test_a_summariser_needs_a_name_that_can_stand_in_an_event() -> None:
+    with pytest.raises(InvalidInputError):
+        CallableSummarizer(short, name="\n")
+
+
+async def test_clusters_are_made_of_batches_in_order_of_time(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT, compaction_batch=6) as memory:
+        user = memory.user("ada")
+        await user.add_many(some(LOGIN, 16))
+        report = await memory.compact()
+        assert [cluster.original_count for cluster in report.clusters] == [6, 6]
+        assert len(await user.list_memories()) == 2 + 4, "the last batch is too small"
+
+
+# --- what fails
+
+
+def failing(what: str) -> CallableSummarizer:
+    def fail(cluster: Cluster) -> Any:
+        if not cluster.texts[0].startswith("lunch"):
+            return short(cluster)
+        if what == "raises":
+            raise ValueError("lunch with Bob")
+        return {"empty": " ", "longer": "x" * 10_000, "no text": 7, "not Unicode": "\ud800"}[what]
+
+    return CallableSummarizer(fail)
+
+
+@pytest.mark.parametrize("what", ["raises", "empty", "longer", "no text", "not Unicode"])
+async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, what: str) -> None:
+    async with open_memory(summarizer=failing(what)) as memory:
+        user = await with_a_past(memory)
+        report = await memory.compact()
+        assert sorted(outcomes(report)) == ["compressed", "failed"]
+        (failed,) = [cluster for cluster in report.clusters if cluster.outcome == "failed"]
+        assert failed.memory_id is None
+        assert failed.summary is None
+        assert failed.reason
+        assert {f"lunch{n}" for n in range(7)} <= {
+            memory_id for memory_id, _ in await contents(user)
+        }
+        assert (await memory.compaction_stats()).failed_clusters == 1
+    async with open_memory(summarizer=SHORT) as memory:
+        assert outcomes(await memory.compact()) == ["compressed"]
+        assert (await memory.compaction_stats()).summaries == 2
+
+
+async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
+    async def hang(_cluster: Cluster) -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    slow = CallableSummarizer(hang)
+    async with open_memory(summarizer=slow, summarizer_deadline_s=0.01) as memory:
+        await with_a_past(memory)
+        report = await memory.compact()
+        assert outcomes(report) == ["failed", "failed"]
+        assert "within 0.01 s" in str(report.clusters[0].reason)
+
+
+async def test_what_is_changed_meanwhile_is_left_alone(open_memory: Any) -> None:
+    async def meddle(cluster: Cluster) -> str:
+        if "login" in cluster.texts[0]:
+            await user.update("fixed5", content="fixed something else")
+        else:
+            await user.delete("lunch2")
+        return short(cluster)
+
+    async with open_memory(summarizer=CallableSummarizer(meddle)) as memory:
+        user = await with_a_past(memory)
+        report = await memory.compact()
+        assert outcomes(report) == ["changed", "changed"]
+        assert (report.compressed, report.failed) == (0, 0)
+        found = dict(await contents(user))
+        assert found["fixed5"] == "fixed something else"
+        assert {f"fixed{n}" for n in range(12)} <= found.keys()
+
+
+async def test_a_user_who_fails_does_not_stop_the_others(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        for name in ("ada", "bob"):
+            await with_a_past(memory, name)
+        clustered = job.clustered
+
+        async def fail_for_ada(scope: Any, *given: Any) -> Any:
+            if scope.user_id == "ada":
+                raise NotFoundError("no luck")
+            return await clustered(scope, *given)
+
+        monkeypatch.setattr(job, "clustered", fail_for_ada)
+        report = await memory.compact()
+        assert (report.users, report.users_failed, report.compressed) == (2, 1, 2)
+        with pytest.raises(NotFoundError, match="no luck"):
+            await memory.compact("ada")
+        monkeypatch.undo()
+        assert (await memory.compact()).compressed == 2

@@ -1,0 +1,60 @@
+"""A user with a past of two topics, and what compaction has made of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory_actors import (
+    CallableSummarizer,
+    Cluster,
+    CompactionReport,
+    Item,
+    Memory,
+    MemorySystem,
+    UserMemory,
+)
+
+LOGIN = "fixed the login bug of the web page"
+LUNCH = "lunch with Bob at the usual Italian place"
+DAY_S = 86_400
+
+
+def short(cluster: Cluster) -> str:
+    """Return a summary that says which cluster it is of."""
+    return cluster.texts[0].split(" #")[0]
+
+
+SHORT = CallableSummarizer(short)
+
+
+def some(text: str, count: int, **fields: Any) -> list[Item]:
+    """Return memories that are near each other, a day apart, the newest a hundred days old."""
+    newest = datetime.fromtimestamp(1_700_000_000, UTC) - timedelta(days=100)
+    return [
+        Item(
+            content=f"{text} #{n}", memory_id=f"{text.split()[0]}{n}", session_id=f"s{n % 3}",
+            occurred_at=newest - timedelta(days=count - n), **fields,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+async def with_a_past(memory: MemorySystem, user_id: str = "ada") -> UserMemory:
+    user = memory.user(user_id)
+    await user.add_many([*some(LOGIN, 12), *some(LUNCH, 7)])
+    await user.add("sailing on a lake", occurred_at="2020-01-01")
+    await user.add("fixed the login bug of the web page today")
+    return user
+
+
+async def summaries(user: UserMemory) -> list[Memory]:
+    found = await user.list_memories(["long_term"], limit=1_000)
+    return sorted((m for m in found if m.source == "compressed"), key=lambda m: -m.size_bytes)
+
+
+async def contents(user: UserMemory) -> list[tuple[str, str]]:
+    found = await user.list_memories(limit=1_000)
+    return [(memory.memory_id, memory.content) for memory in found]
+
+
+def outcomes(report: CompactionReport) -> list[str]:
+    return [cluster.outcome for cluster in report.clusters]
