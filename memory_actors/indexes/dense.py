@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.graph import Graph, GraphFacts
+from memory_actors.indexes.products import Halves, coded_dots, dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
 EXACT_MAX = 20_000  # rows: up to here every row is scored by all signals, in 1 ms
@@ -162,21 +163,24 @@ class DenseIndex:
                 return matches
         return _best(view, None, direction, centre, k)
 
-    def scores(self, query: Vectors, centre: Vectors, chosen: Rows | None = None) -> Vectors:
-        """Return the score of every row, or of the chosen ones; -inf for a removed one.
+    def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
+        """Return the score of every row to 0.002 or so; -inf for a removed one.
 
-        Every row takes half as long while the same `centre` is given again.
+        Half as long again where the same `centre` is not given again.
         """
         rows = self._rows
         view = rows.view()
         direction = _direction(query, centre)
-        if chosen is not None:
-            scores, alive = _scores(view.vectors[chosen], direction, centre), view.alive[chosen]
-        else:
-            cosines = view.vectors @ direction - centre @ direction
-            scores = (cosines / self._lengths(rows, view, centre)).astype(np.float32)
-            alive = view.alive
-        scores[~alive] = -np.inf
+        cosines = coded_dots(view.codes, view.steps, direction) - centre @ direction
+        scores = cosines / self._lengths(rows, view, centre)
+        scores[~view.alive] = -np.inf
+        return np.asarray(scores, np.float32)
+
+    def scores(self, query: Vectors, centre: Vectors, chosen: Rows) -> Vectors:
+        """Return the exact scores of the chosen rows; -inf for a removed one."""
+        view = self._rows.view()
+        scores = _scores(view.vectors[chosen], _direction(query, centre), centre)
+        scores[~view.alive[chosen]] = -np.inf
         return scores
 
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows:
@@ -207,7 +211,8 @@ class DenseIndex:
     def vector_of(self, label: int) -> Vectors:
         """Return the vector of a label, [d]; zeros if it has gone."""
         view, row = self._rows.view(), self._rows.row_of(label)
-        return np.zeros(self._rows.dimension, np.float32) if row is None else view.vectors[row]
+        absent = np.zeros(self._rows.dimension, np.float32)
+        return absent if row is None else view.vectors[row].astype(np.float32)
 
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""
@@ -330,13 +335,13 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
 
 def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
     """Repeat on `fresh` what happened to `old` after its first `seen` rows were copied."""
-    vectors, labels, alive, _ = old.view()
+    view = old.view()
     for label in fresh.view().labels.tolist():
         if label not in old:
             fresh.remove(label)
-    for row in range(seen, len(labels)):
-        if alive[row]:
-            fresh.append(int(labels[row]), vectors[row])
+    for row in range(seen, len(view.labels)):
+        if view.alive[row]:
+            fresh.append(int(view.labels[row]), view.vectors[row])
 
 
 def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
@@ -371,7 +376,7 @@ def centre(background: Vectors, indexes: Iterable[DenseIndex]) -> Vectors:
 
 def score(vectors: Vectors, query: Vectors, centre: Vectors) -> Vectors:
     """Return the scores of vectors [n, d] that are in no index, on the scale of those that are."""
-    return _scores(vectors, _direction(query, centre), centre)
+    return _scores(vectors.astype(np.float16), _direction(query, centre), centre)
 
 
 def _direction(query: Vectors, centre: Vectors) -> Vectors:
@@ -380,15 +385,21 @@ def _direction(query: Vectors, centre: Vectors) -> Vectors:
     return centred / length if length > 0 else centred
 
 
-def _scores(vectors: Vectors, direction: Vectors, centre: Vectors) -> Vectors:
+def _scores(vectors: Halves, direction: Vectors, centre: Vectors) -> Vectors:
     """Return cos(v - centre, direction) for each row v of unit length."""
-    numerator = vectors @ direction - centre @ direction
-    return (numerator / _distances(vectors, centre)).astype(np.float32)
+    products = dots(vectors, np.stack([direction, centre]))
+    numerator = products[:, 0] - centre @ direction
+    return (numerator / _lengths(products[:, 1], centre)).astype(np.float32)
 
 
-def _distances(vectors: Vectors, centre: Vectors) -> Vectors:
+def _distances(vectors: Halves, centre: Vectors) -> Vectors:
     """Return the length of v - centre for each row v of unit length."""
-    squared = 1.0 - 2.0 * (vectors @ centre) + centre @ centre
+    return _lengths(dots(vectors, centre[None])[:, 0], centre)
+
+
+def _lengths(products: Vectors, centre: Vectors) -> Vectors:
+    """Return the lengths of v - centre by the products of v and centre."""
+    squared = 1.0 - 2.0 * products + centre @ centre
     return np.sqrt(np.maximum(squared, 1e-12)).astype(np.float32)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.products import Halves
 
 M = 16
 EF_CONSTRUCTION = 100  # 200 doubles the build for nothing measurable
@@ -62,10 +63,10 @@ class Graph:
         """Memory of the graph, roughly."""
         return self.count * BYTES_PER_ROW
 
-    def extend(self, vectors: Vectors, rows: npt.NDArray[np.intp]) -> None:
+    def extend(self, vectors: Halves, rows: npt.NDArray[np.intp]) -> None:
         """Add these rows of `vectors` as the next nodes. Slow: call it off the loop."""
         for start in range(0, len(rows), CHUNK_ROWS):
-            chunk = vectors[rows[start : start + CHUNK_ROWS]]
+            chunk = vectors[rows[start : start + CHUNK_ROWS]].astype(np.float32)
             with self._lock:
                 until = self.count + len(chunk)
                 if until > self._index.get_max_elements():
