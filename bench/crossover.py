@@ -128,7 +128,7 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
 def _paths(view: View, graph: Graph) -> Paths:
     """Return both ways as `DenseIndex.search` goes them; what they share is left out."""
     centre = view.vectors.mean(axis=0)
-    graphed = Graphed(graph, np.arange(graph.count), np.empty(0, np.intp), graph.count)
+    graphed = Graphed(graph, np.empty(0, np.intp), graph.count)
     return Paths(
         lambda query: _best(view, None, _direction(query, centre), centre, K),
         lambda query: _search_graph(graphed, view, _direction(query, centre), centre, K),
@@ -169,9 +169,9 @@ def _files(directory: Path, graph: Graph, runs: int) -> list[float]:
         with tempfile.NamedTemporaryFile(dir=directory, suffix=".graph") as file:
             path = Path(file.name)
             started_s = perf_counter()
-            saved = graph.save(path)
+            saved, rows = graph.save(path)
             saved_s = perf_counter()
-            assert Graph.load(path, saved) is not None
+            assert Graph.load(path, saved, rows) is not None
             save_ms.append((saved_s - started_s) * 1e3)
             load_ms.append((perf_counter() - saved_s) * 1e3)
             length = saved.length_bytes

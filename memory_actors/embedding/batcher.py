@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
@@ -157,7 +158,7 @@ class Batcher:
             batch = [want for want in taken if self._still_wanted(want)]
             if batch:
                 texts = [want.text for want in batch]
-                return _Begun(batch, self._thread.submit(lambda: self._outcomes(texts)))
+                return _Begun(batch, self._thread.submit(partial(self._outcomes, texts)))
         return None
 
     def _still_wanted(self, want: _Wanted) -> bool:

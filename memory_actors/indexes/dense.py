@@ -72,30 +72,31 @@ class _Centred(NamedTuple):
 
 
 class Graphed(NamedTuple):
-    """A graph and which row each of its nodes stands for."""
+    """A graph, and the rows that it has not got."""
 
     graph: Graph
-    rows: Rows
-    """By node; NONE for one whose row has gone."""
     beside: Rows
-    """Rows before `until` that have no node."""
+    """Of those before `until`."""
     until: int
-    """Rows from here on have none either."""
+    """Rows from here on are not in it either."""
 
     def tail(self, count: int) -> Rows:
-        """Return the rows without a node, of the first `count`."""
+        """Return the rows that are not in it, of the first `count`."""
         return np.concatenate([self.beside, np.arange(min(self.until, count), count)])
 
-    def search(self, direction: Vectors, k: int, living_share: float) -> Rows:
-        """Return about the `k` living rows closest to a direction, and dead ones among them.
+    def proposed(self, direction: Vectors, k: int, view: View) -> Rows:
+        """Return the rows that may be among the `k` closest to a direction, each once.
 
         None at all where so many are dead, or alike, that a scan does better.
         """
+        count = len(view.labels)
+        living_share = view.living / max(count, 1)
         if living_share < LIVING_MIN:
             return np.empty(0, np.intp)
-        nodes = self.graph.search(direction, int(k / living_share))
-        rows = self.rows[nodes[nodes < len(self.rows)]]
-        return np.asarray(rows[rows != NONE], np.intp)
+        reached = self.graph.search(direction, int(k / living_share))
+        if not len(reached):
+            return reached
+        return np.union1d(reached[(reached != NONE) & (reached < count)], self.tail(count))
 
 
 class SavedIndex(msgspec.Struct, frozen=True):
@@ -188,13 +189,11 @@ class DenseIndex:
 
         All rows where there is no graph, or it cannot reach so many.
         """
-        count, graphed = self._rows.count, self._graphed
-        if graphed is None:
-            return np.arange(count)
-        reached = graphed.search(_direction(query, centre), k, self._rows.living_share)
-        if not len(reached):
-            return np.arange(count)
-        return np.concatenate([reached[reached < count], graphed.tail(count)])
+        graphed, view = self._graphed, self._rows.view()
+        proposed = np.empty(0, np.intp)
+        if graphed is not None:
+            proposed = graphed.proposed(_direction(query, centre), k, view)
+        return proposed if len(proposed) else np.arange(len(view.labels))
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
@@ -279,8 +278,7 @@ class DenseIndex:
             if len(self._rows) < GRAPH_MIN:
                 path.unlink(missing_ok=True)
             return
-        facts = graphed.graph.save(path.with_suffix(".graph"))
-        rows = graphed.rows
+        facts, rows = graphed.graph.save(path.with_suffix(".graph"))
         labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()
         partial = path.with_suffix(".partial")
         partial.write_bytes(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
@@ -323,14 +321,13 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
         return None
     vectors = rows.view().vectors
     count = len(vectors)
-    # One that was extended and never adopted has nodes that nobody knows the rows of.
-    if graphed is None or graphed.graph.count != len(graphed.rows):
+    if graphed is None:
         graph = Graph.empty(rows.dimension, capacity=int(count * 1.5))
-        graphed = Graphed(graph, np.empty(0, np.intp), np.empty(0, np.intp), 0)
-    tail = graphed.tail(count)
-    graphed.graph.extend(vectors, tail)
-    nodes = np.concatenate([graphed.rows, tail])
-    return Graphed(graphed.graph, nodes, np.empty(0, np.intp), count)
+        graphed = Graphed(graph, np.empty(0, np.intp), 0)
+    # Nodes that were added and never adopted, as after a cancellation, are there already.
+    missing = np.setdiff1d(graphed.tail(count), graphed.graph.rows)
+    graphed.graph.extend(vectors, missing)
+    return Graphed(graphed.graph, np.empty(0, np.intp), count)
 
 
 def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
@@ -354,12 +351,11 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
         return None
     if len(saved.labels) != 8 * saved.facts.count:
         return None
-    graph = Graph.load(path.with_suffix(".graph"), saved.facts)
+    nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
+    graph = Graph.load(path.with_suffix(".graph"), saved.facts, nodes)
     if graph is None:
         return None
-    nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
-    beside = np.setdiff1d(np.arange(rows.count), nodes)
-    return Graphed(graph, nodes, beside, rows.count)
+    return Graphed(graph, np.setdiff1d(np.arange(rows.count), nodes), rows.count)
 
 
 # --- scoring
@@ -424,10 +420,5 @@ def _best(
 def _search_graph(
     graphed: Graphed, view: View, direction: Vectors, centre: Vectors, k: int
 ) -> list[Match]:
-    wanted = max(CANDIDATES_MIN, OVERFETCH * k)
-    reached = graphed.search(direction, wanted, view.living / max(len(view.labels), 1))
-    if not len(reached):
-        return []
-    count = len(view.labels)
-    rows = np.concatenate([reached[reached < count], graphed.tail(count)])
-    return _best(view, rows, direction, centre, k)
+    proposed = graphed.proposed(direction, max(CANDIDATES_MIN, OVERFETCH * k), view)
+    return _best(view, proposed, direction, centre, k) if len(proposed) else []

@@ -67,11 +67,6 @@ class VectorRows:
         return self.count - len(self._row_of)
 
     @property
-    def living_share(self) -> float:
-        """Of all rows; 1 where there are none."""
-        return len(self._row_of) / self.count if self.count else 1.0
-
-    @property
     def sum(self) -> npt.NDArray[np.float64]:
         """Of the living rows, [d]."""
         return self._sum

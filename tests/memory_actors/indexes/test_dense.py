@@ -215,6 +215,31 @@ def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("small_graphs")
+def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> None:
+    """Closing does not wait for a thread that extends it."""
+    rows = vectors(900)
+    index = build(rows[:500])
+    maintain(index)
+    for label in range(500, 900):
+        index.add(label, rows[label])
+    maintained(index)  # and never adopted
+    for label in range(5):
+        index.remove(label)
+    index.save(tmp_path / "i.index", "model")
+    held = {label: rows[label] for label in range(5, 900)}
+    held[900] = vectors(1, seed=8)[0]
+    loaded = loaded_from(tmp_path / "i.index", held, "model")
+    assert loaded.has_graph
+    assert not loaded.wants_maintenance
+    assert recall(loaded, held) >= 0.98
+    match = search(loaded, held[900], 1)[0]
+    assert match.label == 900
+    made = maintained(index)
+    index.adopt(made)
+    assert recall(index, {label: rows[label] for label in range(5, 900)}) >= 0.98
+
+
+@pytest.mark.usefixtures("small_graphs")
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing", "swap", "model", "junk"])
 def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
     rows = vectors(600)

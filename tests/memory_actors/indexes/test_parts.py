@@ -1,5 +1,6 @@
 """One order of rows: whatever happens to memories, row n is the same passage in all parts."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -37,7 +38,8 @@ async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
     async with memory._services.runtime.use("user:u") as live:
         index = live.indexes.get(kind)
         while (chore := index._chores.running(f"maintenance {kind.NAME}")) is not None:
-            await chore
+            await asyncio.wait([chore])
+            await asyncio.sleep(0)  # it is taken off the list in its own turn
         return index
 
 
@@ -63,7 +65,7 @@ async def check(memory: MemorySystem, kind: Any) -> None:
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
         assert index.fields.get(int(columns.owners[row])) == known.metadata
-    assert int(view.alive.sum()) == len(index._owners) > 0
+    assert int(view.alive.sum()) == len(index._owners)
 
 
 async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:
