@@ -17,7 +17,8 @@ import numpy as np
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import Graphed, _best, _direction, _search_graph
+from memory_actors.indexes.centring import direction_of
+from memory_actors.indexes.dense import Graphed, _best, _search_graph
 from memory_actors.indexes.graph import Graph
 from memory_actors.indexes.rows import VectorRows, View
 
@@ -130,8 +131,8 @@ def _paths(view: View, graph: Graph) -> Paths:
     centre = view.vectors.mean(axis=0)
     graphed = Graphed(graph, np.empty(0, np.intp), graph.count)
     return Paths(
-        lambda query: _best(view, None, _direction(query, centre), centre, K),
-        lambda query: _search_graph(graphed, view, _direction(query, centre), centre, K),
+        lambda query: _best(view, None, direction_of(query, centre), centre, K),
+        lambda query: _search_graph(graphed, view, direction_of(query, centre), centre, K),
     )
 
 

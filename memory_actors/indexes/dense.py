@@ -1,15 +1,4 @@
-"""Search by meaning: centred cosine over a user's vectors, exact or through HNSW.
-
-Centring. Sentence vectors of one model share a large common part, and the memories of one user a
-second one (they are all about that user's life). Neither tells two memories apart, yet both are in
-every cosine. So the score of a memory v for a query q is
-
-    cos(v - mu, q - mu),  mu = (K * background + n * mean of the user) / (K + n)
-
-where the background is the mean of general text, K is how many memories the background counts for,
-and n and the mean are over all indexes of the user, so that scores of all kinds compare. The
-vectors are stored as they are, and mu is applied at search time, so it may drift with every add at
-no cost: with V the rows, V @ (q - mu) and V @ mu give numerator and norm.
+"""Search by meaning: centred cosine (`centring.py`) over a user's vectors, exact or through HNSW.
 
 Exact or HNSW. Below `EXACT_MAX` rows a scan is faster than the graph. Above it the graph proposes
 candidates by inner product with (q - mu), rows that are not in it yet (the tail) are scanned, and
@@ -21,7 +10,7 @@ worker thread at a time and returns what the loop then adopts.
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts
-from memory_actors.indexes.products import Halves, coded_dots, dots
+from memory_actors.indexes.products import coded_dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
 EXACT_MAX = 20_000  # rows: up to here every row is scored by all signals, in 1 ms
@@ -39,10 +29,6 @@ GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so 
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
 DEAD_MIN = 64
-# K above. Measured with `python -m bench centring`: any K from 0 to 50 lifts turn recall@10 from
-# 0.459 to 0.491-0.495, and puts the right one of 10 memories first in 66-67 % of questions instead
-# of 64 %. Within that noise a small one serves users with a handful of memories best.
-BACKGROUND_WEIGHT = 2.0
 OVERFETCH = 4  # candidates a result: the graph ranks by inner product, the score divides by a norm
 CANDIDATES_MIN = 100
 LIVING_MIN = 0.4  # of all rows: the graph proposes dead ones too, and lost 5 % of recall at 10 %
@@ -141,7 +127,7 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
-    def mass(self) -> tuple[npt.NDArray[np.float64], int]:
+    def mass(self) -> Mass:
         """The sum of the living rows and how many there are: what `centre` is made of."""
         return self._rows.sum, len(self._rows)
 
@@ -154,7 +140,7 @@ class DenseIndex:
         """
         rows, graphed = self._rows, self._graphed  # `adopt` may replace both while this runs
         view = rows.view()
-        direction = _direction(query, centre)
+        direction = direction_of(query, centre)
         if allowed is not None:
             chosen = rows.rows_of(allowed)
             return _best(view, chosen[chosen < len(view.labels)], direction, centre, k)
@@ -171,7 +157,7 @@ class DenseIndex:
         """
         rows = self._rows
         view = rows.view()
-        direction = _direction(query, centre)
+        direction = direction_of(query, centre)
         cosines = coded_dots(view.codes, view.steps, direction) - centre @ direction
         scores = cosines / self._lengths(rows, view, centre)
         scores[~view.alive] = -np.inf
@@ -180,7 +166,7 @@ class DenseIndex:
     def scores(self, query: Vectors, centre: Vectors, chosen: Rows) -> Vectors:
         """Return the exact scores of the chosen rows; -inf for a removed one."""
         view = self._rows.view()
-        scores = _scores(view.vectors[chosen], _direction(query, centre), centre)
+        scores = cosines(view.vectors[chosen], direction_of(query, centre), centre)
         scores[~view.alive[chosen]] = -np.inf
         return scores
 
@@ -192,7 +178,7 @@ class DenseIndex:
         graphed, view = self._graphed, self._rows.view()
         proposed = np.empty(0, np.intp)
         if graphed is not None:
-            proposed = graphed.proposed(_direction(query, centre), k, view)
+            proposed = graphed.proposed(direction_of(query, centre), k, view)
         return proposed if len(proposed) else np.arange(len(view.labels))
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
@@ -202,7 +188,7 @@ class DenseIndex:
         if kept is not None and kept.rows is rows and kept.centre is centre:
             lengths = kept.lengths
         if len(lengths) < len(view.labels):
-            fresh = _distances(view.vectors[len(lengths) :], centre)
+            fresh = distances(view.vectors[len(lengths) :], centre)
             lengths = np.concatenate([lengths, fresh])
             self._centred = _Centred(rows, centre, lengths)
         return lengths[: len(view.labels)]
@@ -358,53 +344,12 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     return Graphed(graph, np.setdiff1d(np.arange(rows.count), nodes), rows.count)
 
 
-# --- scoring
-
-
-def centre(background: Vectors, indexes: Iterable[DenseIndex]) -> Vectors:
-    """Return mu: where the common part of all these vectors lies. `background` is float32 [d]."""
-    total, weight = BACKGROUND_WEIGHT * background.astype(np.float64), BACKGROUND_WEIGHT
-    for index in indexes:
-        vectors, count = index.mass
-        total, weight = total + vectors, weight + count
-    return (total / weight).astype(np.float32)
-
-
-def score(vectors: Vectors, query: Vectors, centre: Vectors) -> Vectors:
-    """Return the scores of vectors [n, d] that are in no index, on the scale of those that are."""
-    return _scores(vectors.astype(np.float16), _direction(query, centre), centre)
-
-
-def _direction(query: Vectors, centre: Vectors) -> Vectors:
-    centred = query - centre
-    length = float(np.linalg.norm(centred))
-    return centred / length if length > 0 else centred
-
-
-def _scores(vectors: Halves, direction: Vectors, centre: Vectors) -> Vectors:
-    """Return cos(v - centre, direction) for each row v of unit length."""
-    products = dots(vectors, np.stack([direction, centre]))
-    numerator = products[:, 0] - centre @ direction
-    return (numerator / _lengths(products[:, 1], centre)).astype(np.float32)
-
-
-def _distances(vectors: Halves, centre: Vectors) -> Vectors:
-    """Return the length of v - centre for each row v of unit length."""
-    return _lengths(dots(vectors, centre[None])[:, 0], centre)
-
-
-def _lengths(products: Vectors, centre: Vectors) -> Vectors:
-    """Return the lengths of v - centre by the products of v and centre."""
-    squared = 1.0 - 2.0 * products + centre @ centre
-    return np.sqrt(np.maximum(squared, 1e-12)).astype(np.float32)
-
-
 def _best(
     view: View, rows: npt.NDArray[np.intp] | None, direction: Vectors, centre: Vectors, k: int
 ) -> list[Match]:
     """Score rows (all, if None) exactly and return the best living ones."""
     vectors = view.vectors if rows is None else view.vectors[rows]
-    scores = _scores(vectors, direction, centre)
+    scores = cosines(vectors, direction, centre)
     alive = view.alive if rows is None else view.alive[rows]
     scores = np.where(alive, scores, -np.inf)
     k = min(k, int(np.count_nonzero(alive)))

@@ -13,7 +13,7 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.indexes.dense import centre
+from memory_actors.indexes.centring import centre
 from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.indexes.parts import indexed
 from memory_actors.kinds.kind import Kind
@@ -71,7 +71,7 @@ class UserIndexes:
         count = sum(len(index.dense) for index in self._of.values())
         counted, kept = self._centre
         if kept is None or abs(count - counted) * CENTRE_DRIFT > counted:
-            kept = centre(background, (index.dense for index in self._of.values()))
+            kept = centre(background, (index.dense.mass for index in self._of.values()))
             self._centre = (count, kept)
         return kept
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from memory_actors.embedding.vector_table import as_stored
 from memory_actors.indexes import dense
-from memory_actors.indexes.dense import BACKGROUND_WEIGHT, DenseIndex, Maintained, Match, centre
+from memory_actors.indexes.centring import BACKGROUND_WEIGHT, centre
+from memory_actors.indexes.dense import DenseIndex, Maintained, Match
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
@@ -52,7 +53,7 @@ def build(rows: npt.NDArray[np.float32]) -> DenseIndex:
 
 
 def search(index: DenseIndex, query, k: int, allowed=None) -> list[Match]:
-    return index.search(query, k, centre(BACKGROUND, [index]), allowed)
+    return index.search(query, k, centre(BACKGROUND, [index.mass]), allowed)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_a_scan_ranks_by_centred_cosine() -> None:
 def test_estimates_of_all_rows_are_close_to_their_scores() -> None:
     index = build(vectors(300))
     index.remove(5)
-    mu, query = centre(BACKGROUND, [index]), vectors(1, seed=5)[0]
+    mu, query = centre(BACKGROUND, [index.mass]), vectors(1, seed=5)[0]
     exact, about = index.scores(query, mu, np.arange(300)), index.estimates(query, mu)
     assert (
         np.isneginf(exact).nonzero()[0].tolist() == [5] == np.isneginf(about).nonzero()[0].tolist()
