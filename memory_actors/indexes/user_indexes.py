@@ -117,11 +117,10 @@ class UserIndexes:
             if index is not None:
                 await index.indexed()
 
-    async def load(self, kind: Kind, rows: Iterable[Any]) -> None:
-        """Read the index of a kind with these rows from its files and the table of vectors."""
-        found = [row for row in rows if indexed(kind, row)]
-        if found:
-            await self._made(kind).load(found)
+    async def load(self, kind: Kind, state: Any) -> None:
+        """Read the index of a kind in this state from its files and the table of vectors."""
+        if any(indexed(kind, row) for row in kind.rows(state)):  # the first row says, mostly
+            await self._made(kind).load(state)
 
     async def save(self) -> None:
         """Keep what would be slow to build again."""
