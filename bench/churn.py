@@ -18,7 +18,8 @@ from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes import dense
-from memory_actors.indexes.dense import DenseIndex, centre
+from memory_actors.indexes.centring import centre
+from memory_actors.indexes.dense import DenseIndex
 
 K = 10
 RECALL_MIN = 0.95
@@ -123,7 +124,7 @@ class Churn:
         return [before, self._measured(name, AFTER, perf_counter() - started_s)]
 
     def _measured(self, name: str, background: str, rebuild_s: float | None) -> Step:
-        mu = centre(np.zeros(DIMENSION, np.float32), [self._index])
+        mu = centre(np.zeros(DIMENSION, np.float32), [self._index.mass])
         times_us = self._times_us(mu)
         view = self._index.view()
         return Step(

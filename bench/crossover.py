@@ -17,7 +17,8 @@ import numpy as np
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import Graphed, _best, _direction, _search_graph
+from memory_actors.indexes.centring import direction_of
+from memory_actors.indexes.dense import Graphed, _best, _search_graph
 from memory_actors.indexes.graph import Graph
 from memory_actors.indexes.rows import VectorRows, View
 
@@ -128,10 +129,10 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
 def _paths(view: View, graph: Graph) -> Paths:
     """Return both ways as `DenseIndex.search` goes them; what they share is left out."""
     centre = view.vectors.mean(axis=0)
-    graphed = Graphed(graph, np.arange(graph.count), np.empty(0, np.intp), graph.count)
+    graphed = Graphed(graph, np.empty(0, np.intp), graph.count)
     return Paths(
-        lambda query: _best(view, None, _direction(query, centre), centre, K),
-        lambda query: _search_graph(graphed, view, _direction(query, centre), centre, K),
+        lambda query: _best(view, None, direction_of(query, centre), centre, K),
+        lambda query: _search_graph(graphed, view, direction_of(query, centre), centre, K),
     )
 
 
@@ -169,9 +170,9 @@ def _files(directory: Path, graph: Graph, runs: int) -> list[float]:
         with tempfile.NamedTemporaryFile(dir=directory, suffix=".graph") as file:
             path = Path(file.name)
             started_s = perf_counter()
-            saved = graph.save(path)
+            saved, rows = graph.save(path)
             saved_s = perf_counter()
-            assert Graph.load(path, saved) is not None
+            assert Graph.load(path, saved, rows) is not None
             save_ms.append((saved_s - started_s) * 1e3)
             load_ms.append((perf_counter() - saved_s) * 1e3)
             length = saved.length_bytes

@@ -21,7 +21,8 @@ from bench.churn import maintain
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, disk_bytes, facts, percentile, scratch
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import DenseIndex, centre
+from memory_actors.indexes.centring import centre
+from memory_actors.indexes.dense import DenseIndex
 
 K = 10
 M, EF_CONSTRUCTION, EF = 16, 100, 100
@@ -173,7 +174,7 @@ class Ours(Subject):
         for label, vector in enumerate(vectors):
             self._index.add(label, vector)
         maintain(self._index)
-        self._centre = centre(np.zeros(DIMENSION, np.float32), [self._index])
+        self._centre = centre(np.zeros(DIMENSION, np.float32), [self._index.mass])
 
     def search(self, query: Vectors) -> list[int]:
         """Search as `retrieve` does."""

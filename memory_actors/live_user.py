@@ -280,7 +280,7 @@ class LiveUser:
         if poison is not None:
             self.actor.quarantine(str(poison))
         for kind in KINDS:
-            await self.indexes.load(kind, kind.rows(state.of(kind)))
+            await self.indexes.load(kind, state.of(kind))
 
     async def _read_state(self) -> tuple[UserState, int, PoisonedStream | None]:
         snapshot = await self._log.load_snapshot(self.stream, user_state.SNAPSHOT_FINGERPRINT)

@@ -5,7 +5,7 @@
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
 - words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
-- meaning: centred cosine of the vectors (`indexes/dense.py`), -1 to 1
+- meaning: centred cosine of the vectors (`indexes/centring.py`), -1 to 1
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: 1 if it ends in a question mark: a question seldom answers one
@@ -33,10 +33,9 @@ import numpy.typing as npt
 
 from memory_actors.dates import Span, closeness, named_spans
 from memory_actors.embedding.protocol import Embedded, Vectors
-from memory_actors.embedding.tokens import SCALE, unpack
+from memory_actors.embedding.tokens import unpack
 from memory_actors.errors import InvalidInputError
 from memory_actors.indexes.late import LateIndex
-from memory_actors.indexes.one_thread import one_thread
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import NONE
 
@@ -93,7 +92,8 @@ FEW: Final = 15  # passages at which a score is half meaning
 MEANING_ALONE: Final = 2.6  # what meaning counts for where it is all there is: the same range
 SECOND_STAGE: Final = 300  # of 10,000: scoring more lifts recall by less than 0.004
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
-SCAN_SHARE: Final = 0.3  # of all rows: who asks for more is served faster by scoring all
+EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.05 ms
+SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
 class Question(NamedTuple):
@@ -112,6 +112,7 @@ class Question(NamedTuple):
 class Signals(NamedTuple):
     """Each signal of some passages of one index, float32 [n] each."""
 
+    rows: Rows
     labels: Labels
     chains: Chains
     """The session of each, NONE for none."""
@@ -161,13 +162,12 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 
     Takes about a millisecond at 10,000 passages.
     """
-    with one_thread():
-        firsts = [_first(parts, rows, question) for parts, rows in searched]
-        chosen = _best_of_all(firsts, max(SECOND_STAGE, 2 * question.many))
-        return [
-            _second(parts, signals.at(places), question)
-            for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
-        ]
+    firsts = [_first(parts, rows, question) for parts, rows in searched]
+    chosen = _best_of_all(firsts, max(SECOND_STAGE, 2 * question.many))
+    return [
+        _second(parts, signals.at(places), question)
+        for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
+    ]
 
 
 # --- the first stage
@@ -179,10 +179,12 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     if rows is None and parts.dense.has_graph:
         rows = _proposed(parts, words, question)
     taken = slice(0, parts.size) if rows is None else rows
+    rows = np.arange(parts.size) if rows is None else rows
     columns, meaning = parts.traits.view(parts.size).at(taken), _meaning(parts, rows, question)
-    none = np.zeros(len(meaning), np.float32)
+    none = np.zeros(len(rows), np.float32)
     speaker = parts.traits.named(question.text)
     return Signals(
+        rows=rows,
         labels=parts.dense.view().labels[taken],
         chains=columns.chains,
         late=none,
@@ -204,12 +206,16 @@ def _proposed(parts: Parts, words: Numbers, question: Question) -> Rows:
     return np.union1d(close[close < parts.size], worded)
 
 
-def _meaning(parts: Parts, rows: Rows | None, question: Question) -> Numbers:
-    vector, centre = question.embedded.vector, question.centre
-    if rows is not None and len(rows) < SCAN_SHARE * parts.size:
-        return parts.dense.scores(vector, centre, rows)
-    scores = parts.dense.scores(vector, centre)
-    return scores[: parts.size] if rows is None else scores[rows]
+def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
+    """Return how close rows are: exactly, or of many to 0.002."""
+    if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
+        return _exactly(parts, rows, question)
+    estimates = parts.dense.estimates(question.embedded.vector, question.centre)
+    return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
+
+
+def _exactly(parts: Parts, rows: Rows, question: Question) -> Numbers:
+    return parts.dense.scores(question.embedded.vector, question.centre, rows)
 
 
 def _spans(parts: Parts, question: Question) -> tuple[Span, ...]:
@@ -238,6 +244,8 @@ def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
     if tokens is not None and states:
         late = _late(parts.late, signals.labels, tokens)
         signals = signals._replace(late=late, session=_session(signals.chains, late))
+    else:
+        signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
@@ -255,8 +263,7 @@ def _leaning(weights: Weights, count: int) -> Weights:
 
 def _late(index: LateIndex, labels: Labels, tokens: bytes) -> Numbers:
     packed = unpack(tokens)
-    states = packed.states.astype(np.float32) / np.float32(SCALE)
-    query = index.query(packed.token_ids.astype(np.int64), states)
+    query = index.query(packed.token_ids.astype(np.int64), packed.states)
     return index.score(query, labels.tolist())
 
 

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +45,13 @@ class _Wanted:
         for caller in self.callers:
             if not caller.done():
                 caller.set_result(outcome)
+
+
+class _Begun(NamedTuple):
+    """A batch that the thread is at."""
+
+    batch: list[_Wanted]
+    outcomes: "asyncio.Future[list[Outcome]]"
 
 
 class Batcher:
@@ -88,7 +96,7 @@ class Batcher:
         """
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._thread.run(call)
+                return await self._thread.submit(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -108,8 +116,8 @@ class Batcher:
             )
             return [full] * len(texts)
         outcomes = [self._want(text) for text in texts]
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+        if self._task is None:  # the thread begins at once, not when the task has its turn
+            self._task = asyncio.create_task(self._run(self._begun()))
         try:
             async with asyncio.timeout(self._deadline_s):
                 return [await outcome for outcome in outcomes]
@@ -131,23 +139,27 @@ class Batcher:
         want.callers.append(outcome)
         return outcome
 
-    async def _run(self) -> None:
+    async def _run(self, begun: _Begun | None) -> None:
         try:
-            while self._queue:
-                count = min(BATCH_TEXTS_MAX, len(self._queue))
-                await self._embed_batch([self._queue.popleft() for _ in range(count)])
+            while begun is not None:
+                outcomes: list[Outcome] = await begun.outcomes
+                for want, outcome in zip(begun.batch, outcomes, strict=True):
+                    del self._wanted[want.text]
+                    want.settle(outcome)
+                begun = self._begun()
         finally:
             self._task = None
 
-    async def _embed_batch(self, taken: list[_Wanted]) -> None:
-        batch = [want for want in taken if self._still_wanted(want)]
-        if not batch:
-            return
-        texts = [want.text for want in batch]
-        outcomes: list[Outcome] = await self._thread.run(lambda: self._outcomes(texts))
-        for want, outcome in zip(batch, outcomes, strict=True):
-            del self._wanted[want.text]
-            want.settle(outcome)
+    def _begun(self) -> _Begun | None:
+        """Give the thread the next batch, if anybody wants something."""
+        while self._queue:
+            count = min(BATCH_TEXTS_MAX, len(self._queue))
+            taken = [self._queue.popleft() for _ in range(count)]
+            batch = [want for want in taken if self._still_wanted(want)]
+            if batch:
+                texts = [want.text for want in batch]
+                return _Begun(batch, self._thread.submit(partial(self._outcomes, texts)))
+        return None
 
     def _still_wanted(self, want: _Wanted) -> bool:
         """Say whether somebody waits; forget a text that nobody waits for any more."""
@@ -198,14 +210,14 @@ class _Thread:
         self._calls = SimpleQueue()
         self._started = False
 
-    async def run(self, call: Callable[[], Any]) -> Any:
-        """Return what `call` returns, or raise what it raises."""
+    def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Begin a call; the result is what it returns or raises."""
         if not self._started:
             self._started = True
             threading.Thread(target=self._work, name="embedder", daemon=True).start()
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.put((call, result))
-        return await result
+        return result
 
     def stop(self) -> None:
         """End the thread after the calls it has."""

@@ -1,7 +1,7 @@
 """General text: sentences of many kinds, about nothing in particular.
 
 Their mean vector says what all sentence vectors of a model have in common, which is what centring
-takes away (see `memory_actors/indexes/dense.py`).
+takes away (see `memory_actors/indexes/centring.py`).
 """
 
 from importlib.resources import files

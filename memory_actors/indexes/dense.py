@@ -1,15 +1,4 @@
-"""Search by meaning: centred cosine over a user's vectors, exact or through HNSW.
-
-Centring. Sentence vectors of one model share a large common part, and the memories of one user a
-second one (they are all about that user's life). Neither tells two memories apart, yet both are in
-every cosine. So the score of a memory v for a query q is
-
-    cos(v - mu, q - mu),  mu = (K * background + n * mean of the user) / (K + n)
-
-where the background is the mean of general text, K is how many memories the background counts for,
-and n and the mean are over all indexes of the user, so that scores of all kinds compare. The
-vectors are stored as they are, and mu is applied at search time, so it may drift with every add at
-no cost: with V the rows, V @ (q - mu) and V @ mu give numerator and norm.
+"""Search by meaning: centred cosine (`centring.py`) over a user's vectors, exact or through HNSW.
 
 Exact or HNSW. Below `EXACT_MAX` rows a scan is faster than the graph. Above it the graph proposes
 candidates by inner product with (q - mu), rows that are not in it yet (the tail) are scanned, and
@@ -21,7 +10,7 @@ worker thread at a time and returns what the loop then adopts.
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts
+from memory_actors.indexes.products import coded_dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
 EXACT_MAX = 20_000  # rows: up to here every row is scored by all signals, in 1 ms
@@ -38,10 +29,6 @@ GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so 
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
 DEAD_MIN = 64
-# K above. Measured with `python -m bench centring`: any K from 0 to 50 lifts turn recall@10 from
-# 0.459 to 0.491-0.495, and puts the right one of 10 memories first in 66-67 % of questions instead
-# of 64 %. Within that noise a small one serves users with a handful of memories best.
-BACKGROUND_WEIGHT = 2.0
 OVERFETCH = 4  # candidates a result: the graph ranks by inner product, the score divides by a norm
 CANDIDATES_MIN = 100
 LIVING_MIN = 0.4  # of all rows: the graph proposes dead ones too, and lost 5 % of recall at 10 %
@@ -71,30 +58,31 @@ class _Centred(NamedTuple):
 
 
 class Graphed(NamedTuple):
-    """A graph and which row each of its nodes stands for."""
+    """A graph, and the rows that it has not got."""
 
     graph: Graph
-    rows: Rows
-    """By node; NONE for one whose row has gone."""
     beside: Rows
-    """Rows before `until` that have no node."""
+    """Of those before `until`."""
     until: int
-    """Rows from here on have none either."""
+    """Rows from here on are not in it either."""
 
     def tail(self, count: int) -> Rows:
-        """Return the rows without a node, of the first `count`."""
+        """Return the rows that are not in it, of the first `count`."""
         return np.concatenate([self.beside, np.arange(min(self.until, count), count)])
 
-    def search(self, direction: Vectors, k: int, living_share: float) -> Rows:
-        """Return about the `k` living rows closest to a direction, and dead ones among them.
+    def proposed(self, direction: Vectors, k: int, view: View) -> Rows:
+        """Return the rows that may be among the `k` closest to a direction, each once.
 
         None at all where so many are dead, or alike, that a scan does better.
         """
+        count = len(view.labels)
+        living_share = view.living / max(count, 1)
         if living_share < LIVING_MIN:
             return np.empty(0, np.intp)
-        nodes = self.graph.search(direction, int(k / living_share))
-        rows = self.rows[nodes[nodes < len(self.rows)]]
-        return np.asarray(rows[rows != NONE], np.intp)
+        reached = self.graph.search(direction, int(k / living_share))
+        if not len(reached):
+            return reached
+        return np.union1d(reached[(reached != NONE) & (reached < count)], self.tail(count))
 
 
 class SavedIndex(msgspec.Struct, frozen=True):
@@ -139,7 +127,7 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
-    def mass(self) -> tuple[npt.NDArray[np.float64], int]:
+    def mass(self) -> Mass:
         """The sum of the living rows and how many there are: what `centre` is made of."""
         return self._rows.sum, len(self._rows)
 
@@ -152,7 +140,7 @@ class DenseIndex:
         """
         rows, graphed = self._rows, self._graphed  # `adopt` may replace both while this runs
         view = rows.view()
-        direction = _direction(query, centre)
+        direction = direction_of(query, centre)
         if allowed is not None:
             chosen = rows.rows_of(allowed)
             return _best(view, chosen[chosen < len(view.labels)], direction, centre, k)
@@ -162,21 +150,24 @@ class DenseIndex:
                 return matches
         return _best(view, None, direction, centre, k)
 
-    def scores(self, query: Vectors, centre: Vectors, chosen: Rows | None = None) -> Vectors:
-        """Return the score of every row, or of the chosen ones; -inf for a removed one.
+    def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
+        """Return the score of every row to 0.002 or so; -inf for a removed one.
 
-        Every row takes half as long while the same `centre` is given again.
+        Half as long again where the same `centre` is not given again.
         """
         rows = self._rows
         view = rows.view()
-        direction = _direction(query, centre)
-        if chosen is not None:
-            scores, alive = _scores(view.vectors[chosen], direction, centre), view.alive[chosen]
-        else:
-            cosines = view.vectors @ direction - centre @ direction
-            scores = (cosines / self._lengths(rows, view, centre)).astype(np.float32)
-            alive = view.alive
-        scores[~alive] = -np.inf
+        direction = direction_of(query, centre)
+        cosines = coded_dots(view.codes, view.steps, direction) - centre @ direction
+        scores = cosines / self._lengths(rows, view, centre)
+        scores[~view.alive] = -np.inf
+        return np.asarray(scores, np.float32)
+
+    def scores(self, query: Vectors, centre: Vectors, chosen: Rows) -> Vectors:
+        """Return the exact scores of the chosen rows; -inf for a removed one."""
+        view = self._rows.view()
+        scores = cosines(view.vectors[chosen], direction_of(query, centre), centre)
+        scores[~view.alive[chosen]] = -np.inf
         return scores
 
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows:
@@ -184,13 +175,11 @@ class DenseIndex:
 
         All rows where there is no graph, or it cannot reach so many.
         """
-        count, graphed = self._rows.count, self._graphed
-        if graphed is None:
-            return np.arange(count)
-        reached = graphed.search(_direction(query, centre), k, self._rows.living_share)
-        if not len(reached):
-            return np.arange(count)
-        return np.concatenate([reached[reached < count], graphed.tail(count)])
+        graphed, view = self._graphed, self._rows.view()
+        proposed = np.empty(0, np.intp)
+        if graphed is not None:
+            proposed = graphed.proposed(direction_of(query, centre), k, view)
+        return proposed if len(proposed) else np.arange(len(view.labels))
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
@@ -199,7 +188,7 @@ class DenseIndex:
         if kept is not None and kept.rows is rows and kept.centre is centre:
             lengths = kept.lengths
         if len(lengths) < len(view.labels):
-            fresh = _distances(view.vectors[len(lengths) :], centre)
+            fresh = distances(view.vectors[len(lengths) :], centre)
             lengths = np.concatenate([lengths, fresh])
             self._centred = _Centred(rows, centre, lengths)
         return lengths[: len(view.labels)]
@@ -207,7 +196,8 @@ class DenseIndex:
     def vector_of(self, label: int) -> Vectors:
         """Return the vector of a label, [d]; zeros if it has gone."""
         view, row = self._rows.view(), self._rows.row_of(label)
-        return np.zeros(self._rows.dimension, np.float32) if row is None else view.vectors[row]
+        absent = np.zeros(self._rows.dimension, np.float32)
+        return absent if row is None else view.vectors[row].astype(np.float32)
 
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""
@@ -274,8 +264,7 @@ class DenseIndex:
             if len(self._rows) < GRAPH_MIN:
                 path.unlink(missing_ok=True)
             return
-        facts = graphed.graph.save(path.with_suffix(".graph"))
-        rows = graphed.rows
+        facts, rows = graphed.graph.save(path.with_suffix(".graph"))
         labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()
         partial = path.with_suffix(".partial")
         partial.write_bytes(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
@@ -318,25 +307,24 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
         return None
     vectors = rows.view().vectors
     count = len(vectors)
-    # One that was extended and never adopted has nodes that nobody knows the rows of.
-    if graphed is None or graphed.graph.count != len(graphed.rows):
+    if graphed is None:
         graph = Graph.empty(rows.dimension, capacity=int(count * 1.5))
-        graphed = Graphed(graph, np.empty(0, np.intp), np.empty(0, np.intp), 0)
-    tail = graphed.tail(count)
-    graphed.graph.extend(vectors, tail)
-    nodes = np.concatenate([graphed.rows, tail])
-    return Graphed(graphed.graph, nodes, np.empty(0, np.intp), count)
+        graphed = Graphed(graph, np.empty(0, np.intp), 0)
+    # Nodes that were added and never adopted, as after a cancellation, are there already.
+    missing = np.setdiff1d(graphed.tail(count), graphed.graph.rows)
+    graphed.graph.extend(vectors, missing)
+    return Graphed(graphed.graph, np.empty(0, np.intp), count)
 
 
 def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
     """Repeat on `fresh` what happened to `old` after its first `seen` rows were copied."""
-    vectors, labels, alive, _ = old.view()
+    view = old.view()
     for label in fresh.view().labels.tolist():
         if label not in old:
             fresh.remove(label)
-    for row in range(seen, len(labels)):
-        if alive[row]:
-            fresh.append(int(labels[row]), vectors[row])
+    for row in range(seen, len(view.labels)):
+        if view.alive[row]:
+            fresh.append(int(view.labels[row]), view.vectors[row])
 
 
 def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
@@ -349,47 +337,11 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
         return None
     if len(saved.labels) != 8 * saved.facts.count:
         return None
-    graph = Graph.load(path.with_suffix(".graph"), saved.facts)
+    nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
+    graph = Graph.load(path.with_suffix(".graph"), saved.facts, nodes)
     if graph is None:
         return None
-    nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
-    beside = np.setdiff1d(np.arange(rows.count), nodes)
-    return Graphed(graph, nodes, beside, rows.count)
-
-
-# --- scoring
-
-
-def centre(background: Vectors, indexes: Iterable[DenseIndex]) -> Vectors:
-    """Return mu: where the common part of all these vectors lies. `background` is float32 [d]."""
-    total, weight = BACKGROUND_WEIGHT * background.astype(np.float64), BACKGROUND_WEIGHT
-    for index in indexes:
-        vectors, count = index.mass
-        total, weight = total + vectors, weight + count
-    return (total / weight).astype(np.float32)
-
-
-def score(vectors: Vectors, query: Vectors, centre: Vectors) -> Vectors:
-    """Return the scores of vectors [n, d] that are in no index, on the scale of those that are."""
-    return _scores(vectors, _direction(query, centre), centre)
-
-
-def _direction(query: Vectors, centre: Vectors) -> Vectors:
-    centred = query - centre
-    length = float(np.linalg.norm(centred))
-    return centred / length if length > 0 else centred
-
-
-def _scores(vectors: Vectors, direction: Vectors, centre: Vectors) -> Vectors:
-    """Return cos(v - centre, direction) for each row v of unit length."""
-    numerator = vectors @ direction - centre @ direction
-    return (numerator / _distances(vectors, centre)).astype(np.float32)
-
-
-def _distances(vectors: Vectors, centre: Vectors) -> Vectors:
-    """Return the length of v - centre for each row v of unit length."""
-    squared = 1.0 - 2.0 * (vectors @ centre) + centre @ centre
-    return np.sqrt(np.maximum(squared, 1e-12)).astype(np.float32)
+    return Graphed(graph, np.setdiff1d(np.arange(rows.count), nodes), rows.count)
 
 
 def _best(
@@ -397,7 +349,7 @@ def _best(
 ) -> list[Match]:
     """Score rows (all, if None) exactly and return the best living ones."""
     vectors = view.vectors if rows is None else view.vectors[rows]
-    scores = _scores(vectors, direction, centre)
+    scores = cosines(vectors, direction, centre)
     alive = view.alive if rows is None else view.alive[rows]
     scores = np.where(alive, scores, -np.inf)
     k = min(k, int(np.count_nonzero(alive)))
@@ -413,10 +365,5 @@ def _best(
 def _search_graph(
     graphed: Graphed, view: View, direction: Vectors, centre: Vectors, k: int
 ) -> list[Match]:
-    wanted = max(CANDIDATES_MIN, OVERFETCH * k)
-    reached = graphed.search(direction, wanted, view.living / max(len(view.labels), 1))
-    if not len(reached):
-        return []
-    count = len(view.labels)
-    rows = np.concatenate([reached[reached < count], graphed.tail(count)])
-    return _best(view, rows, direction, centre, k)
+    proposed = graphed.proposed(direction, max(CANDIDATES_MIN, OVERFETCH * k), view)
+    return _best(view, proposed, direction, centre, k) if len(proposed) else []

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.products import Halves
 
 M = 16
 EF_CONSTRUCTION = 100  # 200 doubles the build for nothing measurable
@@ -28,6 +29,8 @@ CHUNK_ROWS = 32  # about 4 ms at 10,000 rows: how long a query may wait for an a
 GROWTH = 1.5
 BYTES_PER_ROW = 2_050  # measured, resident, at 384 dimensions; 1,536 of it is the vector
 READ_BYTES = 1 << 20
+
+Rows = npt.NDArray[np.intp]
 
 
 class GraphFacts(msgspec.Struct, frozen=True):
@@ -42,8 +45,9 @@ class GraphFacts(msgspec.Struct, frozen=True):
 class Graph:
     """Vectors as nodes 0 to `count` - 1, searchable by inner product."""
 
-    def __init__(self, dimension: int, index: hnswlib.Index, count: int):
-        self.count = count
+    def __init__(self, dimension: int, index: hnswlib.Index, rows: Rows):
+        self.rows = rows
+        """What the caller numbers each node."""
         self._dimension = dimension
         self._lock = threading.Lock()
         self._index = index
@@ -55,26 +59,32 @@ class Graph:
         """Return a graph without rows, with room for `capacity`."""
         index = hnswlib.Index(space="ip", dim=dimension)
         index.init_index(max_elements=capacity, M=M, ef_construction=EF_CONSTRUCTION, random_seed=1)
-        return cls(dimension, index, 0)
+        return cls(dimension, index, np.empty(0, np.intp))
+
+    @property
+    def count(self) -> int:
+        """Nodes."""
+        return len(self.rows)
 
     @property
     def size_bytes(self) -> int:
         """Memory of the graph, roughly."""
         return self.count * BYTES_PER_ROW
 
-    def extend(self, vectors: Vectors, rows: npt.NDArray[np.intp]) -> None:
+    def extend(self, vectors: Halves, rows: Rows) -> None:
         """Add these rows of `vectors` as the next nodes. Slow: call it off the loop."""
         for start in range(0, len(rows), CHUNK_ROWS):
-            chunk = vectors[rows[start : start + CHUNK_ROWS]]
+            chunk = rows[start : start + CHUNK_ROWS]
             with self._lock:
-                until = self.count + len(chunk)
+                first, until = self.count, self.count + len(chunk)
                 if until > self._index.get_max_elements():
                     self._index.resize_index(int(until * GROWTH))
-                self._index.add_items(chunk, np.arange(self.count, until))
-                self.count = until
+                added = vectors[chunk].astype(np.float32)
+                self._index.add_items(added, np.arange(first, until))
+                self.rows = np.concatenate([self.rows, chunk])
 
-    def search(self, query: Vectors, k: int) -> npt.NDArray[np.intp]:
-        """Return about the `k` nodes with the largest inner product with `query`.
+    def search(self, query: Vectors, k: int) -> Rows:
+        """Return about the `k` rows with the largest inner product with `query`.
 
         None at all where the graph cannot reach `k`, as among many identical vectors.
         """
@@ -82,19 +92,20 @@ class Graph:
             k = min(k, self.count)
             self._index.set_ef(max(EF_SEARCH, k))
             try:
-                labels, _ = self._index.knn_query(query, k=k, num_threads=1)
+                nodes, _ = self._index.knn_query(query, k=k, num_threads=1)
             except RuntimeError:  # hnswlib's only word for "fewer than k"
                 return np.empty(0, np.intp)
-        return np.asarray(labels[0], np.intp)
+            return np.asarray(self.rows[nodes[0]], np.intp)
 
-    def save(self, path: Path) -> GraphFacts:
-        """Write the graph and return what to check before loading it. Holds the GIL: slow."""
+    def save(self, path: Path) -> tuple[GraphFacts, Rows]:
+        """Write the graph; return what to check before loading it, and its rows. Holds the GIL."""
         with self._lock:
             self._index.save_index(str(path))
-            return GraphFacts(self._dimension, self.count, path.stat().st_size, _crc(path))
+            facts = GraphFacts(self._dimension, self.count, path.stat().st_size, _crc(path))
+            return facts, self.rows
 
     @classmethod
-    def load(cls, path: Path, facts: GraphFacts) -> "Graph | None":
+    def load(cls, path: Path, facts: GraphFacts, rows: Rows) -> "Graph | None":
         """Return the graph in a file, None if it is not the one that `facts` describe."""
         try:
             whole = path.stat().st_size == facts.length_bytes and _crc(path) == facts.crc
@@ -106,7 +117,7 @@ class Graph:
         index.load_index(str(path), max_elements=int(facts.count * GROWTH))
         if index.get_current_count() != facts.count:
             return None
-        return cls(facts.dimension, index, facts.count)
+        return cls(facts.dimension, index, rows)
 
 
 def _crc(path: Path) -> int:

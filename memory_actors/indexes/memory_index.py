@@ -355,12 +355,12 @@ class MemoryIndex:
 
     # --- files
 
-    async def load(self, rows: Sequence[Row]) -> None:
-        """Read the index of these rows from its files and the table of vectors."""
-        if len(rows) <= INLINE_ROWS_MAX:
-            loaded = self._loaded(rows)
+    async def load(self, state: Any) -> None:
+        """Read the index of a kind in this state from its files and the table of vectors."""
+        if self._kind.tally(state).count <= INLINE_ROWS_MAX:
+            loaded = self._loaded(state)
         else:
-            loaded = await anyio.to_thread.run_sync(self._loaded, rows)
+            loaded = await anyio.to_thread.run_sync(self._loaded, state)
         parts, catalogue, self._last = loaded
         self.dense, self.words, self.late, self.traits = parts[1:]
         self._take(catalogue)
@@ -368,7 +368,8 @@ class MemoryIndex:
         if len(self.late):
             self._chores.start(f"states {self._kind.NAME}", self._hold_states)
 
-    def _loaded(self, rows: Sequence[Row]) -> tuple[Parts, _Catalogue, dict[str, int]]:
+    def _loaded(self, state: Any) -> tuple[Parts, _Catalogue, dict[str, int]]:
+        rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
         parts = self._files.load(rows)
         return parts, self._catalogued(parts, rows), parts.chain_ends()
 

@@ -1,4 +1,7 @@
-"""Vectors in one growing array, each under a label.
+"""Vectors in one growing array, each under a label: as float16, and for a quick look as int8.
+
+A code is a coordinate as a share of the row's largest one, in 127 steps: a cosine of codes is off
+by 0.001. They are half of the bytes, so a scan of all rows takes half as long.
 
 Rows are only ever appended, and a removed row is only marked, so a search in another thread may go
 on with the arrays it took at its start: what it holds never moves. The marked rows go when the
@@ -12,16 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.products import Bytes, Halves, byte_codes
 
 CAPACITY_MIN = 16
 GROWTH = 1.5
+CODED_AT_ONCE = 4_096  # rows: as float32 6 MB
 
 
 class View(NamedTuple):
     """The rows at one moment, safe to read from any thread."""
 
-    vectors: Vectors
-    """float32 [n, d]."""
+    vectors: Halves
+    """float16 [n, d], which is what is kept of a vector."""
+    codes: Bytes
+    """int8 [n, d]."""
+    steps: npt.NDArray[np.float32]
+    """What one step of a row's codes stands for."""
     labels: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
     living: int
@@ -34,7 +43,9 @@ class VectorRows:
         self.dimension = dimension
         self.count = 0
         """Rows, the removed ones included."""
-        self._vectors = np.zeros((capacity, dimension), np.float32)
+        self._vectors = np.zeros((capacity, dimension), np.float16)
+        self._codes = np.zeros((capacity, dimension), np.int8)
+        self._steps = np.zeros(capacity, np.float32)
         self._labels = np.zeros(capacity, np.int64)
         self._alive = np.zeros(capacity, np.bool_)
         self._row_of: dict[int, int] = {}
@@ -56,11 +67,6 @@ class VectorRows:
         return self.count - len(self._row_of)
 
     @property
-    def living_share(self) -> float:
-        """Of all rows; 1 where there are none."""
-        return len(self._row_of) / self.count if self.count else 1.0
-
-    @property
     def sum(self) -> npt.NDArray[np.float64]:
         """Of the living rows, [d]."""
         return self._sum
@@ -68,7 +74,7 @@ class VectorRows:
     @property
     def size_bytes(self) -> int:
         """Memory of the arrays and of the map beside them."""
-        return self._vectors.nbytes + self._labels.nbytes + 100 * len(self._row_of)
+        return self._vectors.nbytes + self._codes.nbytes + 112 * len(self._row_of)
 
     def append(self, label: int, vector: Vectors) -> None:
         """Add a row."""
@@ -77,18 +83,22 @@ class VectorRows:
         row = self.count
         self._labels[row] = label
         self._vectors[row] = vector
+        self._codes[row : row + 1], self._steps[row : row + 1] = byte_codes(vector[None])
         self._sum += vector
         self._alive[row] = True
         self._row_of[label] = row
         self.count += 1
 
-    def extend(self, labels: Sequence[int], vectors: Vectors) -> None:
-        """Add many rows at once, float32 [n, d], under labels that are not there yet."""
+    def extend(self, labels: Sequence[int], vectors: Vectors | Halves) -> None:
+        """Add many rows at once, [n, d], under labels that are not there yet."""
         first, until = self.count, self.count + len(labels)
         if until > len(self._labels):
             self._grow(until)
         self._labels[first:until] = labels
         self._vectors[first:until] = vectors
+        for start in range(0, len(labels), CODED_AT_ONCE):
+            chunk = slice(first + start, min(first + start + CODED_AT_ONCE, until))
+            self._codes[chunk], self._steps[chunk] = byte_codes(self._vectors[chunk])
         self._alive[first:until] = True
         self._row_of.update(zip(labels, range(first, until), strict=True))
         self._sum += vectors.sum(axis=0, dtype=np.float64)
@@ -120,10 +130,15 @@ class VectorRows:
         """Return the rows as they are now."""
         n, living = self.count, len(self._row_of)
         # What is alive may change in place, so a view has a copy: one moment for all of it.
-        return View(self._vectors[:n], self._labels[:n], self._alive[:n].copy(), living)
+        alive = self._alive[:n].copy()
+        return View(
+            self._vectors[:n], self._codes[:n], self._steps[:n], self._labels[:n], alive, living
+        )
 
     def _grow(self, capacity: int) -> None:
         extra = capacity - len(self._labels)
         self._vectors = np.pad(self._vectors, ((0, extra), (0, 0)))
+        self._codes = np.pad(self._codes, ((0, extra), (0, 0)))
+        self._steps = np.pad(self._steps, (0, extra))
         self._labels = np.pad(self._labels, (0, extra))
         self._alive = np.pad(self._alive, (0, extra))

@@ -13,7 +13,7 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.indexes.dense import centre
+from memory_actors.indexes.centring import centre
 from memory_actors.indexes.memory_index import MemoryIndex, Text
 from memory_actors.indexes.parts import indexed
 from memory_actors.kinds.kind import Kind
@@ -71,7 +71,7 @@ class UserIndexes:
         count = sum(len(index.dense) for index in self._of.values())
         counted, kept = self._centre
         if kept is None or abs(count - counted) * CENTRE_DRIFT > counted:
-            kept = centre(background, (index.dense for index in self._of.values()))
+            kept = centre(background, (index.dense.mass for index in self._of.values()))
             self._centre = (count, kept)
         return kept
 
@@ -117,11 +117,10 @@ class UserIndexes:
             if index is not None:
                 await index.indexed()
 
-    async def load(self, kind: Kind, rows: Iterable[Any]) -> None:
-        """Read the index of a kind with these rows from its files and the table of vectors."""
-        found = [row for row in rows if indexed(kind, row)]
-        if found:
-            await self._made(kind).load(found)
+    async def load(self, kind: Kind, state: Any) -> None:
+        """Read the index of a kind in this state from its files and the table of vectors."""
+        if any(indexed(kind, row) for row in kind.rows(state)):  # the first row says, mostly
+            await self._made(kind).load(state)
 
     async def save(self) -> None:
         """Keep what would be slow to build again."""

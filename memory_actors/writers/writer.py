@@ -160,6 +160,7 @@ class Writer(ABC):
                 await self.scope.refuse_early(live, command)
             embedding = asyncio.create_task(self.scope.services.embeddings.embed(texts))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
             try:
                 reply = await self.scope.ask(
                     live, command, idempotency_key=idempotency_key, digest=digest

@@ -69,4 +69,6 @@ def test_what_is_kept_beside_the_index_is_what_lives_in_it() -> None:
     order = np.argsort(view.labels[view.alive])
     kept = np.argsort(bench._labels)
     np.testing.assert_array_equal(view.labels[view.alive][order], bench._labels[kept])
-    np.testing.assert_array_equal(view.vectors[view.alive][order], bench._vectors[kept])
+    np.testing.assert_array_equal(
+        view.vectors[view.alive][order], bench._vectors[kept].astype(np.float16)
+    )

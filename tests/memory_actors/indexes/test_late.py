@@ -18,6 +18,11 @@ def states(count: int, seed: int, width: int = DIMENSIONS):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def asked(count: int, seed: int):
+    """States as a query has them: unpacked."""
+    return unpack(pack([0] * count, states(count, seed))).states
+
+
 def ids(count: int, seed: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, 50, count).tolist()
 
@@ -51,7 +56,7 @@ def test_scores_follow_the_definition(chunk: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(late, "_CHUNK_MEMORIES", chunk)
     sizes = [7, 1, 0, 30, 12, 0]
     index, query = build(sizes), states(5, 99)
-    tokens = index.query(ids(5, 99), query)
+    tokens = index.query(ids(5, 99), asked(5, 99))
     expected = by_definition(sizes, ids(5, 99), query)
     assert index.score(tokens, range(6)) == pytest.approx(expected, abs=0.02)
     labels, scores = index.score_all(tokens)
@@ -62,7 +67,7 @@ def test_scores_follow_the_definition(chunk: int, monkeypatch: pytest.MonkeyPatc
 def test_a_text_is_closest_to_itself():
     index = build([5, 9, 14, 3])
     for label, size in enumerate([5, 9, 14, 3]):
-        tokens = index.query(ids(size, label), states(size, label))
+        tokens = index.query(ids(size, label), asked(size, label))
         scores = index.score(tokens, range(4))
         assert int(scores.argmax()) == label
         assert scores[label] == pytest.approx(1, abs=0.02)
@@ -73,7 +78,7 @@ def test_rare_tokens_weigh_more():
     for label in range(9):
         index.add(label, pack([1], states(1, 1)))
     index.add(9, pack([2], states(1, 2)))
-    weights = index.query([1, 2, 3], states(3, 5)).weights
+    weights = index.query([1, 2, 3], asked(3, 5)).weights
     assert weights[0] < weights[1] < weights[2]
     assert weights.sum() == pytest.approx(1)
 
@@ -83,24 +88,24 @@ def test_a_long_query_leaves_out_what_tells_least():
     for label in range(200):
         index.add(label, pack([1, 2, 3, 4, 5], states(5, label)))
     rare = list(range(10, 20))
-    tokens = index.query([1, 2, 3, *rare, 4, 5], states(15, 1))
+    tokens = index.query([1, 2, 3, *rare, 4, 5], asked(15, 1))
     assert len(tokens.weights) == len(tokens.states) == 10
-    assert tokens.states.tolist() == states(15, 1)[3:13].tolist()
+    assert tokens.states.tolist() == asked(15, 1)[3:13].tolist()
     assert tokens.weights.sum() == pytest.approx(1)
-    endless = index.query(list(range(10, 210)), states(200, 1))
+    endless = index.query(list(range(10, 210)), asked(200, 1))
     assert len(endless.weights) == late.TOKENS_MAX
 
 
 def test_removed_memories_score_nothing_and_count_no_more():
     index = build([5, 6])
-    weights = index.query(ids(5, 0), states(5, 0)).weights
+    weights = index.query(ids(5, 0), asked(5, 0)).weights
     assert index.remove(1)
     assert not index.remove(1)
     alone = build([5])
-    assert index.query(ids(5, 0), states(5, 0)).weights.tolist() == pytest.approx(
-        alone.query(ids(5, 0), states(5, 0)).weights.tolist()
+    assert index.query(ids(5, 0), asked(5, 0)).weights.tolist() == pytest.approx(
+        alone.query(ids(5, 0), asked(5, 0)).weights.tolist()
     )
-    tokens = index.query(ids(6, 1), states(6, 1))
+    tokens = index.query(ids(6, 1), asked(6, 1))
     assert index.score(tokens, [1]).tolist() == [0]
     assert index.score_all(tokens)[0] == [0]
     assert len(weights) == 5
@@ -116,7 +121,7 @@ def test_removing_all_gives_the_memory_back():
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_to_compare_is_no_error(count: int):
-    index, tokens = LateIndex(), LateIndex().query(ids(count, 1), states(count, 1))
+    index, tokens = LateIndex(), LateIndex().query(ids(count, 1), asked(count, 1))
     assert index.score(tokens, []).tolist() == []
     assert index.score(tokens, [7]).tolist() == [0]
     assert index.score_all(tokens)[1].tolist() == []
@@ -133,19 +138,19 @@ def test_adding_a_label_twice_changes_nothing():
 def test_states_that_do_not_fit_are_fetched():
     sizes = [20] * 30
     table = {n: pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)}
-    asked: list[int] = []
+    fetched: list[int] = []
 
     def fetch(labels):
-        asked.extend(labels)
+        fetched.extend(labels)
         return [table.get(label) for label in labels]
 
     index = LateIndex(fetch, bytes_max=10 * 20 * DIMENSIONS)
     for label, packed in table.items():
         index.add(label, packed)
-    whole, query = build(sizes), states(4, 77)
+    whole, query = build(sizes), asked(4, 77)
     scores = index.score(index.query(ids(4, 77), query), range(30))
     assert scores == pytest.approx(whole.score(whole.query(ids(4, 77), query), range(30)))
-    assert 20 <= len(asked) < 30
+    assert 20 <= len(fetched) < 30
     assert [index.states(label) is not None for label in (0, 29, 30)] == [True, True, False]
     assert index.size_bytes < whole.size_bytes
 
@@ -153,7 +158,7 @@ def test_states_that_do_not_fit_are_fetched():
 def test_states_that_cannot_be_fetched_score_nothing():
     index = LateIndex(lambda labels: [None for _ in labels], bytes_max=0)
     index.add(1, pack(ids(4, 1), states(4, 1)))
-    assert index.score(index.query(ids(4, 1), states(4, 1)), [1, 2]).tolist() == [0, 0]
+    assert index.score(index.query(ids(4, 1), asked(4, 1)), [1, 2]).tolist() == [0, 0]
 
 
 # --- format

@@ -1,0 +1,136 @@
+"""One order of rows: whatever happens to memories, row n is the same passage in all parts."""
+
+import asyncio
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from support.fakes import FakeTokenEmbedder
+
+from memory_actors import Item, MemorySystem, UserMemory
+from memory_actors.indexes import dense, lexical
+from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.indexes.traits import times
+from memory_actors.kinds import entity, long_term
+
+pytestmark = pytest.mark.anyio
+
+WORDS = [f"word{n}" for n in range(40)]
+
+
+@pytest.fixture
+def embedder() -> FakeTokenEmbedder:
+    return FakeTokenEmbedder()
+
+
+@pytest.fixture(autouse=True)
+def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few dead rows are enough, and few rows make a graph."""
+    monkeypatch.setattr(dense, "DEAD_MIN", 3)
+    monkeypatch.setattr(lexical, "DEAD_MIN", 3)
+    monkeypatch.setattr(dense, "EXACT_MAX", 60)
+    monkeypatch.setattr(dense, "GRAPH_MIN", 40)
+    monkeypatch.setattr(dense, "TAIL_MAX", 10)
+
+
+async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
+    async with memory._services.runtime.use("user:u") as live:
+        index = live.indexes.get(kind)
+        while (chore := index._chores.running(f"maintenance {kind.NAME}")) is not None:
+            await asyncio.wait([chore])
+            await asyncio.sleep(0)  # it is taken off the list in its own turn
+        return index
+
+
+async def check(memory: MemorySystem, kind: Any) -> None:
+    index = await index_of(memory, kind)
+    parts, view = index.parts, index.dense.view()
+    assert parts.size == len(view.labels) == parts.words._chains.count
+    labels = parts.words._chains.labels[: parts.size]
+    alive = parts.words._chains.alive[: parts.size]
+    assert view.labels[view.alive].tolist() == labels[alive].tolist()
+    assert np.array_equal(view.alive, alive)
+    assert sorted(parts.late._tokens) == sorted(labels[alive].tolist())
+    async with memory._services.runtime.use("user:u") as live:
+        state = live.state.of(kind)
+    columns = parts.traits.view(parts.size)
+    for row in np.flatnonzero(view.alive).tolist():
+        label = int(view.labels[row])
+        memory_id = index.owner(label)
+        known = kind.find(state, memory_id)
+        assert parts.traits.owners.names[columns.owners[row]] == memory_id
+        assert (
+            columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row]
+        ) == times(known)  # fmt: skip
+        assert (columns.chains[row] < 0) == (kind.chain(known) is None)
+        assert index.fields.get(int(columns.owners[row])) == known.metadata
+    assert int(view.alive.sum()) == len(index._owners)
+
+
+async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:
+    """Add a few, update one, delete one, and restore one now and then."""
+    text = " ".join(rng.choices(WORDS, k=6))
+    items = [Item(content=f"{text} {n}", metadata={"n": n}, session_id="s") for n in range(4)]
+    ids += [receipt.memory_id for receipt in await user.add_many(items)]
+    await user.update(rng.choice(ids), content=f"changed {text}")
+    await user.update(rng.choice(ids), metadata={"m": text})
+    for _ in range(rng.choice([1, 4])):
+        gone = ids.pop(rng.randrange(len(ids)))
+        await user.delete(gone)
+    if rng.random() < 0.3:
+        await user.restore([gone])
+        ids.append(gone)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_changes_maintenance_and_reopening_keep_one_order(open_memory, seed: int) -> None:
+    rng, ids = random.Random(seed), []
+    for _ in range(3):
+        async with open_memory(check_replay=False) as memory:
+            user = memory.user("u")
+            for _ in range(15):
+                await change(user, rng, ids)
+                if rng.random() < 0.3:
+                    await check(memory, long_term)
+            await check(memory, long_term)
+            every = {m.memory_id for m in await user.list_memories(limit=1_000)}
+            found = {h.memory_id for h in await user.retrieve("word1", top_k=1_000)}
+            assert found == every == set(ids)
+
+
+async def test_a_relationship_that_ends_is_known_to_have_ended(open_memory) -> None:
+    """Its text stays what it was, so only its times change."""
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        for name in ("Ada", "Bern", "Oslo"):
+            await user.entities.add_entity(name)
+        await user.entities.relate("Ada", "lives_in", "Bern", valid_from="2020-01-01")
+        await user.entities.relate("Ada", "lives_in", "Oslo", valid_from="2022-01-01")
+        await check(memory, entity)
+        then = await user.retrieve("lives_in", memory_types=["entity"], as_of="2021-01-01")
+        assert [hit.content for hit in then if "lives" in hit.content] == ["Ada lives in Bern"]
+        now = await user.retrieve("lives_in", memory_types=["entity"], as_of="2023-01-01")
+        assert [hit.content for hit in now if "lives" in hit.content] == ["Ada lives in Oslo"]
+
+
+async def test_a_filter_asked_while_memories_change_is_answered_as_they_are(open_memory) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        ids = await user.add_many(
+            [Item(content=f"word{n % 40} number {n}", metadata={"n": n}) for n in range(900)]
+        )
+        index = await index_of(memory, long_term)
+        portions = index.fields.prepared({"n": {"lt": 1_000}})
+        next(portions)
+        await user.delete(ids[0].memory_id)  # that portion has it
+        await user.delete(ids[899].memory_id)  # and this one not yet
+        await user.update(ids[1].memory_id, metadata={"n": 5_000})
+        await user.update(ids[898].memory_id, metadata={"n": -5})
+        assert not list(portions)[1:]
+        wanted = {"n": {"lt": 2}}
+        assert {hit.memory_id for hit in await user.retrieve("word", filters=wanted)} == {
+            ids[898].memory_id
+        }
+        everything = await user.retrieve("word", filters={"n": {"lt": 1_000}}, top_k=1_000)
+        assert len(everything) == 897
