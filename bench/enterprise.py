@@ -239,7 +239,7 @@ class _Stalls:
         user = self._subject.user
         await self._watch("list_memories (100)", user.list_memories(["long_term"], limit=100))
         async with live_user(self._memory, USER) as live:
-            await self._watch("snapshot", live._snapshot())  # noqa: SLF001 - runs by itself
+            await self._watch("snapshot", live.snapshot())
 
     async def _prune(self) -> None:
         """Fill the user, let an add prune the oldest tenth, and bring most of that back."""

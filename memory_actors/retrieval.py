@@ -39,6 +39,7 @@ INLINE_ROWS_MAX = (
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
+COMPRESSED_CANDIDATES = 24  # passages of summaries, 150 tokens each, that all signals score
 DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
 
 
@@ -111,7 +112,8 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     chosen = _within(await _ranked(parts, question, query), query)
     if summaries and query.compressed:
         few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
-        chosen += _within(await _ranked(summaries, question, few), few)
+        asked = question._replace(many=COMPRESSED_MAX, candidates=COMPRESSED_CANDIDATES)
+        chosen += _within(await _ranked(summaries, asked, few), few)
     return await _hits(services, live, chosen, query)
 
 

@@ -1,4 +1,4 @@
-"""The memory system: where everything is put together, and the way in.
+"""The memory system: the way in.
 
 A data directory holds `log.mdb` with its anchor and lock (the truth), and `derived.mdb` and
 `indexes/` (made again when they are missing or damaged; delete them at will while it is closed).
@@ -7,54 +7,40 @@ A data directory holds `log.mdb` with its anchor and lock (the truth), and `deri
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-import anyio
-import anyio.to_thread
-import structlog
-
-from eventlog import CorruptLog, EventLog, VerifyReport
+from eventlog import VerifyReport
 from eventlog.audit import Progress
-from eventlog.frame import stream_id
 from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
-from memory_actors.account import CRITICAL, AlertChanged
-from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
-from memory_actors.compaction.job import Compaction
+from memory_actors.alerts import AlertSink
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.handles.user import UserMemory
-from memory_actors.live_user import LiveUser, StateDivergedError
+from memory_actors.live_user import StateDivergedError
 from memory_actors.metrics import Metrics, NoMetrics
-from memory_actors.monitor import MemoryMonitor
-from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats, Tier
-from memory_actors.runtime import Runtime
-from memory_actors.services import Services, new_memory_id
+from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats
+from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.totals import Totals
 from memory_actors.usage import SystemUsage, system_usage
-from memory_actors.user_state import UserState, event_registry, totals, user_decider
-
-_logger = structlog.get_logger("memory_actors.system")
+from memory_actors.user_state import totals
+from memory_actors.wiring import Parts, Plan, wired
 
 
 class MemorySystem:
     """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
 
-    def __init__(
-        self, log: EventLog, services: Services, alerts: AlertDispatcher, compaction: Compaction
-    ):
-        self._log = log
-        self._services = services
-        self._alerts = alerts
-        self._compaction = compaction
+    def __init__(self, parts: Parts):
+        self._log = parts.log
+        self._services = parts.services
+        self._alerts = parts.alerts
+        self._compaction = parts.compaction
 
     @classmethod
     @asynccontextmanager
@@ -81,48 +67,27 @@ class MemorySystem:
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
+        :raises InvalidInputError: a setting is not what it must be.
         :raises LogLocked: another process has it open.
         :raises CorruptLog: its files are damaged.
         :raises ModelMismatchError: it was indexed with another model.
         """
-        settings = settings or Settings()
-        directory = Path(directory)
-        async with AsyncExitStack() as stack:
-            log = await stack.enter_async_context(
-                EventLog.open(
-                    directory, event_registry(), clock=clock, size_max_bytes=settings.log_bytes_max
-                )
-            )
-            embeddings = await anyio.to_thread.run_sync(
-                lambda: _open_embeddings(directory, embedder or DefaultEmbedder(), settings)
-            )
-            stack.push_async_callback(embeddings.close)
-            await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=reindex))
-            dispatcher = AlertDispatcher([LogSink()] if alerts is None else alerts)
-            services = _wire(
-                directory,
-                log,
-                embeddings,
-                dispatcher,
-                metrics or NoMetrics(),
-                clock,
-                new_id,
-                settings,
-            )
-            dispatcher.start()
-            stack.push_async_callback(dispatcher.close, settings.shutdown_s)
-            services.runtime.start()
-            stack.push_async_callback(services.runtime.close, settings.shutdown_s)
-            watch = asyncio.create_task(services.monitor.watch())
-            stack.callback(watch.cancel)
-            compaction = _compaction(services, log, summarizer, directory, stack)
-            memory = cls(log, services, dispatcher, compaction)
-            stack.callback(services.metrics.watch(memory._gauges))
-            try:
+        plan = Plan(
+            directory=Path(directory),
+            settings=settings or Settings(),
+            embedder=embedder or DefaultEmbedder(),
+            summarizer=summarizer or ExtractiveSummarizer(),
+            sinks=alerts,
+            metrics=metrics or NoMetrics(),
+            clock=clock,
+            new_id=new_id,
+            reindex=reindex,
+        )
+        async with wired(plan) as parts:
+            memory = cls(parts)
+            with ExitStack() as stack:
+                stack.callback(parts.services.metrics.watch(memory._gauges))
                 yield memory
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await stack.aclose()
 
     def user(
         self, user_id: str, *, agent_id: str | None = None, session_id: str | None = None
@@ -212,98 +177,3 @@ class MemorySystem:
 
     def _gauges(self) -> dict[str, float | Mapping[str, float]]:
         return gauges(self._services, self.statistics())
-
-
-def _open_embeddings(directory: Path, embedder: Embedder, settings: Settings) -> EmbeddingService:
-    """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, deadline_s = directory / "derived.mdb", settings.embedder_deadline_s
-    try:
-        return EmbeddingService(embedder, path, deadline_s=deadline_s)
-    except CorruptLog as error:
-        _logger.warning("derived data is damaged and made anew", error=str(error))
-        path.replace(path.with_suffix(".damaged"))
-        return EmbeddingService(embedder, path, deadline_s=deadline_s)
-
-
-def _compaction(
-    services: Services,
-    log: EventLog,
-    summarizer: Summarizer | None,
-    directory: Path,
-    stack: AsyncExitStack,
-) -> Compaction:
-    """Make what runs compaction; it stops before the rest closes."""
-    chosen = ExtractiveSummarizer() if summarizer is None else summarizer
-    aclose = getattr(chosen, "aclose", None)
-    if aclose is not None:
-        stack.push_async_callback(aclose)
-    compaction = Compaction(services, log, chosen, directory)
-    stack.push_async_callback(compaction.close, services.settings.shutdown_s)
-    return compaction
-
-
-def _wire(
-    directory: Path,
-    log: EventLog,
-    embeddings: EmbeddingService,
-    alerts: AlertDispatcher,
-    metrics: Metrics,
-    clock: Callable[[], int],
-    new_id: Callable[[int], str],
-    settings: Settings,
-) -> Services:
-    limits = settings.limits_by_tier()
-    decider = user_decider(limits)
-    counted = Totals(log, settings.global_limits)
-    indexes = directory / "indexes"
-    indexes.mkdir(exist_ok=True)
-
-    def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
-        if change.raised:
-            alerts.post(_alert(stream, change, limits[state.account.tier].tier, clock()))
-
-    async def activate(stream: str) -> LiveUser:
-        live = LiveUser(
-            stream,
-            log=log,
-            decider=decider,
-            embeddings=embeddings,
-            index_path=indexes / stream_id(stream).hex(),
-            totals=counted,
-            on_alert=raise_alert,
-        )
-        await live.activate(clock)
-        return live
-
-    runtime = Runtime(activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s)
-    monitor = MemoryMonitor(
-        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
-    )
-    return Services(
-        log,
-        runtime,
-        embeddings,
-        decider,
-        limits,
-        counted,
-        monitor,
-        metrics,
-        settings,
-        clock,
-        new_id,
-    )
-
-
-def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
-    return Alert(
-        user_id=user_of(stream),
-        kind=change.quota.partition(".")[0],
-        quota=change.quota,
-        level="critical" if change.level == CRITICAL else "warning",
-        used=change.used,
-        limit=change.limit,
-        unit=change.unit,
-        percent=100.0 * change.used / change.limit if change.limit else 100.0,
-        tier=tier.value,
-        at=to_datetime(now_us),
-    )

@@ -34,7 +34,9 @@ def test_the_first_example_is_a_whole_program(name: str, tmp_path: Path) -> None
 
 def test_the_tutorials_fragments_run_in_order(tmp_path: Path) -> None:
     fragments = [block for block in blocks("docs/tutorial.md")[1:] if "class Mine" not in block]
-    source = "async def tutorial(memory, user, receipt):\n" + textwrap.indent("\n".join(fragments), "    ")
+    source = "async def tutorial(memory, user, receipt):\n" + textwrap.indent(
+        "\n".join(fragments), "    "
+    )
     names: dict = {"Item": Item}
     exec(source, names)
 

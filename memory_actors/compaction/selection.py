@@ -9,9 +9,9 @@ import anyio.to_thread
 import numpy as np
 
 from memory_actors.compaction.clusters import clusters, dbscan
+from memory_actors.compaction.one_thread import one_thread
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import InvalidInputError
-from memory_actors.indexes.one_thread import one_thread
 from memory_actors.kinds import long_term
 from memory_actors.kinds.long_term import LongTerm, Row
 from memory_actors.phrasing import spoken
@@ -22,6 +22,7 @@ from memory_actors.writers.scope import Scope
 READ_AT_ONCE = 256  # texts in memory at a time, while they are embedded
 DAY_US: Final = 86_400_000_000
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
+_HOURS_MAX: Final = 24 * 365 * 1_000
 _HOURS: Final = {"h": 1, "d": 24, "w": 24 * 7}
 
 
@@ -36,7 +37,10 @@ def age(older_than: timedelta | str) -> timedelta:
             raise InvalidInputError(
                 f"older_than {older_than!r:.40} is no age: write 90d, 12h or 4w"
             )
-        older_than = timedelta(hours=float(found[1]) * _HOURS[found[2]])
+        hours = float(found[1]) * _HOURS[found[2]]
+        if hours > _HOURS_MAX:
+            raise InvalidInputError(f"older_than {older_than!r:.40} is over a thousand years")
+        older_than = timedelta(hours=hours)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise InvalidInputError("older_than must be a timedelta from 0, or a text such as 90d")
     return older_than

@@ -92,8 +92,9 @@ class VectorTable:
 
     def _stored(self, table: str, digests: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield digest and bytes of each stored value that is whole."""
-        db, model = self._env.tables[table], self._model
+        model = self._model
         with self._env.read() as txn:
+            db = self._env.tables[table]  # of the file that this transaction reads
             for digest in digests:
                 value = txn.get(model + digest, db=db)
                 data = None if value is None else _checked(value)
@@ -126,14 +127,14 @@ class VectorTable:
                 self._delete(digests[start : start + DELETE_ROWS])
 
     def _delete(self, digests: Sequence[bytes]) -> None:
-        tables = (self._env.tables["vectors"], self._env.tables["tokens"])
         for digest in digests:
             self._waiting.pop(digest, None)
         keys = sorted(self._model + digest for digest in digests)
 
         def delete(txn: Transaction) -> None:
-            for key in keys:
-                for table in tables:
+            for name in ("vectors", "tokens"):
+                table = self._env.tables[name]
+                for key in keys:
                     txn.delete(key, db=table)
 
         try:
@@ -161,8 +162,11 @@ class VectorTable:
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
-        table = self._env.tables["facts"]
-        self._env.write(lambda txn: txn.put(name.encode(), _sealed(value), db=table))
+
+        def put(txn: Transaction) -> None:
+            txn.put(name.encode(), _sealed(value), db=self._env.tables["facts"])
+
+        self._env.write(put)
 
     def close(self) -> None:
         """Write what waits and close the file."""
@@ -170,10 +174,10 @@ class VectorTable:
         self._env.close()
 
     def _write(self, batch: Mapping[bytes, Embedded]) -> None:
-        vectors, tokens = self._env.tables["vectors"], self._env.tables["tokens"]
         rows = sorted((self._model + digest, one) for digest, one in batch.items())
 
         def put(txn: Transaction) -> None:
+            vectors, tokens = self._env.tables["vectors"], self._env.tables["tokens"]
             for key, one in rows:
                 txn.put(key, _sealed(one.vector.astype(np.float16).tobytes()), db=vectors)
                 if one.tokens is not None:

@@ -1,0 +1,201 @@
+"""How an open memory system is put together: its parts, in the order they close in reverse.
+
+The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
+first, then the job it runs, then users, alerts, derived data and, last, the log.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from eventlog import CorruptLog, EventLog
+from eventlog.frame import stream_id
+from eventlog.records import to_datetime
+from memory_actors.account import CRITICAL, AlertChanged
+from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.compaction.job import Compaction
+from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler, check_expression
+from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.service import EmbeddingService
+from memory_actors.live_user import LiveUser
+from memory_actors.metrics import Metrics
+from memory_actors.monitor import MemoryMonitor
+from memory_actors.records import Tier
+from memory_actors.runtime import Runtime
+from memory_actors.services import Services
+from memory_actors.settings import Settings
+from memory_actors.streams import user_of
+from memory_actors.summarizers import Summarizer
+from memory_actors.totals import Totals
+from memory_actors.user_state import UserState, event_registry, user_decider
+
+_logger = structlog.get_logger("memory_actors.system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a system is opened with."""
+
+    directory: Path
+    settings: Settings
+    embedder: Embedder
+    summarizer: Summarizer
+    sinks: Sequence[AlertSink] | None
+    metrics: Metrics
+    clock: Callable[[], int]
+    new_id: Callable[[int], str]
+    reindex: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a system is made of."""
+
+    log: EventLog
+    services: Services
+    alerts: AlertDispatcher
+    compaction: Compaction
+
+
+@asynccontextmanager
+async def wired(plan: Plan) -> AsyncIterator[Parts]:
+    """Open all parts, and close them in reverse.
+
+    :raises InvalidInputError: a setting is not what it must be; nothing was opened.
+    """
+    schedule = plan.settings.compaction_schedule
+    if schedule is not None:
+        check_expression(schedule)
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(_log(plan))
+        embeddings = await _embeddings(plan, stack)
+        alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
+        services = _services(plan, log, embeddings, alerts)
+        _start(services, alerts, stack)
+        compaction = _compaction(plan, services, log, stack)
+        if schedule is not None:
+            _schedule(plan, schedule, compaction, stack)
+        try:
+            yield Parts(log, services, alerts, compaction)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await stack.aclose()
+
+
+def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
+    return EventLog.open(
+        plan.directory,
+        event_registry(),
+        clock=plan.clock,
+        size_max_bytes=plan.settings.log_bytes_max,
+    )
+
+
+async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
+    embeddings = await anyio.to_thread.run_sync(_open_embeddings, plan)
+    stack.push_async_callback(embeddings.close)
+    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
+    return embeddings
+
+
+def _open_embeddings(plan: Plan) -> EmbeddingService:
+    """Open the derived data; put a damaged file aside, for all of it can be made again."""
+    path, deadline_s = plan.directory / "derived.mdb", plan.settings.embedder_deadline_s
+    try:
+        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+    except CorruptLog as error:
+        _logger.warning("derived data is damaged and made anew", error=str(error))
+        path.replace(path.with_suffix(".damaged"))
+        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+
+
+def _services(
+    plan: Plan, log: EventLog, embeddings: EmbeddingService, alerts: AlertDispatcher
+) -> Services:
+    settings, limits = plan.settings, plan.settings.limits_by_tier()
+    decider, counted = user_decider(limits), Totals(log, settings.global_limits)
+    indexes = plan.directory / "indexes"
+    indexes.mkdir(exist_ok=True)
+
+    def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
+        if change.raised:
+            alerts.post(_alert(stream, change, limits[state.account.tier].tier, plan.clock()))
+
+    async def activate(stream: str) -> LiveUser:
+        live = LiveUser(
+            stream,
+            log=log,
+            decider=decider,
+            embeddings=embeddings,
+            index_path=indexes / stream_id(stream).hex(),
+            totals=counted,
+            on_alert=raise_alert,
+        )
+        await live.activate(plan.clock)
+        return live
+
+    runtime = Runtime(activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s)
+    monitor = MemoryMonitor(
+        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+    )
+    return Services(
+        log,
+        runtime,
+        embeddings,
+        decider,
+        limits,
+        counted,
+        monitor,
+        plan.metrics,
+        settings,
+        plan.clock,
+        plan.new_id,
+    )
+
+
+def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:
+    shutdown_s = services.settings.shutdown_s
+    alerts.start()
+    stack.push_async_callback(alerts.close, shutdown_s)
+    services.runtime.start()
+    stack.push_async_callback(services.runtime.close, shutdown_s)
+    watch = asyncio.create_task(services.monitor.watch())
+    stack.callback(watch.cancel)
+
+
+def _compaction(plan: Plan, services: Services, log: EventLog, stack: AsyncExitStack) -> Compaction:
+    """Make what runs compaction; it stops before the rest closes."""
+    aclose = getattr(plan.summarizer, "aclose", None)
+    if aclose is not None:
+        stack.push_async_callback(aclose)
+    compaction = Compaction(services, log, plan.summarizer, plan.directory)
+    stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
+    return compaction
+
+
+def _schedule(plan: Plan, expression: str, compaction: Compaction, stack: AsyncExitStack) -> None:
+    last_run = LastRunFile(plan.directory / FILE_NAME)
+    scheduler = Scheduler(lambda: compaction.run(None), expression, plan.clock, last_run)
+    scheduler.start()
+    stack.push_async_callback(scheduler.close, plan.settings.shutdown_s)
+
+
+def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
+    return Alert(
+        user_id=user_of(stream),
+        kind=change.quota.partition(".")[0],
+        quota=change.quota,
+        level="critical" if change.level == CRITICAL else "warning",
+        used=change.used,
+        limit=change.limit,
+        unit=change.unit,
+        percent=100.0 * change.used / change.limit if change.limit else 100.0,
+        tier=tier.value,
+        at=to_datetime(now_us),
+    )
