@@ -21,12 +21,13 @@ def main() -> None:
 @main.command()
 @click.option("--rounds", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
+@click.option("--compacting", is_flag=True, help="While it compacts, archives and shrinks.")
 @click.option("--json", "as_json", is_flag=True)
-def kill(rounds: int, seed: int, as_json: bool) -> None:
+def kill(rounds: int, seed: int, compacting: bool, as_json: bool) -> None:
     """Kill a writer at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
     from bench.kill import run
 
-    report = run(rounds, seed)
+    report = run(rounds, seed, compacting=compacting)
     show(report, as_json)
     sys.exit(not report.ok)
 

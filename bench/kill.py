@@ -11,6 +11,10 @@ acknowledgement. The parent kills it at a random moment, opens the same store, a
 - each user's state, from snapshot and tail, equals a replay of the whole stream;
 - the totals over all users equal the sum of their states.
 
+With `compacting` the child also compacts all the time, whatever its age, which archives the
+originals, and puts smaller copies of the files in their place. What was compressed must be in the
+history with its content, read from the archive.
+
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
 """
@@ -29,8 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from bench.hashed import HashedEmbedder
+from bench.opened import services_of
 from memory_actors import Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
 
 USERS = 8
@@ -43,6 +50,14 @@ LIMITS = Limits(
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 
 
+class Alike(HashedEmbedder):
+    """Texts of like length are alike, so that there is something to compact."""
+
+    def _row(self, text: str) -> npt.NDArray[np.float32]:
+        topic = np.random.default_rng(len(text) // 100).standard_normal(self.dimension, np.float32)
+        return topic + np.float32(0.2) * super()._row(text)
+
+
 class KillReport(msgspec.Struct, frozen=True):
     """What many rounds came to."""
 
@@ -51,6 +66,8 @@ class KillReport(msgspec.Struct, frozen=True):
     lost: int
     damaged_logs: int
     diverged_states: int
+    compressed: int
+    """Memories that summaries stood for at the end."""
     seed: int
     seconds: float
 
@@ -81,28 +98,31 @@ class Expected:
             self.content[line["user"], evicted] = None
 
 
-def run(rounds: int, seed: int) -> KillReport:
+def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
     """Kill that many times and report; a new store every `STORE_ROUNDS`."""
     started = time.monotonic()
     rng = random.Random(seed)
-    acknowledged = lost = damaged = diverged = 0
+    acknowledged = lost = damaged = diverged = compressed = 0
     for first in range(0, rounds, STORE_ROUNDS):
         with tempfile.TemporaryDirectory() as scratch:
             store, expected = Path(scratch), Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
-                _one_life(store, expected, rng, seed * 1_000_003 + n)
+                _one_life(store, expected, rng, seed * 1_000_003 + n, compacting=compacting)
                 result = asyncio.run(_check(store, expected))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
                 if sys.stderr.isatty():
                     print(f"\rround {n + 1}/{rounds}, lost {lost}", end="", file=sys.stderr)
             acknowledged += expected.acknowledged
+            compressed += result[3]
     seconds = time.monotonic() - started
-    return KillReport(rounds, acknowledged, lost, damaged, diverged, seed, seconds)
+    return KillReport(rounds, acknowledged, lost, damaged, diverged, compressed, seed, seconds)
 
 
-def _one_life(store: Path, expected: Expected, rng: random.Random, seed: int) -> None:
-    command = [sys.executable, "-m", "bench.kill", str(store), str(seed)]
+def _one_life(
+    store: Path, expected: Expected, rng: random.Random, seed: int, *, compacting: bool
+) -> None:
+    command = [sys.executable, "-m", "bench.kill", str(store), str(seed), str(int(compacting))]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, bufsize=0) as child:
         assert child.stdout is not None
@@ -124,8 +144,8 @@ def _one_life(store: Path, expected: Expected, rng: random.Random, seed: int) ->
         expected.take(json.loads(line))
 
 
-async def _check(store: Path, expected: Expected) -> tuple[int, int, int]:
-    """Return lost writes, damaged logs (0 or 1), diverged states."""
+async def _check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
+    """Return lost writes, damaged logs (0 or 1), diverged states, compressed memories."""
     async with _open(store) as memory:
         report = await memory.verify()
         diverged = await memory.check_replay()
@@ -137,21 +157,25 @@ async def _check(store: Path, expected: Expected) -> tuple[int, int, int]:
             now = await _content(memory, user_id, memory_id)
             expected.content[user_id, memory_id] = now
         expected.unsure.clear()
-    return lost, not report.ok, len(diverged)
+        compressed = (await memory.compaction_stats()).originals
+    return lost, not report.ok, len(diverged), compressed
 
 
 async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str | None) -> bool:
     """Say whether an acknowledged write is there.
 
     A prune that was durable but killed before it was reported has deleted its victims rightly; the
-    log then has both, the victim's own events and the prune.
+    log then has both, the victim's own events and the prune. What was compressed is in the log.
     """
     now = await _content(memory, user_id, memory_id)
     if now is None or content is None:
         if now == content:
             return True
-        events = [entry.event for entry in await memory.user(user_id).history(memory_id)]
-        return now is None and events[-1].endswith(".pruned")
+        history = await memory.user(user_id).history(memory_id)
+        if history[-1].event == "long_term.compressed":
+            said = [entry.data.get("content") for entry in history[:-1]]
+            return now is None and content in said
+        return now is None and history[-1].event.endswith(".pruned")
     return content in now  # an entity's observation, an episode's goal, a document's text
 
 
@@ -165,15 +189,23 @@ async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | 
 def _open(store: Path) -> Any:
     settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
     # Alerts would be logged to the standard output, which is the child's report.
-    return MemorySystem.open(store, embedder=HashedEmbedder(), settings=settings, alerts=[])
+    return MemorySystem.open(store, embedder=Alike(), settings=settings, alerts=[])
 
 
 # --- the child
 
 
-async def _live(store: Path, seed: int) -> None:
+async def _live(store: Path, seed: int, *, compacting: bool) -> None:
     async with _open(store) as memory:
-        await asyncio.gather(*(_write(memory, n % USERS, seed + n) for n in range(3 * USERS)))
+        writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
+        await asyncio.gather(*writers, *([_compact(memory)] if compacting else []))
+
+
+async def _compact(memory: MemorySystem) -> None:
+    """Compact, archive and shrink until killed."""
+    while True:
+        await memory.compact(older_than="0h")
+        await services_of(memory).log.shrink(force=True)
 
 
 async def _write(memory: MemorySystem, number: int, seed: int) -> None:
@@ -218,4 +250,4 @@ def _say(op: str, user_id: str, memory_id: str, content: str | None, evicted: An
 
 
 if __name__ == "__main__":
-    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2]), compacting=sys.argv[3] == "1"))

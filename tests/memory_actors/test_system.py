@@ -434,10 +434,11 @@ async def test_bad_input_is_refused_and_changes_nothing(open_memory, call, messa
         assert memory.statistics().log.last_position == 0
 
 
-def test_a_bad_user_id_is_refused() -> None:
-    for bad in ("", None, 7, "x" * 600, "\ud800"):
-        with pytest.raises(InvalidInputError):
-            MemorySystem(None, None, None, None).user(bad)  # type: ignore[arg-type]
+async def test_a_bad_user_id_is_refused(open_memory) -> None:
+    async with open_memory() as memory:
+        for bad in ("", None, 7, "x" * 600, "\ud800"):
+            with pytest.raises(InvalidInputError):
+                memory.user(bad)
 
 
 def test_settings_are_plain_values() -> None:

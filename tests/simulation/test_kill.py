@@ -10,3 +10,11 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
     report = run(rounds=20, seed=7)
     assert report.acknowledged > 1_000
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_when_it_dies_compacting() -> None:
+    report = run(rounds=8, seed=11, compacting=True)
+    assert report.acknowledged > 200
+    assert report.compressed > 20
+    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
