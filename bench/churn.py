@@ -120,7 +120,7 @@ class Churn:
         change()
         before = self._measured(name, BEFORE, None)
         started_s = perf_counter()
-        maintain(self._index)
+        self._index = maintain(self._index)
         return [before, self._measured(name, AFTER, perf_counter() - started_s)]
 
     def _measured(self, name: str, background: str, rebuild_s: float | None) -> Step:
@@ -166,11 +166,12 @@ class Churn:
         return best
 
 
-def maintain(index: DenseIndex) -> None:
+def maintain(index: DenseIndex) -> DenseIndex:
     """Do what the background does with an index, until it wants no more."""
     while index.wants_maintenance:
         view = index.view() if index.wants_new_rows else None
-        index.adopt(index.maintain(view))
+        index = index.adopted(index.maintain(view))
+    return index
 
 
 def _unit(rows: Vectors) -> Vectors:

@@ -173,7 +173,7 @@ class Ours(Subject):
         self._index = DenseIndex(DIMENSION)
         for label, vector in enumerate(vectors):
             self._index.add(label, vector)
-        maintain(self._index)
+        self._index = maintain(self._index)
         self._centre = centre(np.zeros(DIMENSION, np.float32), [self._index.mass])
 
     def search(self, query: Vectors) -> list[int]:

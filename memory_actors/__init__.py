@@ -40,6 +40,7 @@ from memory_actors.handles.user import UserMemory
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
+from memory_actors.ranking import Weights
 from memory_actors.records import (
     ClusterReport,
     CompactionProgress,
@@ -132,5 +133,6 @@ __all__ = [
     "Usage",
     "UserMemory",
     "WebhookSink",
+    "Weights",
     "WrongExpectedVersion",
 ]

@@ -8,6 +8,7 @@ takes the place of the other. What narrows a query down (a filter, a span of tim
 anything is ranked, so no match is lost to the cut.
 """
 
+import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -93,6 +94,8 @@ class _Part(NamedTuple):
     """Those that may be found; None for all."""
     without: Container[str] = ()
     """Memories that may not be, where a graph proposes rows of its own."""
+    passes: Callable[[Row], bool] = lambda _row: True
+    """Says of a row of the state whether it may be found: it may have changed meanwhile."""
 
 
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
@@ -100,6 +103,7 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
 
     :raises EmbedderError: the query could not be embedded.
     """
+    await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
     await live.indexes.indexed(query.kinds)
     if not any(_at_hand(live, query)) and not _indexes(live, query):
         return []
@@ -143,7 +147,8 @@ async def _narrowed(live: LiveUser, kind: Kind, index: MemoryIndex, query: Query
         numbers = await matching(index, query.filters, query.matches)
     parts = index.parts
     rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
-    return _Part(kind, live.state.of(kind), parts, index.owner, rows)
+    passes = _narrowing(query)
+    return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
 
 
 def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
@@ -264,12 +269,10 @@ def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
         if len(seen) == _pool(query):
             return
         memory_id = part.owner(label)
-        row = (
-            None
-            if memory_id in seen or memory_id in part.without
-            else part.kind.find(part.state, memory_id or "")
-        )
-        if row is not None:
+        if memory_id is None or memory_id in seen or memory_id in part.without:
+            continue
+        row = part.kind.find(part.state, memory_id)
+        if row is not None and part.passes(row):
             seen.add(row.memory_id)
             signals = ranked.explained(place) if query.explain else None
             score = float(ranked.shown[place])

@@ -20,7 +20,8 @@ from eventlog.records import to_datetime
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.compaction.job import Compaction
-from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler, check_expression
+from memory_actors.compaction.options import check_options
+from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser
@@ -69,9 +70,8 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     """
+    check_options(plan.settings)
     schedule = plan.settings.compaction_schedule
-    if schedule is not None:
-        check_expression(schedule)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(_log(plan))
         embeddings = await _embeddings(plan, stack)

@@ -59,6 +59,8 @@ class _Run:
     older_than: timedelta | None
     progress: Progress | None
     asked_to_stop: Callable[[], bool]
+    halt: asyncio.Event
+    """The caller or the system has gone: a summary that is not there yet is given up."""
     pace: Pace
     users_total: int = 0
     users_done: int = 0
@@ -85,16 +87,20 @@ class _Run:
 
     def tell(self, user_id: str, done: int, total: int) -> None:
         """Tell who asked how far it has come."""
-        if self.progress is not None:
-            self.progress(
-                CompactionProgress(
-                    users_done=self.users_done,
-                    users_total=self.users_total,
-                    user_id=user_id,
-                    clusters_done=done,
-                    clusters_total=total,
-                )
-            )
+        if self.progress is None:
+            return
+        told = CompactionProgress(
+            users_done=self.users_done,
+            users_total=self.users_total,
+            user_id=user_id,
+            clusters_done=done,
+            clusters_total=total,
+        )
+        try:
+            self.progress(told)
+        except Exception as error:  # who watches must not harm what is watched
+            _logger.warning("progress not told", error=reason(error))
+            self.progress = None
 
 
 class Compaction:
@@ -109,6 +115,7 @@ class Compaction:
         self._replacing = Replacing(summarizer, services.settings.summarizer_deadline_s)
         self._alone = asyncio.Lock()
         self._under_way: asyncio.Task[CompactionReport] | None = None
+        self._halt = asyncio.Event()
         self._closing = False
         self._runs = 0
         self._failed_clusters = 0
@@ -130,9 +137,9 @@ class Compaction:
         if self._closing:
             self._alone.release()
             raise SystemClosedError("the memory system is closed: open it again")
-        cancelled = asyncio.Event()
+        halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses)
-        run = _Run(dry_run, least, progress, lambda: self._stops(stop, cancelled), pace)
+        run = _Run(dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
         )
@@ -140,7 +147,7 @@ class Compaction:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            cancelled.set()
+            halt.set()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
             raise
@@ -166,15 +173,16 @@ class Compaction:
     async def close(self, deadline_s: float) -> None:
         """Let nothing more begin; stop after the cluster in hand, or at the deadline."""
         self._closing = True
+        self._halt.set()
         task = self._under_way
         if task is not None and not task.done():
             _, late = await asyncio.wait([task], timeout=deadline_s)
             if late:
                 task.cancel()
-                await asyncio.wait([task])
+                await asyncio.wait([task], timeout=deadline_s)
 
-    def _stops(self, stop: asyncio.Event | None, cancelled: asyncio.Event) -> bool:
-        return self._closing or cancelled.is_set() or (stop is not None and stop.is_set())
+    def _stops(self, stop: asyncio.Event | None) -> bool:
+        return self._closing or self._halt.is_set() or (stop is not None and stop.is_set())
 
     def _done(self, task: "asyncio.Task[CompactionReport]") -> None:
         self._alone.release()
@@ -219,7 +227,7 @@ class Compaction:
                 break
             if done == len(found) and not run.dry_run:
                 await self._snapshot(scope)  # the log keeps two: neither is to hold the originals
-            run.count(await self._replacing.replace(scope, rows, dry_run=run.dry_run))
+            run.count(await self._replacing.replace(scope, rows, run.halt, dry_run=run.dry_run))
             run.tell(user_id, done, len(found))
             await run.pace.give_way(own_uses=1)
         if not run.dry_run and not run.asked_to_stop():

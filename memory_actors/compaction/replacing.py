@@ -37,12 +37,17 @@ class Replacing:
         self._summarizer = summarizer
         self._deadline_s = deadline_s
 
-    async def replace(self, scope: Scope, rows: Sequence[Row], *, dry_run: bool) -> ClusterReport:
-        """Replace a cluster by its summary, or say why not; `dry_run` only says what would be."""
+    async def replace(
+        self, scope: Scope, rows: Sequence[Row], halt: asyncio.Event, *, dry_run: bool
+    ) -> ClusterReport:
+        """Replace a cluster by its summary, or say why not; `dry_run` only says what would be.
+
+        `halt` gives up a summary that is not there yet.
+        """
         said = await said_by(scope, rows)
         before = sum(row.size_bytes for row in rows)
         try:
-            content = await self._summary(await _cluster(scope, rows, said), before)
+            content = await self._summary(await _cluster(scope, rows, said), before, halt)
             fields = summary_text(content)
             if dry_run:
                 return _report(scope, rows, said, "would_compress", summary=content)
@@ -56,23 +61,40 @@ class Replacing:
             return _report(scope, rows, said, "changed")
         return _report(scope, rows, said, "compressed", content, summary.memory_id)
 
-    async def _summary(self, cluster: Cluster, bytes_before: int) -> str:
+    async def _summary(self, cluster: Cluster, bytes_before: int, halt: asyncio.Event) -> str:
         """Return heading and body.
 
         :raises SummarizerError: there is none, or it is not shorter than the originals.
         """
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                body = await self._summarizer.summarize(cluster)
-        except TimeoutError as error:
-            raise SummarizerError(f"no summary within {self._deadline_s:g} s") from error
-        content = cluster.heading + checked_body(body, self._summarizer.name)
+        body = checked_body(await self._body(cluster, halt), self._summarizer.name)
+        content = cluster.heading + body
         size = len(content.encode())
         if size >= bytes_before:
             raise SummarizerError(
                 f"the summary takes {size:,} bytes and the originals {bytes_before:,}: they stay"
             )
         return content
+
+    async def _body(self, cluster: Cluster, halt: asyncio.Event) -> str:
+        """Ask the summariser, in a task that may hang or be cancelled without harm to this one."""
+        work = asyncio.ensure_future(self._summarizer.summarize(cluster))
+        work.add_done_callback(lambda task: task.cancelled() or task.exception())
+        halted = asyncio.ensure_future(halt.wait())
+        try:
+            done, _ = await asyncio.wait(
+                {work, halted}, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            halted.cancel()
+            work.cancel()
+        if work not in done:
+            why = (
+                "before the run was stopped" if halt.is_set() else f"within {self._deadline_s:g} s"
+            )
+            raise SummarizerError(f"no summary {why}")
+        if work.cancelled():
+            raise SummarizerError("the summariser was cancelled by what it waited for")
+        return work.result()
 
     def _event(
         self, scope: Scope, rows: Sequence[Row], bytes_before: int, fields: dict[str, Any]

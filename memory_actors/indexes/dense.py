@@ -6,7 +6,7 @@ all of them are scored exactly. A filter always scans exactly the rows that matc
 candidates are alive, the scan is the answer.
 
 Threads. `add` and `remove` belong to the loop. `search` may run anywhere. `maintain` runs in one
-worker thread at a time and returns what the loop then adopts.
+worker thread at a time and returns what the loop then takes over (`adopted`).
 """
 
 import os
@@ -138,7 +138,7 @@ class DenseIndex:
 
         `query` and `centre` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
         """
-        rows, graphed = self._rows, self._graphed  # `adopt` may replace both while this runs
+        rows, graphed = self._rows, self._graphed
         view = rows.view()
         direction = direction_of(query, centre)
         if allowed is not None:
@@ -248,12 +248,19 @@ class DenseIndex:
         fresh = _compacted(view, self._rows.dimension)
         return Maintained(fresh, len(view.labels), _grown(fresh, None))
 
-    def adopt(self, maintained: "Maintained") -> None:
-        """Take over what `maintain` made, and what happened since. On the loop."""
-        if maintained.rows is not None:
-            _catch_up(maintained.rows, self._rows, maintained.seen)
-            self._rows = maintained.rows
-        self._graphed = maintained.graphed
+    def adopted(self, maintained: "Maintained") -> "DenseIndex":
+        """Return the index with what `maintain` made, and what happened since. On the loop.
+
+        Rows that were made anew are another index: whoever searches this one goes on with the rows,
+        and the order of rows, that it began with.
+        """
+        if maintained.rows is None:
+            self._graphed = maintained.graphed
+            return self
+        _catch_up(maintained.rows, self._rows, maintained.seen)
+        made = DenseIndex(self._rows.dimension)
+        made._rows, made._graphed = maintained.rows, maintained.graphed
+        return made
 
     # --- files
 

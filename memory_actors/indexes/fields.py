@@ -107,8 +107,10 @@ class FieldIndex(Generic[K]):
 
         Between the portions rows may be put and dropped. What is not worth an index is left out.
         """
-        for path in sorted(_paths(filters) - self._columns.keys() - self._begun.keys()):
-            if not self._is_refused(path):
+        for path in sorted(_paths(filters)):
+            while path in self._begun:  # by somebody else's query
+                yield
+            if path not in self._columns and not self._is_refused(path):
                 yield from self._prepared(path)
 
     def _prepared(self, path: str) -> Iterator[None]:

@@ -87,6 +87,7 @@ class MemoryIndex:
         self._wanting: dict[bytes, set[int]] = {}  # digest -> labels that have not been indexed
         self._last: dict[str, int] = {}  # label by chain
         self._instead: dict[int, int | None] = {}  # label -> what came before the one it replaces
+        self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self._waits = False  # for an embedder that failed
         self.dense = DenseIndex(embeddings.embedder.dimension)
@@ -266,11 +267,11 @@ class MemoryIndex:
         if saved is not None:
             words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
         if view is None or words is None or saved is None:
-            self.dense.adopt(made)
+            self.dense = self.dense.adopted(made)
             return
         words.catch_up(self.words, saved)
         self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
-        self.dense.adopt(made)
+        self.dense = self.dense.adopted(made)
         self.words = words
         self._last = self.parts.chain_ends()
 
@@ -298,13 +299,25 @@ class MemoryIndex:
         self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
 
     async def indexed(self) -> None:
-        """Wait for memories that are just being indexed from the log, for a few seconds at most."""
+        """Wait for memories that are just being indexed from the log, for a few seconds at most.
+
+        Begin to embed again those whose token states a query missed.
+        """
         until_s = asyncio.get_running_loop().time() + WAIT_S
         while (chore := self._chores.running(self._chore)) is not None and not self._waits:
             if asyncio.get_running_loop().time() > until_s:
                 _logger.warning("memories not yet searchable", count=len(self._wanting))
                 return
             await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
+        self._embed_lost()
+
+    def _embed_lost(self) -> None:
+        """Embed again what was deleted with another user's memory of the same text."""
+        while self._lost:
+            label = self._lost.pop()
+            if label in self._owners:
+                self._want(Passage(label, self._owners[label].digest))
+        self.index_wanting()
 
     async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(RETRY_S)
@@ -351,7 +364,9 @@ class MemoryIndex:
         """Return token states that are not held; from any thread."""
         owners = [self._owners.get(label) for label in labels]
         tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
-        return [None if owner is None else tokens.get(owner.digest) for owner in owners]
+        found = [None if owner is None else tokens.get(owner.digest) for owner in owners]
+        self._lost.update(label for label, one in zip(labels, found, strict=True) if one is None)
+        return found
 
     # --- files
 

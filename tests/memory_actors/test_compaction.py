@@ -16,17 +16,21 @@ from support.compacting import (
     summaries,
     with_a_past,
 )
+from support.fakes import FakeTokenEmbedder
 
 from memory_actors import (
     CallableSummarizer,
     Cluster,
     InvalidInputError,
     Item,
+    MemorySystem,
     NotFoundError,
     Settings,
     Tier,
+    UserMemory,
 )
 from memory_actors.compaction import job
+from memory_actors.kinds import long_term
 
 pytestmark = pytest.mark.anyio
 
@@ -240,6 +244,94 @@ async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
         report = await memory.compact()
         assert outcomes(report) == ["failed", "failed"]
         assert "within 0.01 s" in str(report.clusters[0].reason)
+
+
+async def test_a_summariser_that_is_cancelled_by_another_fails_its_cluster_alone(
+    open_memory: Any,
+) -> None:
+    async def waits_for_something_cancelled(_cluster: Cluster) -> str:
+        other = asyncio.ensure_future(asyncio.sleep(60))
+        other.cancel()
+        await other
+        return ""
+
+    async with open_memory(summarizer=CallableSummarizer(waits_for_something_cancelled)) as memory:
+        await with_a_past(memory)
+        assert outcomes(await memory.compact()) == ["failed", "failed"]
+
+
+async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(open_memory: Any) -> None:
+    asked = asyncio.Event()
+
+    async def hang(_cluster: Cluster) -> str:
+        asked.set()
+        await asyncio.sleep(60)
+        return ""
+
+    async with open_memory(summarizer=CallableSummarizer(hang)) as memory:
+        user = await with_a_past(memory)
+        before = await contents(user)
+        run = asyncio.ensure_future(memory.compact())
+        await asked.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(5):
+                await run
+        assert await contents(user) == before
+
+
+async def test_progress_that_fails_does_not_fail_the_run(open_memory: Any) -> None:
+    def broken(_progress: object) -> None:
+        raise RuntimeError("no terminal")
+
+    async with open_memory(summarizer=SHORT) as memory:
+        await with_a_past(memory)
+        report = await memory.compact(progress=broken)
+        assert (report.compressed, report.users_failed) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compaction_after_days": -5},
+        {"compaction_after_days": {Tier.FREE: float("nan")}},
+        {"archive_retention_days": -3},
+        {"archive_retention_days": float("nan")},
+        {"compaction_eps": 2},
+        {"compaction_eps": 0},
+        {"compaction_batch": 0},
+        {"compaction_min_samples": 0},
+        {"summarizer_deadline_s": float("nan")},
+        {"compaction_schedule": "every now and then"},
+    ],
+)
+async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        async with open_memory(**wrong):
+            pass
+
+
+async def test_a_text_that_another_user_compressed_is_embedded_again(tmp_path: Any) -> None:
+    """Derived data is by text: what one user's compaction deletes, another may still need."""
+    async with MemorySystem.open(
+        tmp_path, embedder=FakeTokenEmbedder(), summarizer=SHORT, alerts=[]
+    ) as memory:
+        await with_a_past(memory)
+        other = memory.user("eve")
+        await other.add_many([Item(content=f"{LOGIN} #{n}") for n in range(12)])
+        async with memory._services.runtime.use("user:eve") as live:
+            live.indexes.get(long_term).late._bytes_max = 0
+        await other.add("leaves no room for token states")
+        before = await scores(other)
+        await memory.compact("ada")
+        assert await scores(other) != before, "they are missed"
+        await scores(other)  # begins to embed
+        assert await scores(other) == before
+
+
+async def scores(user: UserMemory) -> dict[str, float]:
+    hits = await user.retrieve(f"{LOGIN} #3", top_k=20)
+    return {hit.content: round(hit.score, 5) for hit in hits}
 
 
 async def test_what_is_changed_meanwhile_is_left_alone(open_memory: Any) -> None:

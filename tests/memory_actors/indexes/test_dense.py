@@ -68,9 +68,10 @@ def maintained(index: DenseIndex) -> Maintained:
     return index.maintain(index.view() if index.wants_new_rows else None)
 
 
-def maintain(index: DenseIndex) -> None:
+def maintain(index: DenseIndex) -> DenseIndex:
     while index.wants_maintenance:
-        index.adopt(maintained(index))
+        index = index.adopted(maintained(index))
+    return index
 
 
 def loaded_from(path: Path, held: dict[int, npt.NDArray[np.float32]], model: str) -> DenseIndex:
@@ -137,7 +138,7 @@ def test_a_filter_is_exact_and_returns_all_it_can() -> None:
 def test_a_graph_with_its_tail_is_close_to_exact() -> None:
     rows = vectors(2_000)
     index = build(rows[:1_900])
-    maintain(index)
+    index = maintain(index)
     for label in range(1_900, 1_945):
         index.add(label, rows[label])
     assert not index.cheap
@@ -158,13 +159,13 @@ def test_churn_keeps_recall() -> None:
             index.remove(label - 1_000)
             del held[label - 1_000]
         if label % 300 == 0:
-            maintain(index)
+            index = maintain(index)
     assert recall(index, held) >= 0.98
     for label in list(held)[: int(len(held) * 0.9)]:
         index.remove(label)
         del held[label]
     assert recall(index, held) >= 0.98
-    maintain(index)
+    index = maintain(index)
     assert recall(index, held) >= 0.98
     assert sorted(index.labels()) == sorted(held)
 
@@ -174,7 +175,7 @@ def test_removed_neighbours_do_not_hide_the_rest() -> None:
     """Everything near the query is removed: what is far must still come."""
     rows = vectors(1_000)
     index = build(rows)
-    maintain(index)
+    index = maintain(index)
     query = rows[0]
     for label in by_definition(dict(enumerate(rows)), query, 150):
         index.remove(label)
@@ -185,7 +186,7 @@ def test_removed_neighbours_do_not_hide_the_rest() -> None:
 def test_what_happens_during_maintenance_is_not_lost() -> None:
     rows = vectors(1_200)
     index = build(rows[:1_000])
-    maintain(index)
+    index = maintain(index)
     for label in range(400):
         index.remove(label)
     made = maintained(index)
@@ -193,7 +194,7 @@ def test_what_happens_during_maintenance_is_not_lost() -> None:
         index.add(label, rows[label])
     for label in range(400, 500):
         index.remove(label)
-    index.adopt(made)
+    index = index.adopted(made)
     held = {label: rows[label] for label in range(500, 1_200)}
     assert sorted(index.labels()) == sorted(held)
     assert recall(index, held) >= 0.98
@@ -203,7 +204,7 @@ def test_what_happens_during_maintenance_is_not_lost() -> None:
 def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch) -> None:
     rows = vectors(600)
     index = build(rows)
-    maintain(index)
+    index = maintain(index)
     index.remove(7)
     index.save(tmp_path / "i.index", "model")
     held = {label: row for label, row in enumerate(rows) if label != 7}
@@ -220,7 +221,7 @@ def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> N
     """Closing does not wait for a thread that extends it."""
     rows = vectors(900)
     index = build(rows[:500])
-    maintain(index)
+    index = maintain(index)
     for label in range(500, 900):
         index.add(label, rows[label])
     maintained(index)  # and never adopted
@@ -236,7 +237,7 @@ def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> N
     match = search(loaded, held[900], 1)[0]
     assert match.label == 900
     made = maintained(index)
-    index.adopt(made)
+    index = index.adopted(made)
     assert recall(index, {label: rows[label] for label in range(5, 900)}) >= 0.98
 
 
@@ -245,7 +246,7 @@ def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> N
 def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
     rows = vectors(600)
     index = build(rows)
-    maintain(index)
+    index = maintain(index)
     path, graph = tmp_path / "i.index", tmp_path / "i.graph"
     index.save(path, "model")
     data = bytearray(graph.read_bytes())
@@ -258,7 +259,7 @@ def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
         graph.unlink()
     elif damage == "swap":
         other = build(vectors(500, seed=4))
-        maintain(other)
+        other = maintain(other)
         other.save(tmp_path / "o.index", "model")
         graph.write_bytes((tmp_path / "o.graph").read_bytes())
     elif damage == "junk":
@@ -282,7 +283,7 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
             index.remove(label)
             held.pop(label, None)
         if index.wants_maintenance:
-            index.adopt(maintained(index))
+            index = index.adopted(maintained(index))
     query = vectors(1, seed=2)[0]
     got = [match.label for match in search(index, query, 50)]
     assert sorted(got) == sorted(held)
@@ -293,7 +294,7 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
 def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
     rows = vectors(4_000)
     index = build(rows[:400])
-    maintain(index)
+    index = maintain(index)
     allowed = list(range(4_000))
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -316,7 +317,7 @@ def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
         if label % 3 == 0:
             index.remove(label - 300)
         if label % 500 == 0:
-            maintain(index)
+            index = maintain(index)
     stop.set()
     for thread in threads:
         thread.join()
@@ -336,7 +337,7 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
         return real(view, dimension)
 
     monkeypatch.setattr(dense, "_compacted", late)
-    index.adopt(maintained(index))
+    index = index.adopted(maintained(index))
     labels = [match.label for match in search(index, rows[950], 1_000)]
     assert labels.count(950) == 1
     assert len(labels) == len(index) == 501
@@ -347,6 +348,6 @@ def test_more_results_than_a_graph_can_reach_are_found_by_a_scan() -> None:
     rows = vectors(2_000)
     rows[:600] = rows[0]
     index = build(rows)
-    maintain(index)
+    index = maintain(index)
     for k in (1, 10, 40, 300, 1_500, 2_000):
         assert len(search(index, rows[0], k)) == k

@@ -134,3 +134,69 @@ async def test_a_filter_asked_while_memories_change_is_answered_as_they_are(open
         }
         everything = await user.retrieve("word", filters={"n": {"lt": 1_000}}, top_k=1_000)
         assert len(everything) == 897
+
+
+async def test_a_query_goes_on_with_the_rows_it_began_with(open_memory) -> None:
+    """Rows made anew meanwhile have another order: they belong to the queries that come later."""
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        ids = await user.add_many([Item(content=f"word{n % 40} is {n}") for n in range(200)])
+        index = await index_of(memory, long_term)
+        parts = index.parts
+        labels = parts.dense.view().labels[: parts.size].tolist()
+        for receipt in ids[:150]:
+            await user.delete(receipt.memory_id)
+        await index_of(memory, long_term)
+        assert index.dense is not parts.dense
+        assert index.parts.size < parts.size
+        assert parts.dense.view().labels[: parts.size].tolist() == labels
+        assert len(parts.words.score_all("word1")[1]) == len(parts.traits.view(parts.size).asks)
+        await check(memory, long_term)
+
+
+async def test_what_matches_no_longer_is_not_returned(open_memory) -> None:
+    """A filter that takes a look at each memory gives others a turn in between."""
+    async with open_memory(check_replay=False) as memory:
+        user, rng = memory.user("u"), random.Random(3)
+        kinds = [{"d": {"x": n % 2}} for n in range(1_300)]
+        ids = await user.add_many(
+            [Item(content=f"word {n}", metadata=kinds[n]) for n in range(700)]
+        )
+        ids += await user.add_many(
+            [Item(content=f"wort {n}", metadata=kinds[n]) for n in range(600)]
+        )
+        stop = False
+
+        async def turn() -> None:
+            while not stop:
+                one = rng.choice(ids).memory_id
+                await user.update(one, metadata={"d": {"x": rng.randrange(2)}})
+
+        turning = asyncio.create_task(turn())
+        for _ in range(30):
+            hits = await user.retrieve("word", filters={"d": {"eq": {"x": 1}}}, top_k=1_000)
+            assert hits
+            assert all(hit.metadata["d"]["x"] == 1 for hit in hits)
+        stop = True
+        await turning
+
+
+async def test_queries_in_a_row_give_others_a_turn(open_memory) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        await user.add("a memory")
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await user.retrieve("a memory")
+        before = turns
+        for _ in range(20):
+            await user.retrieve("a memory")
+        assert turns - before >= 20
+        counting.cancel()
