@@ -9,15 +9,16 @@ afresh to time the activation: whole, without the files of the index, and withou
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from bench.hashed import HashedEmbedder
+from bench.opened import services_of
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
-from bench.workload import CATEGORIES, metadata, unique_sentences
+from bench.workload import CATEGORIES, metadata, unique_questions, unique_sentences
 from eventlog.environment import Environment
 from eventlog.tables import TABLES, scan
 from memory_actors import Item, Limits, MemorySystem, Plan, Receipt, Settings, Tier
@@ -117,8 +118,10 @@ class Desk:
 
     def __init__(self, memory: MemorySystem, rng: random.Random):
         self._user = memory.user(USER, session_id="session 1")
+        self._embeddings = services_of(memory).embeddings
         self._rng = rng
         self._texts = unique_sentences(rng)
+        self._questions = unique_questions(rng)
         self._ids: list[str] = []
 
     async def fill(self, size: int) -> None:
@@ -137,7 +140,9 @@ class Desk:
             f"short_term.messages (last {MESSAGES})": lambda: user.short_term.messages(
                 last=MESSAGES
             ),
+            "embedding of a text": lambda: self._embed(self._texts),
             "add (long-term)": lambda: user.add(next(self._texts), metadata=metadata(rng)),
+            "embedding of a question": lambda: self._embed(self._questions),
             "retrieve (long-term)": lambda: self._retrieve(None),
             "retrieve, filter of 10 %": lambda: self._retrieve(
                 {"category": f"category {rng.randrange(CATEGORIES)}"}
@@ -157,9 +162,12 @@ class Desk:
             self._ids.append(result.memory_id)
         return took_ms
 
+    def _embed(self, texts: Iterator[str]) -> Awaitable[Any]:
+        return self._embeddings.embed([next(texts)], keep=False)
+
     def _retrieve(self, filters: dict[str, str] | None) -> Awaitable[Any]:
         return self._user.retrieve(
-            next(self._texts), memory_types=["long_term"], top_k=10, filters=filters
+            next(self._questions), memory_types=["long_term"], top_k=10, filters=filters
         )
 
     def _item(self) -> Item:

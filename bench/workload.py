@@ -1,7 +1,7 @@
 """What the measurements feed in: sentences, memories and the life of a user, drawn from a seed."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,26 @@ def sentence(rng: random.Random) -> str:
     return " ".join(parts) + "."
 
 
+def question(rng: random.Random) -> str:
+    """Return one of some 32,000 questions of 8 to 16 words."""
+    parts = [rng.choice(words) for words in (WHO, DID, WHAT, WHERE)]
+    return f"Is it {parts[0]} who {' '.join(parts[1:])}?"
+
+
 def unique_sentences(rng: random.Random) -> Iterator[str]:
-    """Yield sentences that were not there before, so that no cache knows them."""
+    """Yield pairs of sentences that were not there before, so that no cache knows them."""
+    return _unique(lambda: f"{sentence(rng)} {sentence(rng)}")
+
+
+def unique_questions(rng: random.Random) -> Iterator[str]:
+    """Yield questions that were not there before."""
+    return _unique(lambda: question(rng))
+
+
+def _unique(draw: Callable[[], str]) -> Iterator[str]:
     seen: set[str] = set()
     while True:
-        text = f"{sentence(rng)} {sentence(rng)}"
+        text = draw()
         if text not in seen:
             seen.add(text)
             yield text

@@ -79,7 +79,7 @@ def test_memory_times_each_call_and_each_activation(tmp_path: Path) -> None:
     sizes = ("--sizes", "30", "--sizes", "120")
     found = bench(tmp_path, "memory", *sizes, "--calls", "2", "--without-model")
     assert {row["memories"] for row in rows(found)} == {30, 120}
-    assert len(rows(found)) == 2 * 10
+    assert len(rows(found)) == 2 * 12
     assert len(rows(found, 2)) == 2 * 4
     assert all(row["median ms"] > 0 for row in rows(found, 2))
 
