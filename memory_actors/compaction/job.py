@@ -60,7 +60,7 @@ class _Run:
     progress: Progress | None
     asked_to_stop: Callable[[], bool]
     halt: asyncio.Event
-    """The caller or the system has gone: a summary that is not there yet is given up."""
+    """The caller or the system has gone: a summary that is not there soon is given up."""
     pace: Pace
     users_total: int = 0
     users_done: int = 0

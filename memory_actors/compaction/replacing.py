@@ -23,6 +23,7 @@ from memory_actors.writers.long_term import LongTermWriter
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.summaries import summary_text
 
+GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
@@ -42,7 +43,7 @@ class Replacing:
     ) -> ClusterReport:
         """Replace a cluster by its summary, or say why not; `dry_run` only says what would be.
 
-        `halt` gives up a summary that is not there yet.
+        `halt` gives up a summary that is not there soon.
         """
         said = await said_by(scope, rows)
         before = sum(row.size_bytes for row in rows)
@@ -84,6 +85,8 @@ class Replacing:
             done, _ = await asyncio.wait(
                 {work, halted}, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED
             )
+            if halted in done and work not in done:
+                done, _ = await asyncio.wait({work}, timeout=GRACE_S)
         finally:
             halted.cancel()
             work.cancel()

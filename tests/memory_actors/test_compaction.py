@@ -29,7 +29,7 @@ from memory_actors import (
     Tier,
     UserMemory,
 )
-from memory_actors.compaction import job
+from memory_actors.compaction import job, replacing
 from memory_actors.kinds import long_term
 
 pytestmark = pytest.mark.anyio
@@ -260,7 +260,10 @@ async def test_a_summariser_that_is_cancelled_by_another_fails_its_cluster_alone
         assert outcomes(await memory.compact()) == ["failed", "failed"]
 
 
-async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(open_memory: Any) -> None:
+async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing, "GRACE_S", 0.05)
     asked = asyncio.Event()
 
     async def hang(_cluster: Cluster) -> str:
