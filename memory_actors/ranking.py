@@ -23,7 +23,7 @@ Two stages: all rows by the signals that cost little, then the best few hundred 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -107,8 +107,16 @@ class Question(NamedTuple):
     """What "last week" is relative to."""
     many: int
     """How many results are wanted, at least."""
+    scans: dict[int, Numbers]
+    """The scores of all rows of what was searched so far, by its `id`: for a second search."""
     candidates: int = SECOND_STAGE
     """How many, at least, are scored by all signals."""
+
+    def scanned(self, searched: object, scan: Callable[[], Numbers]) -> Numbers:
+        """Return the scores of all rows, by a `scan` if there was none."""
+        if id(searched) not in self.scans:
+            self.scans[id(searched)] = scan()
+        return self.scans[id(searched)]
 
 
 class Signals(NamedTuple):
@@ -177,7 +185,8 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 
 def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
-    words = parts.words.score_all(question.text)[1][: parts.size]
+    words = question.scanned(parts.words, lambda: parts.words.score_all(question.text)[1])
+    words = words[: parts.size]
     if rows is None and parts.dense.has_graph:
         rows = _proposed(parts, words, question)
     taken = slice(0, parts.size) if rows is None else rows
@@ -212,7 +221,8 @@ def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
     """Return how close rows are: exactly, or of many to 0.002."""
     if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
         return _exactly(parts, rows, question)
-    estimates = parts.dense.estimates(question.embedded.vector, question.centre)
+    vector, centre = question.embedded.vector, question.centre
+    estimates = question.scanned(parts.dense, lambda: parts.dense.estimates(vector, centre))
     return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
 
 

@@ -129,6 +129,7 @@ def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any)
         weights=query.weights,
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
         many=query.top_k,
+        scans={},
     )
 
 

@@ -268,8 +268,9 @@ class DenseIndex:
         """Write the graph, if there is one, so that it need not be built again. Slow."""
         graphed = self._graphed
         if graphed is None:
-            if len(self._rows) < GRAPH_MIN:
-                path.unlink(missing_ok=True)
+            if len(self._rows) < GRAPH_MIN:  # else one that was not loaded may yet fit
+                for old in (path, path.with_suffix(".graph")):
+                    old.unlink(missing_ok=True)
             return
         facts, rows = graphed.graph.save(path.with_suffix(".graph"))
         labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()

@@ -217,6 +217,17 @@ def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("small_graphs")
+def test_an_index_that_has_shrunk_leaves_no_graph_on_disk(tmp_path: Path) -> None:
+    index = maintain(build(vectors(400)))
+    index.save(tmp_path / "i.index", "model")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".index", ".graph"}
+    for label in range(390):
+        index.remove(label)
+    maintain(index).save(tmp_path / "i.index", "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("small_graphs")
 def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> None:
     """Closing does not wait for a thread that extends it."""
     rows = vectors(900)
