@@ -34,9 +34,7 @@ from memory_actors.services import Services
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
-INLINE_ROWS_MAX = (
-    12_000  # ranked on the loop, in 1.5 ms: a thread takes 0.2 ms, and turns with the loop
-)
+INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread costs 0.2 ms
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
