@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -21,6 +20,7 @@ import structlog
 
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MissingExtraError
 from memory_actors.privacy import hashed, reason
+from memory_actors.urls import checked_host
 
 if TYPE_CHECKING:
     import httpx
@@ -120,7 +120,7 @@ class WebhookSink:
         headers: Mapping[str, str] | None = None,
         include_user_id: bool = True,
     ):
-        self._host = _checked_host(url)
+        self._host = checked_host(url, "a webhook needs a URL like https://example.com/alerts")
         if not (timeout_s > 0 and attempts >= 1 and backoff_s >= 0):
             raise InvalidInputError("a webhook needs timeout_s > 0, attempts >= 1, backoff_s >= 0")
         self._httpx = _httpx()
@@ -181,17 +181,6 @@ class WebhookSink:
         if not self._include_user_id:
             fields["user_hash"] = hashed(fields.pop("user_id"))
         return msgspec.json.encode(fields)
-
-
-def _checked_host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # a bad port raises here
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("a webhook needs a URL like https://example.com/alerts")
-    return host
 
 
 def _httpx() -> Any:

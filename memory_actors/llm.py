@@ -37,12 +37,12 @@ from email.utils import parsedate_to_datetime
 from random import SystemRandom
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 
 from memory_actors.errors import InvalidInputError, LLMError, MissingExtraError
+from memory_actors.urls import checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 """A thousand tokens are 5 KB; thoughts may be a hundred times as long."""
@@ -117,7 +117,9 @@ class ChatClient:
             raise InvalidInputError("an LLM needs timeout_s > 0, retries >= 0, backoff_s >= 0")
         url = base_url or _env("MEMORY_ACTORS_LLM_BASE_URL", "OPENAI_BASE_URL")
         self.model = _checked_model(model or _env("MEMORY_ACTORS_LLM_MODEL"))
-        self.host = _checked_host(url or OPENAI_URL)
+        self.host = checked_host(
+            url or OPENAI_URL, "an LLM needs a base URL like http://localhost:11434/v1"
+        )
         self._timeout_s = timeout_s
         self._retries = retries
         self._backoff_s = backoff_s
@@ -274,17 +276,6 @@ def _checked_model(model: str | None) -> str:
     if not model:
         raise InvalidInputError("which LLM? Pass model=, or set MEMORY_ACTORS_LLM_MODEL")
     return model
-
-
-def _checked_host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # a bad port raises here
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("an LLM needs a base URL like http://localhost:11434/v1")
-    return host
 
 
 def _checked_key(api_key: str | None, *, needed: bool) -> str:

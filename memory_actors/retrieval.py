@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex, Text
-from memory_actors.indexes.narrowing import Rows, matching, narrowed
+from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_owners
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.kinds import long_term, short_term, working
@@ -158,7 +157,8 @@ def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
         if not ids:
             memories.append(part)
             continue
-        of_summary = _of_owners(part.searched, ids)
+        numbers = map(part.searched.traits.owners.of, ids)
+        of_summary = of_owners(part.searched, np.fromiter(numbers, np.int64))
         allowed = np.ones(part.searched.size, np.bool_)
         if part.rows is not None:
             allowed[:] = False
@@ -168,15 +168,6 @@ def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
             part = part._replace(rows=np.flatnonzero(allowed & ~of_summary))
         memories.append(part._replace(without=ids))
     return memories, summaries
-
-
-def _of_owners(parts: Parts, memory_ids: Iterable[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows are of these memories."""
-    owners = parts.traits.owners
-    numbers = [owners.of(memory_id) for memory_id in memory_ids]
-    wanted = np.zeros(len(owners), np.bool_)
-    wanted[numbers] = True
-    return wanted[parts.traits.view(parts.size).owners]
 
 
 # --- rows at hand

@@ -129,7 +129,7 @@ class MemoryIndex:
             self._exchange(before, after, row.memory_id)
         if after:
             self._describe(row, after)
-        else:
+        elif before:
             self.fields.drop(self.traits.owners.of(row.memory_id))
 
     def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
@@ -147,10 +147,11 @@ class MemoryIndex:
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
         """Note what queries narrow a memory down by."""
         self.fields.put(self.traits.owners.of(row.memory_id), row.metadata)
+        known = times(row)
         for passage in passages:
             place = self.dense.row_of(passage.label)
             if place is not None:
-                self.traits.retime(place, times(row))
+                self.traits.retime(place, known)
 
     def _drop(self, passage: Passage) -> None:
         self._owners.pop(passage.label, None)

@@ -77,7 +77,7 @@ class UserIndexes:
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Take note that a memory's row was `old` and is `new`; None is no row."""
-        if indexed(kind, old) or indexed(kind, new):
+        if kind.NAME in self._of or indexed(kind, new):
             self._made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:

@@ -3,18 +3,18 @@
 import asyncio
 import errno
 import os
-import resource
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
+from support.disks import file_size_limit
 
 from eventlog import (
     CorruptLog,
@@ -360,16 +360,6 @@ async def test_a_file_in_the_way_is_not_written_over(tmp_path: Path):
         assert there.read_bytes() == b"somebody's"
         assert await texts(log) == [text(n) for n in range(40)]
         assert (await log.verify()).ok
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_without_room_for_a_segment_all_stays_as_it_was(tmp_path: Path):

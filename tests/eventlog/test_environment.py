@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import resource
 import struct
 import threading
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.disks import file_size_limit
 
 from eventlog import (
     CorruptLog,
@@ -49,17 +49,6 @@ def put(env: Environment, key: bytes, value: bytes) -> None:
 def get(env: Environment, key: bytes) -> bytes | None:
     with env.read() as txn:
         return txn.get(key, db=env.tables["one"])
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Make the system refuse to let a file of this process grow beyond `size`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_what_is_written_is_there_after_opening_again(path: Path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from support.disks import file_system
 
 from eventlog import (
     Checkpoint,
@@ -459,15 +460,8 @@ async def test_in_a_full_log_what_adds_nothing_still_gets_its_answer(tmp_path: P
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Return a directory on a file system of 1 MiB, unmounted at the end."""
-    target = tmp_path / "small"
-    target.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(target)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        pytest.skip("a tmpfs cannot be mounted here")
-    yield target
-    subprocess.run(["umount", "-l", str(target)], check=True, timeout=10)
+    with file_system(tmp_path / "small", "1m") as target:
+        yield target
 
 
 async def test_a_full_disk_is_typed_and_leaves_the_log_readable(small_disk: Path):

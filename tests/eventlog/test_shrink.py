@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import resource
 import shutil
 import struct
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.disks import file_size_limit, file_system
 
 from eventlog import (
     Checkpoint,
@@ -330,16 +330,6 @@ def test_without_room_nothing_is_touched(path: Path, monkeypatch: pytest.MonkeyP
 
         assert path.read_bytes() == before
         assert len(list(path.parent.iterdir())) == 3
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("size", [0, 16_384, 20_000, 60_000, 150_000])
@@ -712,15 +702,8 @@ async def test_a_store_of_any_other_format_is_refused_and_untouched(tmp_path: Pa
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Return a directory on a file system of 4 MiB, unmounted at the end."""
-    target = tmp_path / "small"
-    target.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(target)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        pytest.skip("a tmpfs cannot be mounted here")
-    yield target
-    subprocess.run(["umount", "-l", str(target)], check=True, timeout=10)
+    with file_system(tmp_path / "small", "4m") as target:
+        yield target
 
 
 def test_a_disk_with_no_room_for_a_copy_is_typed_and_harmless(small_disk: Path):

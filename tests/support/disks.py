@@ -1,0 +1,33 @@
+"""Disks with little room."""
+
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Make the system refuse to let a file of this process grow beyond `size`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def file_system(target: Path, size: str) -> Iterator[Path]:
+    """Mount a file system of that size at a new directory; skip the test where nobody may."""
+    target.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(target)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("a tmpfs cannot be mounted here")
+    yield target
+    subprocess.run(["umount", "-l", str(target)], check=True, timeout=10)
