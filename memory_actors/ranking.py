@@ -25,7 +25,7 @@ Two stages: all rows by the signals that cost little, then the best few hundred 
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,14 +35,15 @@ from memory_actors.dates import Span, closeness, named_spans
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.tokens import unpack
 from memory_actors.errors import InvalidInputError
-from memory_actors.indexes.late import LateIndex
+from memory_actors.indexes.late import LateIndex, QueryTokens
 from memory_actors.indexes.parts import Parts
-from memory_actors.indexes.traits import NONE
+from memory_actors.indexes.traits import NONE, Traits
 
 Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Chains = npt.NDArray[np.int32]
+T = TypeVar("T")
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,16 +108,18 @@ class Question(NamedTuple):
     """What "last week" is relative to."""
     many: int
     """How many results are wanted, at least."""
-    scans: dict[int, Numbers]
-    """The scores of all rows of what was searched so far, by its `id`: for a second search."""
+    known: dict[tuple[int, str], Any]
+    """What was found out of what was searched so far, by its `id`: for a second search."""
     candidates: int = SECOND_STAGE
     """How many, at least, are scored by all signals."""
 
-    def scanned(self, searched: object, scan: Callable[[], Numbers]) -> Numbers:
-        """Return the scores of all rows, by a `scan` if there was none."""
-        if id(searched) not in self.scans:
-            self.scans[id(searched)] = scan()
-        return self.scans[id(searched)]
+    def once(self, searched: object, what: str, find: Callable[[], T]) -> T:
+        """Return what is to be known of something that is searched; `find` it if it is not."""
+        key = id(searched), what
+        if key not in self.known:
+            self.known[key] = find()
+        found: T = self.known[key]
+        return found
 
 
 class Signals(NamedTuple):
@@ -185,27 +188,33 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 
 def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
-    words = question.scanned(parts.words, lambda: parts.words.score_all(question.text)[1])
+    traits, text = parts.traits, question.text
+    words = question.once(parts.words, "words", lambda: parts.words.score_all(text)[1])
     words = words[: parts.size]
     if rows is None and parts.dense.has_graph:
         rows = _proposed(parts, words, question)
     taken = slice(0, parts.size) if rows is None else rows
     rows = np.arange(parts.size) if rows is None else rows
-    columns, meaning = parts.traits.view(parts.size).at(taken), _meaning(parts, rows, question)
+    columns = traits.view(parts.size)  # of many rows no column is taken that does not count
     none = np.zeros(len(rows), np.float32)
-    speaker = parts.traits.named(question.text)
+    speaker = question.once(traits, "speaker", lambda: traits.named(text))
+    spans = question.once(traits, "spans", lambda: _spans(traits, question))
     return Signals(
         rows=rows,
         labels=parts.dense.view().labels[taken],
-        chains=columns.chains,
+        chains=columns.chains[taken],
         late=none,
         session=none,
         words=words[taken],
-        meaning=meaning,
-        date=closeness(_spans(parts, question), columns.occurred_us),
-        speaker=none if speaker is None else (columns.speakers == speaker).astype(np.float32),
-        asks=columns.asks,
+        meaning=_meaning(parts, rows, question),
+        date=closeness(spans, columns.occurred_us[taken]) if spans else none,
+        speaker=none if speaker is None else _equal(columns.speakers[taken], speaker),
+        asks=columns.asks[taken],
     )
+
+
+def _equal(numbers: Chains, number: int) -> Numbers:
+    return np.asarray(numbers == number, np.float32)
 
 
 def _proposed(parts: Parts, words: Numbers, question: Question) -> Rows:
@@ -222,7 +231,7 @@ def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
     if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
         return _exactly(parts, rows, question)
     vector, centre = question.embedded.vector, question.centre
-    estimates = question.scanned(parts.dense, lambda: parts.dense.estimates(vector, centre))
+    estimates = question.once(parts.dense, "meaning", lambda: parts.dense.estimates(vector, centre))
     return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
 
 
@@ -230,8 +239,8 @@ def _exactly(parts: Parts, rows: Rows, question: Question) -> Numbers:
     return parts.dense.scores(question.embedded.vector, question.centre, rows)
 
 
-def _spans(parts: Parts, question: Question) -> tuple[Span, ...]:
-    return named_spans(question.text, question.reference_us, parts.traits.years())
+def _spans(traits: Traits, question: Question) -> tuple[Span, ...]:
+    return named_spans(question.text, question.reference_us, traits.years())
 
 
 def _best_of_all(firsts: Sequence[Signals], count: int) -> list[Rows]:
@@ -250,11 +259,10 @@ def _best_of_all(firsts: Sequence[Signals], count: int) -> list[Rows]:
 
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
-    tokens = question.embedded.tokens
-    states = tokens is not None and len(parts.late) > 0
-    weights = _leaning(question.weights if states else FIRST, len(parts.dense))
-    if tokens is not None and states:
-        late = _late(parts.late, signals.labels, tokens)
+    query = question.once(parts.late, "query", lambda: _tokens(parts.late, question))
+    weights = _leaning(FIRST if query is None else question.weights, len(parts.dense))
+    if query is not None:
+        late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     else:
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
@@ -273,10 +281,12 @@ def _leaning(weights: Weights, count: int) -> Weights:
     return Weights(**scaled)
 
 
-def _late(index: LateIndex, labels: Labels, tokens: bytes) -> Numbers:
-    packed = unpack(tokens)
-    query = index.query(packed.token_ids.astype(np.int64), packed.states)
-    return index.score(query, labels.tolist())
+def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
+    """Return the query's tokens as an index weighs them; None if one of both has none."""
+    if question.embedded.tokens is None or not len(index):
+        return None
+    packed = unpack(question.embedded.tokens)
+    return index.query(packed.token_ids.astype(np.int64), packed.states)
 
 
 def _session(chains: Chains, late: Numbers) -> Numbers:

@@ -8,9 +8,9 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
-from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.kind import Events, Kind, is_summary
 from memory_actors.records import HistoryEntry, Memory
-from memory_actors.validation import IS_COMPRESSED, json_copy
+from memory_actors.validation import IS_COMPRESSED
 
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
 
@@ -58,8 +58,8 @@ def memory(found: Found, events: Events) -> Memory:
         pinned=getattr(row, "pinned", False),
         size_bytes=row.size_bytes,
         stored_bytes=row.stored_bytes,
-        data=json_copy(msgspec.to_builtins(kind.data(row, events)), "data"),
-        source="compressed" if getattr(row, "original_count", 0) else "memory",
+        data=_as_json(kind.data(row, events)),
+        source="compressed" if is_summary(row) else "memory",
     )
 
 
@@ -86,8 +86,13 @@ def _fields(event: Any) -> dict[str, Any]:
     return fields
 
 
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON has it, in copies: they are the caller's."""
+    return None if value is None else msgspec.json.decode(msgspec.json.encode(value))
+
+
 def _metadata(kind: Kind, row: Any, events: Events) -> dict[str, Any]:
-    metadata: dict[str, Any] = json_copy(row.metadata, "metadata")
+    metadata: dict[str, Any] = msgspec.to_builtins(row.metadata)  # a copy: it is the caller's
     versions = kind.sources(row)
     if any(events[version].compressed for version in versions):
         metadata[IS_COMPRESSED] = True

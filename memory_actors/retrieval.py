@@ -9,8 +9,7 @@ anything is ranked, so no match is lost to the cut.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import anyio.to_thread
@@ -20,11 +19,11 @@ import numpy as np
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex, Text
-from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_owners
+from memory_actors.indexes.narrowing import Rows, matching, narrowed
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
-from memory_actors.kinds import long_term, short_term, working
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds import short_term, working
+from memory_actors.kinds.kind import Kind, Row, is_summary
 from memory_actors.live_user import LiveUser
 from memory_actors.ranking import Question, Ranked, Weights, rank
 from memory_actors.reading import Found, memories, texts
@@ -89,10 +88,22 @@ class _Part(NamedTuple):
     """Returns the memory of a label."""
     rows: Rows | None
     """Those that may be found; None for all."""
-    without: Container[str] = ()
-    """Memories that may not be, where a graph proposes rows of its own."""
     passes: Callable[[Row], bool] = lambda _row: True
-    """Says of a row of the state whether it may be found: it may have changed meanwhile."""
+    """Says of a row of the state whether it may be found: a graph proposes others, too, and it may
+    have changed meanwhile."""
+
+
+class _Search(NamedTuple):
+    """What is ranked together."""
+
+    parts: Sequence[_Part]
+    question: Question
+    query: Query
+
+    @property
+    def rows(self) -> int:
+        """How many rows are scored, at most."""
+        return sum(p.searched.size if p.rows is None else len(p.rows) for p in self.parts)
 
 
 async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
@@ -110,12 +121,12 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
     question = _question(live, query, embedded, background)
     parts, summaries = _apart(parts)
-    chosen = _within(await _ranked(parts, question, query), query)
+    searches = [_Search(parts, question, query)]
     if summaries and query.compressed:
         few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
         asked = question._replace(many=COMPRESSED_MAX, candidates=COMPRESSED_CANDIDATES)
-        chosen += _within(await _ranked(summaries, asked, few), few)
-    return await _hits(services, live, chosen, query)
+        searches.append(_Search(summaries, asked, few))
+    return await _hits(services, live, await _ranked(searches), query)
 
 
 def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any) -> Question:
@@ -126,7 +137,7 @@ def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any)
         weights=query.weights,
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
         many=query.top_k,
-        scans={},
+        known={},
     )
 
 
@@ -153,21 +164,21 @@ def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
     """Return what is searched for memories, and what for summaries."""
     memories, summaries = [], []
     for part in parts:
-        ids = part.state.summaries.ids if part.kind is long_term else ()
-        if not ids:
+        of_summary = part.searched.traits.view(part.searched.size).summaries
+        if not of_summary.any():
             memories.append(part)
             continue
-        numbers = map(part.searched.traits.owners.of, ids)
-        of_summary = of_owners(part.searched, np.fromiter(numbers, np.int64))
-        allowed = np.ones(part.searched.size, np.bool_)
-        if part.rows is not None:
-            allowed[:] = False
-            allowed[part.rows] = True
-        summaries.append(part._replace(rows=np.flatnonzero(allowed & of_summary)))
-        if part.rows is not None or not part.searched.dense.has_graph:
-            part = part._replace(rows=np.flatnonzero(allowed & ~of_summary))
-        memories.append(part._replace(without=ids))
+        rows = np.arange(part.searched.size) if part.rows is None else part.rows
+        summary, others = rows[of_summary[rows]], rows[~of_summary[rows]]
+        proposed = part.rows is None and part.searched.dense.has_graph
+        summaries.append(part._replace(rows=summary))
+        passes = _but_summaries(part.passes)
+        memories.append(part._replace(rows=None if proposed else others, passes=passes))
     return memories, summaries
+
+
+def _but_summaries(passes: Callable[[Row], bool]) -> Callable[[Row], bool]:
+    return lambda row: not is_summary(row) and passes(row)
 
 
 # --- rows at hand
@@ -232,10 +243,13 @@ async def _warm(services: Services, live: LiveUser, kind: Kind, index: MemoryInd
 # --- ranked
 
 
-async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
+async def _ranked(searches: Sequence[_Search]) -> list[_Scored]:
     """Rank: on the loop if that is quick, else in a thread."""
-    work = partial(_rank, parts, question, query)
-    few = sum(part.searched.size for part in parts) <= INLINE_ROWS_MAX
+
+    def work() -> list[_Scored]:
+        return [one for search in searches for one in _within(_rank(*search), search.query)]
+
+    few = sum(search.rows for search in searches) <= INLINE_ROWS_MAX
     return work() if few else await anyio.to_thread.run_sync(work)
 
 
@@ -259,7 +273,7 @@ def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
         if len(seen) == _pool(query):
             return
         memory_id = part.owner(label)
-        if memory_id is None or memory_id in seen or memory_id in part.without:
+        if memory_id is None or memory_id in seen:
             continue
         row = part.kind.find(part.state, memory_id)
         if row is not None and part.passes(row):

@@ -1,9 +1,10 @@
 """A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
 
 For each user: pick what is old from the confirmed state, cluster it in batches in order of time,
-replace cluster after cluster, archive what the originals' events said, keep a snapshot. At the end
-drop what retention says, and make the files smaller. Nothing of it is done by the user's actor but
-the replacing itself, which is one event, so adds and searches go on all the while.
+pass after pass until none is left, replace cluster after cluster, archive what the originals'
+events said, keep a snapshot. At the end drop what retention says, and make the files smaller.
+Nothing of it is done by the user's actor but the replacing itself, which is one event, so adds and
+searches go on all the while.
 
 A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
 Who cancels a run waits for the cluster in hand. A user whose log cannot be read, or whose actor
@@ -11,7 +12,7 @@ takes no commands, is left for the next run.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -234,14 +235,29 @@ class Compaction:
             run.archived += await self._settle(scope)
 
     async def _clusters(self, run: _Run, scope: Scope) -> list[list[Row]]:
-        """Return the clusters of what is old, batch by batch in order of time."""
+        """Return the clusters of what is old.
+
+        What one pass leaves, the next one sees in batches of a longer time: until one finds none.
+        """
+        left = await self._old(run, scope)
+        run.considered += len(left)
+        found: list[list[Row]] = []
+        while fresh := await self._pass(run, scope, left):
+            found += fresh
+            taken = {row.memory_id for rows in fresh for row in rows}
+            left = [row for row in left if row.memory_id not in taken]
+        return found
+
+    async def _old(self, run: _Run, scope: Scope) -> list[Row]:
         async with scope.live() as live:
             state = live.state
         days = self._settings.after_days(state.account.tier)
         least = timedelta(days=days) if run.older_than is None else run.older_than
         before_us = self._services.clock_us() - least // timedelta(microseconds=1)
-        old = await anyio.to_thread.run_sync(old_memories, state.long_term, before_us)
-        run.considered += len(old)
+        return await anyio.to_thread.run_sync(old_memories, state.long_term, before_us)
+
+    async def _pass(self, run: _Run, scope: Scope, old: Sequence[Row]) -> list[list[Row]]:
+        """Return the clusters of memories, batch by batch in order of time."""
         found: list[list[Row]] = []
         for start in range(0, len(old), self._settings.compaction_batch):
             if run.asked_to_stop():

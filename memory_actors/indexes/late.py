@@ -38,8 +38,8 @@ import numpy.typing as npt
 from memory_actors.embedding.tokens import SCALE, AnyIds, States, unpack
 from memory_actors.indexes.products import byte_dots
 
-BYTES_MAX: Final = 32 << 20
-"""States held in memory for one user: those of some 14,000 memories."""
+BYTES_MAX: Final = 48 << 20
+"""States held in memory for one user: those of some 20,000 memories."""
 TELLING_SHARE: Final = 0.93
 """Of a query's weight: the least telling tokens, which make up the rest, are left out. They are a
 third of a question's tokens and of the work; recall on five LoCoMo conversations stays the same."""

@@ -29,7 +29,7 @@ from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.parts import IndexFiles, Parts, indexed, kept_rows
 from memory_actors.indexes.traits import Trait, Traits, spoken, times
-from memory_actors.kinds.kind import Kind, Passage, Row, version_of
+from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 
 TEXTS_MAX = 64  # passages embedded in one go
 RETRY_S = 5.0  # after the embedder failed
@@ -213,7 +213,8 @@ class MemoryIndex:
         self.words.add(label, text.text, self._before(label, chain))
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
-        self.traits.append(Trait(row.memory_id, times(row), chain, spoken(text.text)))
+        said, summary = spoken(text.text), is_summary(row)
+        self.traits.append(Trait(row.memory_id, times(row), chain, said, summary))
         self._changed = True
 
     # --- for rows at hand, which are indexed when they are asked for and not kept on disk

@@ -19,10 +19,10 @@ from memory_actors.indexes.late import Fetch, LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.rows import View
 from memory_actors.indexes.traits import NONE, Spoken, Times, Trait, Traits, times
-from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 
 _SILENT = Spoken(None, asks=False)
-_GONE = Trait("", Times(0, 0, 0), None, _SILENT)
+_GONE = Trait("", Times(0, 0, 0), None, _SILENT, summary=False)
 
 
 class Parts(NamedTuple):
@@ -120,8 +120,8 @@ class IndexFiles:
             if row is None:
                 yield _GONE
             else:
-                chain = self._kind.chain(row)
-                yield Trait(row.memory_id, times(row), chain, said.get(label, _SILENT))
+                chain, spoken = self._kind.chain(row), said.get(label, _SILENT)
+                yield Trait(row.memory_id, times(row), chain, spoken, is_summary(row))
 
     def save_graph(self, dense: DenseIndex) -> None:
         """Write the graph, if there is one. Slow: for a thread."""

@@ -52,6 +52,8 @@ class Trait(NamedTuple):
     chain: str | None
     """The session or episode it belongs to."""
     spoken: Spoken
+    summary: bool
+    """Whether it stands for memories that were compressed."""
 
 
 class Columns(NamedTuple):
@@ -65,6 +67,7 @@ class Columns(NamedTuple):
     """A number each; NONE for none."""
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
+    summaries: npt.NDArray[np.bool_]
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -148,7 +151,8 @@ class Traits:
         if speaker != NONE:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
-        return (self.owners.of(trait.owner), *trait.times, chain, speaker, said.asks)
+        owner = self.owners.of(trait.owner)
+        return (owner, *trait.times, chain, speaker, said.asks, trait.summary)
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -204,7 +208,9 @@ class Traits:
 
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    kinds = (small, whole, whole, whole, small, small, np.zeros(0, np.float32))
+    kinds = (
+        small, whole, whole, whole, small, small, np.zeros(0, np.float32), np.zeros(0, np.bool_)
+    )  # fmt: skip
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 

@@ -120,6 +120,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     metadata: dict[str, Any]
 
 
+def is_summary(row: Row) -> bool:
+    """Say whether a row stands for memories that were compressed."""
+    return getattr(row, "original_count", 0) > 0
+
+
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
     """Return a row after an update; `with_content` changes too if the content does."""
     if event.metadata is not None:

@@ -1,7 +1,7 @@
 """Compaction end to end: a real store, a fake model, summaries of a function of the test's own."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -125,6 +125,22 @@ async def test_running_twice_does_nothing_twice(open_memory: Any) -> None:
         assert (again.compressed, again.failed) == (0, 0)
         assert await contents(user) == after
         assert memory.statistics().log.events_appended == events
+
+
+async def test_what_is_spread_over_batches_is_found_by_a_later_pass(open_memory: Any) -> None:
+    """Two batches of ten: three are too few in each, and six are enough in what is left."""
+    async with open_memory(summarizer=SHORT, compaction_batch=10) as memory:
+        user = memory.user("ada")
+        texts = [*[LOGIN] * 3, *[LUNCH] * 7] * 2
+        past = datetime(2020, 1, 1, tzinfo=UTC)
+        await user.add_many(
+            [Item(content=f"{text} #{n}", occurred_at=past + timedelta(days=n))
+             for n, text in enumerate(texts)]
+        )  # fmt: skip
+        dry, report = await memory.compact(dry_run=True), await memory.compact()
+        assert [c.original_count for c in report.clusters] == [7, 7, 6]
+        assert [c.summary for c in dry.clusters] == [c.summary for c in report.clusters]
+        assert (await memory.compact()).compressed == 0
 
 
 async def test_two_runs_at_once_take_turns(open_memory: Any) -> None:
