@@ -18,10 +18,11 @@ import numpy as np
 
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
-from memory_actors.indexes.memory_index import MemoryIndex, Text
+from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.narrowing import Rows, matching, narrowed
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
+from memory_actors.indexes.wanting import Text
 from memory_actors.kinds import short_term, working
 from memory_actors.kinds.kind import Kind, Row, is_summary
 from memory_actors.live_user import LiveUser

@@ -9,19 +9,15 @@ that never came (a failed embedder, a crash before it was written) is picked up 
 which reads its text from the log.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
-from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import DenseIndex
 from memory_actors.indexes.fields import FieldIndex
@@ -29,24 +25,12 @@ from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.parts import IndexFiles, Parts, indexed, kept_rows
 from memory_actors.indexes.traits import Trait, Traits, spoken, times
+from memory_actors.indexes.wanting import Text, Wanting
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 
-TEXTS_MAX = 64  # passages embedded in one go
-RETRY_S = 5.0  # after the embedder failed
-WAIT_STEP_S = 0.02
-WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
 OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 STATES_CHUNK = 256  # token states read in one go after an activation
-
-_logger = structlog.get_logger("memory_actors.user")
-
-
-class Text(NamedTuple):
-    """A passage's text with what the embedder made of it."""
-
-    text: str
-    embedded: Embedded
 
 
 class _Owner(NamedTuple):
@@ -84,12 +68,11 @@ class MemoryIndex:
         self._chores = chores
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self._wanting: dict[bytes, set[int]] = {}  # digest -> labels that have not been indexed
+        self._wanting = Wanting(kind.NAME, self._texts, self.settle, embeddings, chores)
         self._last: dict[str, int] = {}  # label by chain
         self._instead: dict[int, int | None] = {}  # label -> what came before the one it replaces
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
-        self._waits = False  # for an embedder that failed
         self.dense = DenseIndex(embeddings.embedder.dimension)
         self.words = LexicalIndex()
         self.late = LateIndex(self._fetch)
@@ -99,6 +82,7 @@ class MemoryIndex:
 
     def retire(self) -> None:
         """Let go of what refers back to this index and its user."""
+        self._wanting.retire()
         del self._find, self._files, self.late
 
     @property
@@ -142,7 +126,7 @@ class MemoryIndex:
             self._drop(passage)
         for passage in fresh:
             self._owners[passage.label] = _Owner(memory_id, passage.digest)
-            self._want(passage)
+            self._wanting.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
         """Note what queries narrow a memory down by."""
@@ -156,7 +140,7 @@ class MemoryIndex:
     def _drop(self, passage: Passage) -> None:
         self._owners.pop(passage.label, None)
         self._forget(passage.label)
-        self._unwant(passage)
+        self._wanting.discard(passage)
         self._changed = True
 
     def _forget(self, label: int) -> None:
@@ -188,15 +172,13 @@ class MemoryIndex:
         self._owners, self.fields, wanting = catalogue
         self._wanting.clear()
         for passage in sorted(wanting):  # as they came: sessions are in order
-            self._want(passage)
-        self.index_wanting()
+            self._wanting.add(passage)
+        self._wanting.start()
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""
         wanted = [
-            (label, text)
-            for digest, text in texts.items()
-            for label in self._wanting.pop(digest, ())
+            (label, text) for digest, text in texts.items() for label in self._wanting.pop(digest)
         ]
         for label, text in sorted(wanted, key=lambda pair: pair[0]):  # sessions are in order
             self._add(label, text)
@@ -244,15 +226,6 @@ class MemoryIndex:
         self._last[chain] = label
         return last
 
-    def _want(self, passage: Passage) -> None:
-        self._wanting.setdefault(passage.digest, set()).add(passage.label)
-
-    def _unwant(self, passage: Passage) -> None:
-        labels = self._wanting.get(passage.digest, set())
-        labels.discard(passage.label)
-        if not labels:
-            self._wanting.pop(passage.digest, None)
-
     # --- kept quick
 
     def maintain(self) -> None:
@@ -279,76 +252,32 @@ class MemoryIndex:
 
     # --- what did not come with its event
 
-    @property
-    def _chore(self) -> str:
-        return f"index {self._kind.NAME}"
-
     def index_wanting(self) -> None:
         """Begin to index what is wanting."""
-        if self._wanting:
-            self._chores.start(self._chore, self._index_wanting)
+        self._wanting.start()
 
     def index_what_lacks(self, versions: Collection[int]) -> bool:
         """Begin to index passages of these events that are still wanting; say whether any is."""
-        wanting = (label for labels in self._wanting.values() for label in labels)
-        lacking = any(version_of(label) in versions for label in wanting)
+        lacking = any(version_of(label) in versions for label in self._wanting.labels())
         if lacking:
-            self.index_wanting()
+            self._wanting.start()
         return lacking
 
     def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Do so after a pause, and once `drained` says that what was under way has come."""
-        self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
+        self._wanting.start_later(drained)
 
     async def indexed(self) -> None:
         """Wait for memories that are just being indexed from the log, for a few seconds at most.
 
         Begin to embed again those whose token states a query missed.
         """
-        until_s = asyncio.get_running_loop().time() + WAIT_S
-        while (chore := self._chores.running(self._chore)) is not None and not self._waits:
-            if asyncio.get_running_loop().time() > until_s:
-                _logger.warning("memories not yet searchable", count=len(self._wanting))
-                return
-            await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
-        self._embed_lost()
-
-    def _embed_lost(self) -> None:
-        """Embed again what was deleted with another user's memory of the same text."""
-        while self._lost:
+        await self._wanting.settled()
+        while self._lost:  # deleted with another user's memory of the same text
             label = self._lost.pop()
             if label in self._owners:
-                self._want(Passage(label, self._owners[label].digest))
-        self.index_wanting()
-
-    async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
-        await asyncio.sleep(RETRY_S)
-        with anyio.move_on_after(RETRY_S):
-            await drained()
-        self.index_wanting()
-
-    async def _index_wanting(self) -> None:
-        while self._wanting:
-            self._waits = False
-            if not await self._index_some():
-                self._waits = True
-                await asyncio.sleep(RETRY_S)
-
-    async def _index_some(self) -> bool:
-        """Index some of the passages that are wanting; say whether any was."""
-        batch = [(d, min(labels)) for d, labels in islice(self._wanting.items(), TEXTS_MAX)]
-        texts = await self._texts(dict(batch))
-        embedded, failed = await self._embeddings.embed_each(texts)
-        self.settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
-        for digest in failed:  # to the end of the line, so that others get their turn
-            labels = self._wanting.pop(digest, None)
-            if labels:
-                self._wanting[digest] = labels
-        if failed:
-            _logger.warning("memories not indexed", count=len(failed))
-        for digest in dict(batch).keys() - texts.keys():  # its row has gone
-            self._wanting.pop(digest, None)
-        return bool(embedded) or not texts
+                self._wanting.add(Passage(label, self._owners[label].digest))
+        self._wanting.start()
 
     async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
         """Return the texts of passages, from the log; of those that still live."""

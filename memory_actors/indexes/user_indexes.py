@@ -14,8 +14,9 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.centring import centre
-from memory_actors.indexes.memory_index import MemoryIndex, Text
+from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
+from memory_actors.indexes.wanting import Text
 from memory_actors.kinds.kind import Kind
 
 CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more

@@ -17,7 +17,7 @@ from eventlog import Recorded
 from memory_actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
-from memory_actors.indexes.memory_index import Text
+from memory_actors.indexes.wanting import Text
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import text_digest

@@ -15,7 +15,7 @@ from memory_actors import (
     StorageFullError,
     SystemClosedError,
 )
-from memory_actors.indexes import memory_index
+from memory_actors.indexes import wanting
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +112,7 @@ async def test_a_write_begun_before_closing_is_finished(open_memory) -> None:
 async def test_a_memory_whose_caller_ran_out_of_time_is_found_later(
     open_memory, monkeypatch
 ) -> None:
-    monkeypatch.setattr(memory_index, "RETRY_S", 0.05)
+    monkeypatch.setattr(wanting, "RETRY_S", 0.05)
     real = EventLog.append
 
     async def slow(*args, **more):
@@ -159,8 +159,8 @@ async def test_one_users_poisonous_text_fails_nobody_else(open_memory, embedder)
 
 
 async def test_good_memories_are_indexed_past_bad_ones(open_memory, embedder, monkeypatch) -> None:
-    monkeypatch.setattr(memory_index, "RETRY_S", 0.01)
-    monkeypatch.setattr(memory_index, "TEXTS_MAX", 4)
+    monkeypatch.setattr(wanting, "RETRY_S", 0.01)
+    monkeypatch.setattr(wanting, "TEXTS_MAX", 4)
     real = embedder.embed
     embedder.failure = RuntimeError("down")
     async with open_memory(check_replay=False) as memory:
