@@ -305,5 +305,15 @@ def churn(rows: int, queries: int, options: Options) -> Any:
     return run(rows, queries, options)
 
 
+@measurement(runs=3)
+@click.option("--rounds", default=2_000, show_default=True, type=click.IntRange(10))
+@click.option("--kb", "text_kb", default=50, show_default=True, type=click.IntRange(1, 100))
+def improve(rounds: int, text_kb: int, options: Options) -> Any:
+    """Improve a text for many rounds, beside a list that keeps all; exit 1 if it grows or slows."""
+    from bench.improve import run
+
+    return run(rounds, text_kb, options)
+
+
 if __name__ == "__main__":
     main()

@@ -17,13 +17,16 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.bounded import BoundedDict, BoundedList
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
     DeadlineExceededError,
     EmbedderError,
     GlobalQuotaExceededError,
+    ImprovementError,
     InvalidInputError,
+    LLMError,
     MemoryActorsError,
     MemoryLimitError,
     MissingExtraError,
@@ -37,6 +40,20 @@ from memory_actors.errors import (
     UnavailableError,
 )
 from memory_actors.handles.user import UserMemory
+from memory_actors.improve import (
+    Critic,
+    Critique,
+    Finding,
+    Improver,
+    LocalCritic,
+    LocalReviser,
+    OpenAICritic,
+    OpenAIReviser,
+    Reviser,
+    improve,
+    improve_stream,
+    recorded_run,
+)
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
@@ -75,6 +92,8 @@ __all__ = [
     "SUNDAYS",
     "Alert",
     "AlertSink",
+    "BoundedDict",
+    "BoundedList",
     "CallableSummarizer",
     "CallbackSink",
     "Cluster",
@@ -87,20 +106,28 @@ __all__ = [
     "ContextPart",
     "CorruptLog",
     "CostEstimate",
+    "Critic",
+    "Critique",
     "DeadlineExceededError",
     "DiskFull",
     "Embedder",
     "EmbedderError",
     "EventLogError",
     "ExtractiveSummarizer",
+    "Finding",
     "GlobalLimits",
     "GlobalQuotaExceededError",
     "HistoryEntry",
     "Hit",
+    "ImprovementError",
+    "Improver",
     "InvalidInputError",
     "Item",
     "KindUsage",
+    "LLMError",
     "Limits",
+    "LocalCritic",
+    "LocalReviser",
     "LogClosed",
     "LogLocked",
     "LogSink",
@@ -113,6 +140,8 @@ __all__ = [
     "MissingExtraError",
     "ModelMismatchError",
     "NotFoundError",
+    "OpenAICritic",
+    "OpenAIReviser",
     "OpenAISummarizer",
     "Plan",
     "Prices",
@@ -121,6 +150,7 @@ __all__ = [
     "QuotaExceededError",
     "QuotaUse",
     "Receipt",
+    "Reviser",
     "Settings",
     "StorageFullError",
     "Summarizer",
@@ -135,4 +165,7 @@ __all__ = [
     "WebhookSink",
     "Weights",
     "WrongExpectedVersion",
+    "improve",
+    "improve_stream",
+    "recorded_run",
 ]

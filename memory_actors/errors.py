@@ -3,6 +3,8 @@
 Split by what the caller does next: change the input, make room, look elsewhere, or try again.
 """
 
+from typing import Any
+
 
 class MemoryActorsError(Exception):
     """Root of every error this package raises on purpose."""
@@ -44,6 +46,14 @@ class LLMError(MemoryActorsError):
     """A language model gave no answer that can be used: see the message for what to change."""
 
 
+class ImprovementError(MemoryActorsError):
+    """A run of `improve` failed: `__cause__` says how, `result` has what was reached."""
+
+    def __init__(self, message: str, *, result: Any):
+        super().__init__(message)
+        self.result = result
+
+
 class SummarizerError(MemoryActorsError):
     """There is no summary of a cluster: its originals stay; it is tried again with the next run."""
 
@@ -75,10 +85,12 @@ class StorageFullError(UnavailableError):
 class MemoryLimitError(MemoryActorsError, MemoryError):
     """The process holds more memory than it was allowed: let some go, or raise the limit."""
 
-    def __init__(self, message: str, *, used_bytes: int, limit_bytes: int):
+    def __init__(self, message: str, *, used_bytes: int, limit_bytes: int, result: Any = None):
         super().__init__(message)
         self.used_bytes = used_bytes
         self.limit_bytes = limit_bytes
+        self.result = result
+        """Of `improve`: what was reached; otherwise None."""
 
 
 class MissingExtraError(MemoryActorsError, ImportError):

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors import Item, MemorySystem, Settings
+from memory_actors import (
+    Item,
+    LocalCritic,
+    LocalReviser,
+    MemorySystem,
+    Settings,
+    recorded_run,
+)
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -46,6 +53,21 @@ def test_the_tutorials_fragments_run_in_order(tmp_path: Path) -> None:
             user = memory.user("user_123", session_id="s")
             receipt = await user.add("User enjoys skiing")
             await names["tutorial"](memory, user, receipt)
+
+    asyncio.run(run())
+
+
+def test_the_examples_of_improve_run(tmp_path: Path) -> None:
+    first, recording = blocks("docs/improve.md")
+    source = f"async def example(text, user, critic, reviser):\n{textwrap.indent(first, '    ')}"
+    source += textwrap.indent(recording, "    ")
+    names: dict = {"recorded_run": recorded_run}
+    exec(source, names)
+
+    async def run() -> None:
+        async with MemorySystem.open(tmp_path) as memory:
+            pair = LocalCritic(), LocalReviser()
+            await names["example"]("In order to sail, wait.", memory.user("user_123"), *pair)
 
     asyncio.run(run())
 

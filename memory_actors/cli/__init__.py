@@ -1,8 +1,8 @@
 """The command line: `memory-actors`.
 
 Exit codes: 0 done; 1 refused or failed; 2 the command line itself is wrong; 130 interrupted.
-With `--json`, stdout holds one JSON document and nothing else (`export`: JSON lines), and an error
-is `{"error": {"type": …, "message": …}}`.
+With `--json`, stdout holds one JSON document and nothing else (`export` and `improve`: JSON lines),
+and an error is `{"error": {"type": …, "message": …}}`.
 """
 
 import importlib.metadata
@@ -23,6 +23,7 @@ from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
+from memory_actors.cli.improve import improve
 from memory_actors.cli.memories import delete, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
@@ -112,6 +113,6 @@ def main() -> None:
 for command in (
     add, search, list_, get, delete, restore, entity, episode, document, import_, export, usage,
     cost, tier, history, verify, model, doctor, demo, serve, keys, compact,
-    compaction,
+    compaction, improve,
 ):  # fmt: skip
     main.add_command(command)

@@ -10,6 +10,7 @@ import click
 from memory_actors.cli.audit import print_history
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
+    counted,
     local,
     print_json,
     print_table,
@@ -24,6 +25,7 @@ from memory_actors.cli.quotas import print_cost, print_quotas
 from memory_actors.cli.running import ensure_model, run
 from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
 from memory_actors.demo.facts import QUERY, FactsReport
+from memory_actors.demo.improving import ImprovingReport
 from memory_actors.demo.limits import LimitsReport
 from memory_actors.demo.locomo import Row
 from memory_actors.demo.run import USER_ID, Asked
@@ -31,6 +33,7 @@ from memory_actors.interchange import open_file
 
 HITS_SHOWN = 3
 HIT_CHARACTERS_MAX = 160
+DIFF_LINES_SHOWN = 6
 
 
 @click.command(cls=Command)
@@ -39,7 +42,7 @@ HIT_CHARACTERS_MAX = 160
 def demo(app: App, /, path: Path | None) -> None:
     """Import a conversation, ask questions, close the store, open it again and check it.
 
-    Then facts change, and a memory gets full.
+    Then facts change, a memory gets full, and a note is improved.
 
     Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
     --data names a directory.
@@ -97,6 +100,8 @@ def _print_demo(report: DemoReport) -> None:
     _print_facts(report.facts)
     _heading("7  A memory gets full")
     _print_limits(report.limits)
+    _heading("8  A text gets better")
+    _print_improving(report.improving)
     _heading("Times")
     _print_times(report)
 
@@ -182,6 +187,23 @@ def _print_limits(limits: LimitsReport) -> None:
         f"{limits.after_restore} memories. One event each; the log has it all."
     )
     print_cost(limits.cost)
+
+
+def _print_improving(improved: ImprovingReport) -> None:
+    found = ", ".join(f"{kind} ({count})" for kind, count in improved.found.items())
+    say(f"A handover note of {improved.words_before} words. Found without a model: {found}.")
+    scores = " → ".join(f"{score:.2f}" for score in improved.scores)
+    say(
+        f"Score after each round: {scores}; {improved.words_after} words, ended: "
+        f"{improved.stopped_because.replace('_', ' ')}."
+    )
+    for line in improved.diff[:DIFF_LINES_SHOWN]:
+        colour = "green" if line.startswith("+") else "red"
+        say(f"   {shortened(line, HIT_CHARACTERS_MAX)}", colour)
+    _say_whether(
+        improved.same,
+        f"{counted(improved.rounds_recorded, 'round')} in the log, the text among them",
+    )
 
 
 def _say_whether(good: bool, what: str) -> None:

@@ -34,7 +34,7 @@ def test_these_are_the_commands() -> None:
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
-        "compact", "compaction stats", "compaction expand", "compaction undo",
+        "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "serve", "keys create", "keys list", "keys revoke",
     }  # fmt: skip
 

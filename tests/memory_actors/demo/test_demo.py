@@ -104,13 +104,26 @@ def test_the_demo_finds_some_of_the_evidence(report: dict) -> None:
     assert report["turn_recall_at_5"] <= report["turn_recall_at_10"]
 
 
+def test_the_demo_improves_a_note_and_keeps_every_round(report: dict) -> None:
+    improved = report["improving"]
+    assert improved["scores"] == sorted(improved["scores"])
+    assert improved["scores"][-1] > improved["scores"][0] + 0.2
+    assert improved["words_after"] < improved["words_before"]
+    assert set(improved["left"]) < set(improved["found"])
+    assert {"repetition", "known term", "passive voice"} <= set(improved["found"])
+    assert improved["rounds_recorded"] == len(improved["scores"]) == improved["iterations"]
+    assert improved["same"] is True
+    assert {line[0] for line in improved["diff"]} == {"-", "+"}
+
+
 def test_the_demo_reads_from_top_to_bottom() -> None:
     result = CliRunner().invoke(main, ["demo"], obj=App(embedder=FakeEmbedder()))
     assert (result.exit_code, result.stderr) == (0, "")
     said = result.stdout
     parts = ["Remember", "148 memories", "Find", *(q.question for q in known_questions())]
     parts += ["turn recall@5: ", "turn recall@10: ", "Close, open again", "✓ 148 memories"]
-    parts += ["✓ 148 events", "long_term.added", "a question (median)"]
+    parts += ["✓ 148 events", "long_term.added", "A text gets better", "✓ 4 rounds in the log"]
+    parts += ["a question (median)"]
     places = [said.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
     assert places == sorted(places)

@@ -1,0 +1,61 @@
+"""Improving a text in rounds, in memory that does not grow with them.
+
+    result = await improve(text, critic=LocalCritic(), reviser=LocalReviser())
+    async for event in improve_stream(text, critic=..., reviser=...):
+        ...
+
+`loop` is the way in, `run` one run step by step, `ends` when it is over; `limits` and `watching`
+what it may hold; `recording` its episode; `local` a pair that needs nothing, `llm` one that asks a
+model.
+"""
+
+from memory_actors.improve.ends import Stop
+from memory_actors.improve.events import (
+    Critiqued,
+    Event,
+    Evicted,
+    Failed,
+    Finished,
+    Revised,
+    Scored,
+    Started,
+    Warned,
+)
+from memory_actors.improve.limits import MemoryLimits
+from memory_actors.improve.llm import OpenAICritic, OpenAIReviser
+from memory_actors.improve.local import LocalCritic, LocalReviser
+from memory_actors.improve.loop import Improver, improve, improve_stream
+from memory_actors.improve.protocol import Critic, Critique, Finding, Reviser
+from memory_actors.improve.recording import RecordedRun, recorded_run
+from memory_actors.improve.records import Result, Round, State, StoppedBecause
+
+__all__ = [
+    "Critic",
+    "Critique",
+    "Critiqued",
+    "Event",
+    "Evicted",
+    "Failed",
+    "Finding",
+    "Finished",
+    "Improver",
+    "LocalCritic",
+    "LocalReviser",
+    "MemoryLimits",
+    "OpenAICritic",
+    "OpenAIReviser",
+    "RecordedRun",
+    "Result",
+    "Revised",
+    "Reviser",
+    "Round",
+    "Scored",
+    "Started",
+    "State",
+    "Stop",
+    "StoppedBecause",
+    "Warned",
+    "improve",
+    "improve_stream",
+    "recorded_run",
+]

@@ -1,0 +1,157 @@
+"""A critic that measures: seven kinds of fault, each a rate, and one score of them.
+
+Theory. Each kind gives a rate from 0 (none) to 1 (as bad as it counts). The score is 1 less the
+weighted rates, so that whatever is mended raises it. The weights are judgement: what costs every
+reader time (repetition, hard reading) weighs the most, what may be meant (the passive) the least.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import anyio.to_thread
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.improve.local import faults
+from memory_actors.improve.local.prose import Better, Prose, quote, words_of
+from memory_actors.improve.local.readability import reading_ease
+from memory_actors.improve.local.terms import Terms
+from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, Finding
+
+WEIGHTS: Final = MappingProxyType(
+    {
+        "repetition": 0.25,
+        "readability": 0.2,
+        "known term": 0.15,
+        "long sentence": 0.15,
+        "wordiness": 0.1,
+        "length": 0.1,
+        "passive voice": 0.05,
+    }
+)
+"""They add up to 1."""
+EASE_PLAIN: Final = 60.0
+"""Flesch's reading ease of plain English: from here on down it counts, fully at 0."""
+PASSIVE_SHARE: Final = 0.2
+"""Of all sentences: so many in the passive are nobody's fault."""
+PER_SENTENCE: Final = 0.5
+"""Misspelt terms or wordy phrases for each sentence that count fully."""
+SHOWN_MAX: Final = 20
+"""Findings of one kind: then there are enough to do."""
+
+
+class LocalCritic:
+    """Judges a text by what `WEIGHTS` names.
+
+    `terms` are the names that should be spelt as given, `right` words that look like one but are
+    none, `words_max` how long the text should be at most. Works in a thread.
+
+    :raises InvalidInputError: `words_max` is not above 0, or too many terms.
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[str] = (),
+        *,
+        right: Iterable[str] = (),
+        words_max: int | None = None,
+    ):
+        self._terms = Terms(terms, right)
+        self._words_max = checked_words_max(words_max)
+
+    async def __call__(self, text: str, /) -> Critique:
+        """Return what could be better."""
+        return await anyio.to_thread.run_sync(self.judge, text, abandon_on_cancel=True)
+
+    def judge(self, text: str) -> Critique:
+        """Return what could be better, at once."""
+        rates: dict[str, float] = {}
+        findings: list[Finding] = []
+        for kind, rate, found in self._kinds(Prose(text)):
+            rates[kind] = min(1.0, max(0.0, rate))
+            findings += found[:SHOWN_MAX]
+        score = 1.0 - sum(WEIGHTS[kind] * rate for kind, rate in rates.items())
+        worst = sorted(WEIGHTS, key=lambda kind: -WEIGHTS[kind] * rates[kind])
+        said = [f"{kind} {rates[kind]:.0%}" for kind in worst if rates[kind] > 0]
+        return Critique(score=round(score, 6), text=", ".join(said), findings=tuple(findings))
+
+    def _kinds(self, prose: Prose) -> Iterator[tuple[str, float, list[Finding]]]:
+        """Yield each kind of fault, its rate, and where it is."""
+        words = max(1, sum(span.words for span in prose.sentences))
+        count = max(1, len(prose.sentences))
+        repeats, long = faults.repeated(prose), faults.long_sentences(prose)
+        wordy, misspelt = faults.wordy(prose), faults.misspelt(prose, self._terms)
+        passive = faults.passive(prose)
+        yield (
+            "repetition", 2 * sum(span.words for span in repeats) / words,
+            _at("repetition", "stands further ahead already", [one.text for one in repeats]),
+        )  # fmt: skip
+        yield _readability(prose)
+        yield "known term", len(misspelt) / (PER_SENTENCE * count), _instead("known term", misspelt)
+        yield (
+            "long sentence", len(long) / count,
+            _at("long sentence", f"has more than {faults.SENTENCE_WORDS_MAX} words",
+                [one.text for one in long]),
+        )  # fmt: skip
+        yield "wordiness", len(wordy) / (PER_SENTENCE * count), _instead("wordiness", wordy)
+        yield self._length(words)
+        beyond = max(0.0, len(passive) / count - PASSIVE_SHARE) / (1 - PASSIVE_SHARE)
+        said = [one.text for one in passive] if beyond else []
+        yield "passive voice", beyond, _at("passive voice", "does not say who did it", said)
+
+    def _length(self, words: int) -> tuple[str, float, list[Finding]]:
+        most = self._words_max
+        if most is None or words <= most:
+            return "length", 0.0, []
+        message = f"has {words:,} words, {words - most:,} too many"
+        return "length", (words - most) / most, [Finding(kind="length", message=message)]
+
+
+def _readability(prose: Prose) -> tuple[str, float, list[Finding]]:
+    words = [word for span in prose.sentences for word in words_of(span.text)]
+    ease = reading_ease(words, len(prose.sentences))
+    if ease >= EASE_PLAIN or not _is_latin(prose.text):
+        return "readability", 0.0, []
+    message = f"Flesch reading ease {ease:.0f}; plain English has {EASE_PLAIN:.0f} or more"
+    return (
+        "readability",
+        (EASE_PLAIN - ease) / EASE_PLAIN,
+        [Finding(kind="readability", message=message)],
+    )
+
+
+def _is_latin(text: str) -> bool:
+    """Tell whether most letters are of the alphabet that syllables are counted in."""
+    if text.isascii():
+        return True
+    letters = [one for one in text if one.isalpha()]
+    return 2 * sum(one.isascii() for one in letters) > len(letters)
+
+
+def _at(kind: str, message: str, places: Sequence[str]) -> list[Finding]:
+    return [
+        Finding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))
+        for place in places
+    ]
+
+
+def _instead(kind: str, places: Sequence[Better]) -> list[Finding]:
+    return [
+        Finding(
+            kind=kind,
+            message=place.advice,
+            quote=quote(place.said, QUOTE_CHARACTERS),
+        )
+        for place in places
+    ]
+
+
+def checked_words_max(words_max: int | None) -> int | None:
+    """Return how long a text should be at most.
+
+    :raises InvalidInputError: it is no whole number above 0.
+    """
+    whole = isinstance(words_max, int) and not isinstance(words_max, bool)
+    if words_max is not None and not (whole and words_max > 0):
+        raise InvalidInputError(f"words_max must be a whole number above 0, not {words_max!r:.80}")
+    return words_max

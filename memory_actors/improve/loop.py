@@ -1,0 +1,172 @@
+"""The loop: critique, score, revision, again, and what may be watched of it."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, Unpack
+from weakref import WeakSet
+
+from memory_actors.errors import ImprovementError, InvalidInputError, MemoryLimitError
+from memory_actors.handles.user import UserMemory
+from memory_actors.improve.ends import Ends, Stop
+from memory_actors.improve.events import Event, Finished
+from memory_actors.improve.limits import MemoryLimits, memory_limits
+from memory_actors.improve.protocol import Critic, Reviser
+from memory_actors.improve.recording import Recorder
+from memory_actors.improve.records import Result
+from memory_actors.improve.run import Run
+from memory_actors.improve.watching import watch
+from memory_actors.monitor import MemoryMonitor
+from memory_actors.validation import plain, text_bytes
+
+PATIENCE: Final = 3
+CALL_TIMEOUT_S: Final = 600.0
+"""A language model that is asked three times, with two minutes each and pauses between, is done."""
+
+
+class Options(TypedDict, total=False):
+    """What may be set for a run, besides its critic and its reviser."""
+
+    memory_limits: MemoryLimits | Mapping[str, Any] | None
+    """How much it may hold. None, or a name left out: the default."""
+    stop: Stop
+    """A target score, or a function of the `State` after each critique. None: see `ends`."""
+    patience: int
+    """Rounds without a better score after which it ends; 3."""
+    monitor: MemoryMonitor | None
+    """Of the process; in place of the soft and the hard limit in `memory_limits`."""
+    record_to: UserMemory | None
+    """The user whose episode the run becomes. None: nothing is stored."""
+    call_timeout_s: float
+    """How long one answer of critic or reviser may take; 600."""
+
+
+class Improver:
+    """A critic, a reviser and the limits of their runs; closes what they hold.
+
+    `async with` calls `cleanup` at the end.
+
+    :raises InvalidInputError: an option makes no sense.
+    """
+
+    def __init__(self, critic: Critic, reviser: Reviser, **options: Unpack[Options]):
+        self._critic = critic
+        self._reviser = reviser
+        self._limits = memory_limits(options.get("memory_limits"))
+        self._stop = options.get("stop")
+        self._patience = options.get("patience", PATIENCE)
+        self._monitor = options.get("monitor")
+        self._user = options.get("record_to")
+        self._call_timeout_s = options.get("call_timeout_s", CALL_TIMEOUT_S)
+        self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
+        self._ends()
+        watch(self._limits, self._monitor)
+        if not self._call_timeout_s > 0:
+            raise InvalidInputError(f"call_timeout_s must be above 0, not {self._call_timeout_s!r}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.cleanup()
+
+    def stream(self, text: str) -> AsyncGenerator[Event, None]:
+        """Return the events of a run, which goes on only as they are taken. See `improve_stream`.
+
+        :raises InvalidInputError: the text is blank, or over the limit.
+        """
+        text_bytes(text, "the text", self._limits.max_text_length)
+        run = Run(
+            plain(text),
+            self._critic,
+            self._reviser,
+            self._limits,
+            self._ends(),
+            watch(self._limits, self._monitor),
+            Recorder(self._user),
+            self._call_timeout_s,
+        )
+        stream = _events(run)
+        self._streams.add(stream)
+        return stream
+
+    async def improve(self, text: str) -> Result:
+        """Return what comes of a text. See `improve`."""
+        result: Result | None = None
+        async with aclosing(self.stream(text)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    result = event.result
+        assert result is not None, "a run that raises nothing finishes"
+        return result
+
+    async def cleanup(self) -> None:
+        """Close the streams that stand at an event, and a critic or reviser that can be closed.
+
+        Who awaits an event in another task is to be cancelled before.
+        """
+        for stream in list(self._streams):
+            await stream.aclose()
+        for part in (self._critic, self._reviser):
+            aclose = getattr(part, "aclose", None)
+            if aclose is not None:
+                await aclose()
+
+    def _ends(self) -> Ends:
+        return Ends(self._stop, self._patience, self._limits.max_iterations)
+
+
+async def improve(
+    text: str, *, critic: Critic, reviser: Reviser, **options: Unpack[Options]
+) -> Result:
+    """Improve a text in rounds of critique and revision; return the best text that was judged.
+
+    Holds the present text, the best one and a bounded history, whatever the number of rounds. The
+    text need not be the last one: a revision that scores lower does not count. Critic and reviser
+    stay open.
+
+    :raises InvalidInputError: a blank or over-long text, or an option that makes no sense: at once.
+    :raises ImprovementError: the critic or the reviser failed, or the run could not be recorded;
+        `result` has what was reached, `__cause__` why.
+    :raises MemoryLimitError: the process is over its hard limit; `result` as well.
+    """
+    return await Improver(critic, reviser, **options).improve(text)
+
+
+def improve_stream(
+    text: str, *, critic: Critic, reviser: Reviser, **options: Unpack[Options]
+) -> AsyncGenerator[Event, None]:
+    """Return the events of a run as they happen: started, critiqued, scored, revised, … finished.
+
+    Nothing goes on while nobody asks for the next event. To end early, close it: `aclose()`, or
+    `contextlib.aclosing` around it. When a run fails the last event is an `error`, and then the
+    error is raised. Otherwise as `improve`.
+
+    :raises InvalidInputError: a blank or over-long text, or an option that makes no sense: at once.
+    """
+    return Improver(critic, reviser, **options).stream(text)
+
+
+async def _events(run: Run) -> AsyncGenerator[Event, None]:
+    try:
+        for event in await run.start():
+            yield event
+        while not run.over:
+            for event in await run.critique():
+                yield event
+            if not run.over:
+                for event in await run.revise():
+                    yield event
+        for event in await run.finish():
+            yield event
+    except (ImprovementError, MemoryLimitError) as error:
+        for event in await run.fail(error):
+            yield event
+        raise
+    finally:
+        await run.close()

@@ -1,0 +1,297 @@
+"""A run as an episode of a user, and back.
+
+Theory. The goal names the run; the first step has the text as it was given; then there is a step
+for each round: its critique as JSON is the observation, the revised text the outcome, and why there
+is none the error. The last step has the end: why, and which round was the best. An episode keeps
+some 50 of its steps, the first, the last and the errors among them; the log has all, and
+`recorded_run` reads them from there.
+
+A step takes 256 KB. A round that takes more is written as JSON, in pieces; each piece stands
+between brackets, since a step may not be blank and a piece might be.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+import msgspec
+import structlog
+
+from memory_actors.bounded.marker import SNIPPET_CHARACTERS, sha256
+from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
+from memory_actors.handles.user import UserMemory
+from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
+from memory_actors.improve.records import Result, Round, StoppedBecause
+from memory_actors.privacy import reason
+from memory_actors.records import HistoryEntry
+from memory_actors.validation import CONTENT_BYTES_MAX
+
+PIECE_CHARACTERS: Final = 60_000
+"""Of JSON in one step: with up to four bytes a character it fits."""
+STEP_BYTES_MAX: Final = CONTENT_BYTES_MAX - 1024
+"""What the texts of a step may take, besides the words around them."""
+END_S: Final = 10.0
+"""How long writing the end of a run that was cut off may take."""
+
+_ACTION: Final = re.compile(
+    r"(?P<what>given|round (?P<round>\d+)|finished)(?:, piece (?P<piece>\d+) of (?P<of>\d+))?"
+)
+_STARTED: Final = ("episodic.started", "episodic.restored")
+
+_logger = structlog.get_logger("memory_actors.improve")
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as the log has it, complete. Its size grows with the number of rounds."""
+
+    episode_id: str
+    text: str
+    """As it was given."""
+    rounds: tuple[Round, ...]
+    status: str
+    """running, done or failed."""
+    stopped_because: str | None
+    """None: it is running, or its end could not be written."""
+    result: str | None
+    """The best text; of a run that failed, why."""
+
+    def pair(self) -> tuple[Critic, Reviser]:
+        """Return a critic and a reviser that say again what was said, in order, without a model.
+
+        `improve` with them and the text of the run, and the same options, has the same result. They
+        raise `NotFoundError` for a text that the run did not have there; where a revision was
+        refused they give an empty one, which is refused again.
+        """
+        replay = _Replay(self)
+        return replay.critic, replay.reviser
+
+
+class _Replay:
+    """A recorded run, and how far it has been said again."""
+
+    def __init__(self, run: RecordedRun):
+        self._rounds = run.rounds
+        self._text = run.text
+        self._place = 0
+
+    async def critic(self, text: str, /) -> Critique:
+        """Say what the critic said."""
+        return self._round(text).critique
+
+    async def reviser(self, text: str, _critique: Critique, /) -> str:
+        """Return what the reviser made of it."""
+        one = self._round(text)
+        self._place += 1
+        if one.text is not None:
+            self._text = one.text
+        return one.text or ""
+
+    def _round(self, text: str) -> Round:
+        if self._place == len(self._rounds) or text != self._text:
+            raise NotFoundError(
+                f"the recorded run has no such text as its number {self._place + 1}: "
+                "start with its own, and with the same options"
+            )
+        return self._rounds[self._place]
+
+
+class _End(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run that went as planned, as the last step has it."""
+
+    stopped_because: str
+    best_round: int
+    score: float | None
+    sha256: str
+    """Of the result."""
+
+
+class Recorder:
+    """Writes one run into the episodes of a user; without a user nowhere."""
+
+    def __init__(self, user: UserMemory | None):
+        self._user = user
+        self._ended = user is None
+        self._new_id = f"improve-{uuid4().hex}"
+        self._begun: asyncio.Task[Any] | None = None
+
+    @property
+    def episode_id(self) -> str | None:
+        """The episode, once it is there."""
+        begun = self._begun
+        if begun is None or not begun.done() or begun.cancelled() or begun.exception() is not None:
+            return None
+        return self._new_id
+
+    async def start(self, text: str) -> None:
+        """Begin an episode."""
+        if self._user is None:
+            return
+        about = " ".join(text[: 2 * SNIPPET_CHARACTERS].split())[:SNIPPET_CHARACTERS]
+        start = self._user.episodes.start(
+            f"Improve a text: {about}", metadata={"run": "improve"}, memory_id=self._new_id
+        )
+        self._begun = asyncio.create_task(start)  # goes on if we are cancelled: `fail` ends it
+        await asyncio.shield(self._begun)
+        await self._write("given", text, None)
+
+    async def round(self, one: Round) -> None:
+        """Write a round."""
+        if self._user is None:
+            return
+        what = f"round {one.number}"
+        critique = msgspec.json.encode(one.critique).decode()
+        if utf8_bytes(critique) + one.size_bytes > STEP_BYTES_MAX:
+            await self._write_pieces(what, msgspec.json.encode(one).decode())
+        else:
+            await self._write(what, one.text, critique, one.error)
+
+    async def finish(self, result: Result, best_round: int) -> None:
+        """End the episode of a run that went as planned."""
+        if self._user is None:
+            return
+        stats = result.metadata["memory_stats"]
+        end = _End(
+            stopped_because=stats["stopped_because"],
+            best_round=best_round,
+            score=result.score,
+            sha256=sha256(result.text),
+        )
+        await self._write("finished", None, msgspec.json.encode(end).decode())
+        fits = utf8_bytes(result.text) <= STEP_BYTES_MAX
+        said = result.text if fits else f"the text of SHA-256 {end.sha256}, see the rounds"
+        assert self.episode_id is not None
+        await self._user.episodes.finish(self.episode_id, said)
+        self._ended = True
+
+    async def last_round(self, one: Round) -> None:
+        """Write the round in which a run failed, if that can be done."""
+        with anyio.move_on_after(END_S, shield=True):
+            await self._or_log(self.round(one))
+
+    async def fail(self, because: StoppedBecause, message: str) -> None:
+        """End the episode of a run that was cut off, if it has begun and not ended.
+
+        Not even a cancelled caller can cancel it; it gives up after 10 s.
+        """
+        if self._ended or self._begun is None:
+            return
+        self._ended = True
+        with anyio.move_on_after(END_S, shield=True):
+            await asyncio.wait([self._begun])
+            if self.episode_id is None or self._user is None:
+                return
+            said = message if because == "closed_early" else f"{because}: {message}"
+            end = self._user.episodes.finish(self.episode_id, said, success=False)
+            await self._or_log(end)
+
+    async def _or_log(self, write: Any) -> None:
+        try:
+            await write
+        except MemoryActorsError as error:  # there is another error already, and it matters more
+            _logger.warning("the end of a run is not in the log", error=reason(error))
+
+    async def _write(
+        self, action: str, text: str | None, critique: str | None, error: str | None = None
+    ) -> None:
+        """Write a step whole, or a text that is too long for one in pieces."""
+        if text is not None and critique is None and utf8_bytes(text) > STEP_BYTES_MAX:
+            await self._write_pieces(action, msgspec.json.encode(text).decode())
+            return
+        assert self._user is not None
+        assert self.episode_id is not None
+        await self._user.episodes.step(
+            self.episode_id, action, observation=critique, outcome=text, error=error
+        )
+
+    async def _write_pieces(self, what: str, document: str) -> None:
+        pieces = [
+            document[start : start + PIECE_CHARACTERS]
+            for start in range(0, len(document), PIECE_CHARACTERS)
+        ]
+        assert self._user is not None
+        assert self.episode_id is not None
+        for number, piece in enumerate(pieces, start=1):
+            action = f"{what}, piece {number} of {len(pieces)}"
+            await self._user.episodes.step(self.episode_id, action, outcome=f"[{piece}]")
+
+
+# --- back
+
+
+async def recorded_run(user: UserMemory, episode_id: str) -> RecordedRun:
+    """Return a run from the log: all its rounds, also those that the episode does not keep.
+
+    :raises NotFoundError: no event names the episode.
+    :raises InvalidInputError: it is no run of `improve`, or retention has dropped some of it.
+    """
+    events = await user.history(episode_id)
+    if any("dropped_since" in event.data for event in events):
+        raise InvalidInputError(f"retention has dropped texts of run {episode_id!r}")
+    begun = [event for event in events if event.event in _STARTED]
+    if not begun or begun[-1].data.get("metadata", {}).get("run") != "improve":
+        raise InvalidInputError(f"episode {episode_id!r} is no run of improve: see user.episodes")
+    return _run(episode_id, events)
+
+
+def _run(episode_id: str, events: Iterable[HistoryEntry]) -> RecordedRun:
+    steps: dict[int, dict[str, Any]] = {}  # by number: a restored episode tells them again
+    ends: list[dict[str, Any]] = []
+    for event in events:
+        if event.event == "episodic.step_added":
+            steps[event.data["number"]] = event.data
+        elif event.event == "episodic.finished":
+            ends.append(event.data)
+    documents = dict(_documents([steps[number] for number in sorted(steps)]))
+    finished = documents.pop("finished", None)
+    status = "running" if not ends else "failed" if ends[-1]["failed"] else "done"
+    return RecordedRun(
+        episode_id=episode_id,
+        text=documents.pop("given", ""),
+        rounds=tuple(documents.values()),
+        status=status,
+        stopped_because=_because(status, finished, ends),
+        result=ends[-1].get("result") if ends else None,
+    )
+
+
+def _because(status: str, finished: _End | None, ends: list[dict[str, Any]]) -> str | None:
+    if finished is not None:
+        return finished.stopped_because
+    if status != "failed":
+        return None
+    said = str(ends[-1].get("result"))
+    return "closed_early" if said == "closed early" else said.partition(":")[0]
+
+
+def _documents(steps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield what each step, or each run of pieces, is about, and what it says."""
+    pieces: list[str] = []
+    for step in steps:
+        found = _ACTION.fullmatch(step["action"])
+        if found is None:
+            raise InvalidInputError(f"step {step['number']} of the run is not one of improve's")
+        what = found["what"]
+        if found["piece"] is None:
+            yield what, _whole(found, step)
+            continue
+        pieces.append(step["outcome"][1:-1])
+        if found["piece"] == found["of"]:
+            kind: Any = str if what == "given" else Round
+            yield what, msgspec.json.decode("".join(pieces), type=kind)
+            pieces.clear()
+
+
+def _whole(found: re.Match[str], step: dict[str, Any]) -> Any:
+    if found["what"] == "given":
+        return step["outcome"]
+    if found["what"] == "finished":
+        return msgspec.json.decode(step["observation"], type=_End)
+    return Round(
+        number=int(found["round"]),
+        critique=msgspec.json.decode(step["observation"], type=Critique),
+        text=step.get("outcome"),
+        error=step.get("error"),
+    )

@@ -1,0 +1,285 @@
+"""One run: what it holds, and one step after the other.
+
+It holds the present text, its critique, the best text and a bounded history, whatever the number of
+rounds. A step returns the events that it led to; who drives it (`loop`) hands them on before the
+next one, so that a slow consumer slows the run.
+
+A revision that cannot stand (not a text, blank, over the limit) is refused: a warning, the text
+stays as it was, and the round counts as one without a rise. An answer that is no critique ends the
+run.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from memory_actors.bounded import BoundedList, Eviction, Marker
+from memory_actors.bounded.marker import sha256
+from memory_actors.errors import ImprovementError, InvalidInputError, MemoryActorsError
+from memory_actors.improve.ends import Ends
+from memory_actors.improve.events import (
+    Critiqued,
+    Event,
+    Evicted,
+    Failed,
+    Finished,
+    Revised,
+    Scored,
+    Started,
+    Warned,
+)
+from memory_actors.improve.limits import MemoryLimits, within_limit
+from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
+from memory_actors.improve.recording import Recorder
+from memory_actors.improve.records import Result, Round, State, StoppedBecause
+from memory_actors.improve.watching import Watch
+from memory_actors.validation import plain, text_bytes
+
+T = TypeVar("T")
+
+
+class Run:
+    """The improvement of one text."""
+
+    def __init__(
+        self,
+        text: str,
+        critic: Critic,
+        reviser: Reviser,
+        limits: MemoryLimits,
+        ends: Ends,
+        watch: Watch,
+        recorder: Recorder,
+        call_timeout_s: float,
+    ):
+        self._text = text
+        self._critic = critic
+        self._reviser = reviser
+        self._limits = limits
+        self._ends = ends
+        self._watch = watch
+        self._recorder = recorder
+        self._call_timeout_s = call_timeout_s
+        self._round = 0
+        self._revisions = 0
+        self._read_bytes = 0
+        self._state: State | None = None
+        self._open: Critique | None = None
+        """The critique of a round that is not in the history yet."""
+        self._because: StoppedBecause | None = None
+        self._news: list[Event] = []
+        self._unkept = 0
+        self._history = _history(limits.max_history_size, self._left)
+
+    @property
+    def over(self) -> bool:
+        """Whether there are no rounds to come."""
+        return self._because is not None
+
+    # --- steps
+
+    async def start(self) -> list[Event]:
+        """Begin."""
+        self._look()
+        await self._recording(self._recorder.start(self._text))
+        started = Started(
+            text_bytes=utf8_bytes(self._text),
+            max_iterations=self._limits.max_iterations,
+            episode_id=self._recorder.episode_id,
+        )
+        return [started, *self._told()]
+
+    async def critique(self) -> list[Event]:
+        """Have the text judged, and see whether that is the end."""
+        self._look()
+        self._round += 1
+        given = await self._ask("critic", self._critic(self._text))
+        critique = within_limit(_checked(given), self._limits.max_critique_length)
+        self._open = critique
+        self._read_bytes += utf8_bytes(self._text)
+        self._state = state = self._judged(critique)
+        self._look()
+        self._because = self._decided(state)
+        if self.over:
+            await self._note(Round(number=self._round, critique=critique))
+        scored = Scored(
+            round=self._round,
+            score=critique.score,
+            best_score=state.best_score,
+            best_round=state.best_round,
+        )
+        cut = critique is not given
+        return [Critiqued(round=self._round, critique=critique, cut=cut), scored, *self._told()]
+
+    async def revise(self) -> list[Event]:
+        """Have the text revised."""
+        assert self._open is not None, "a critique comes first"
+        revised = await self._ask("reviser", self._reviser(self._text, self._open))
+        self._revisions += 1
+        refused = _why_refused(revised, self._limits.max_text_length)
+        if refused is not None:
+            await self._note(Round(number=self._round, critique=self._open, error=refused))
+            return [Warned(round=self._round, message=refused), *self._told()]
+        changed = revised != self._text
+        self._text = revised = plain(revised)
+        self._because = self._ends.after_revision(changed=changed)
+        await self._note(Round(number=self._round, critique=self._open, text=revised))
+        return [Revised(round=self._round, text=revised, changed=changed), *self._told()]
+
+    async def finish(self) -> list[Event]:
+        """End as planned."""
+        assert self._because is not None, "there is a reason to end"
+        result = self._result(self._because)
+        await self._recording(self._recorder.finish(result, self._best_round))
+        return [Finished(result=result)]
+
+    async def fail(self, error: MemoryActorsError) -> list[Event]:
+        """End with an error, in which the result so far is left."""
+        because: StoppedBecause = "error" if isinstance(error, ImprovementError) else "memory_limit"
+        open_ = self._open
+        if open_ is not None:
+            failed = Round(number=self._round, critique=open_, error=str(error))
+            self._keep(failed)
+            await self._recorder.last_round(failed)
+        result = self._result(because)
+        error.result = result  # type: ignore[attr-defined]  # both kinds have it
+        await self._recorder.fail(because, str(error))
+        failed_event = Failed(error=type(error).__name__, message=str(error), result=result)
+        return [*self._told(), failed_event]
+
+    async def close(self) -> None:
+        """Leave a record of a run that was given up; of one that has ended nothing."""
+        await self._recorder.fail("closed_early", "closed early")
+
+    # --- parts of a step
+
+    async def _ask(self, who: str, answer: Awaitable[T]) -> T:
+        """Return what the critic or the reviser says.
+
+        :raises ImprovementError: it raised, or said nothing in time.
+        """
+        try:
+            with anyio.move_on_after(self._call_timeout_s):
+                return await answer
+        except Exception as error:
+            said = f": {error}" if isinstance(error, MemoryActorsError) else ""
+            what = f"the {who} raised {type(error).__name__}{said}"
+            raise ImprovementError(f"{what}; see its cause, and mend it", result=None) from error
+        raise ImprovementError(
+            f"the {who} gave no answer within {self._call_timeout_s:g} s: "
+            "look why it hangs, or raise call_timeout_s",
+            result=None,
+        )
+
+    def _judged(self, critique: Critique) -> State:
+        before = self._state
+        best = before is not None and before.best_score >= critique.score
+        return State(
+            round=self._round,
+            text=self._text,
+            critique=critique,
+            best_text=before.best_text if before and best else self._text,
+            best_score=before.best_score if before and best else critique.score,
+            best_round=before.best_round if before and best else self._round,
+        )
+
+    def _decided(self, state: State) -> StoppedBecause | None:
+        try:
+            return self._ends.after_critique(state)
+        except Exception as error:
+            raise ImprovementError(
+                f"stop raised {type(error).__name__}; see its cause, and mend it", result=None
+            ) from error
+
+    def _look(self) -> None:
+        warning = self._watch.look()
+        if warning is not None:
+            self._news.append(Warned(round=self._round, message=warning))
+
+    async def _note(self, one: Round) -> None:
+        """Put a round into the record and into the history."""
+        await self._recording(self._recorder.round(one))
+        self._open = None
+        self._keep(one)
+
+    async def _recording(self, write: Awaitable[None]) -> None:
+        try:
+            await write
+        except MemoryActorsError as error:
+            raise ImprovementError(
+                f"the run could not be recorded: {error}", result=None
+            ) from error
+
+    def _keep(self, one: Round) -> None:
+        try:
+            self._history.append(one)
+        except InvalidInputError:  # larger than the whole history may be
+            self._unkept += 1
+            self._left(one)
+
+    def _left(self, one: Round) -> None:
+        digest = sha256(one.text or "")
+        self._news.append(Evicted(round=one.number, sha256=digest, size_bytes=one.size_bytes))
+
+    def _told(self) -> list[Event]:
+        news, self._news = self._news, []
+        return news
+
+    # --- what comes of it
+
+    @property
+    def _best_round(self) -> int:
+        return self._state.best_round if self._state else 0
+
+    def _result(self, because: StoppedBecause) -> Result:
+        state = self._state
+        stats = {
+            "peak_usage_mb": self._watch.peak_mb,
+            "history_entries_evicted": self._history.evicted + self._unkept,
+            "total_text_processed": self._read_bytes,
+            "iterations": self._revisions,
+            "stopped_because": because,
+        }
+        episode_id = self._recorder.episode_id
+        recorded = {} if episode_id is None else {"episode_id": episode_id}
+        entries: list[Round | Marker] = self._history.entries()
+        return Result(
+            text=state.best_text if state else self._text,
+            score=state.best_score if state else None,
+            history=tuple(entries),
+            metadata={"memory_stats": stats, **recorded},
+        )
+
+
+def _history(max_size: int, on_evict: Callable[[Round], None]) -> BoundedList[Round]:
+    return BoundedList(
+        max_size,
+        lambda one: one.size_bytes,
+        eviction=Eviction.KEEP_FIRST_LAST_ERRORS,
+        is_error=lambda one: one.error is not None,
+        text_fn=lambda one: one.text,
+        on_evict=on_evict,
+    )
+
+
+def _checked(given: object) -> Critique:
+    """Return a critique.
+
+    :raises ImprovementError: it is none, or not one that can be used.
+    """
+    problem = (
+        given.problem if isinstance(given, Critique) else f"it is of type {type(given).__name__}"
+    )
+    if problem is not None or not isinstance(given, Critique):
+        raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
+    return given
+
+
+def _why_refused(revised: object, bytes_max: int) -> str | None:
+    """Return why a revision cannot stand; None if it can."""
+    try:
+        text_bytes(revised, "the revised text", bytes_max)
+    except InvalidInputError as error:
+        return f"revision refused: {error}"
+    return None

@@ -1,0 +1,270 @@
+"""The pair that needs no model: what it finds, what it mends, what it leaves alone."""
+
+import socket
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
+from memory_actors.improve.local import faults
+from memory_actors.improve.local.critic import WEIGHTS
+from memory_actors.improve.local.prose import Prose
+from memory_actors.improve.local.readability import reading_ease, syllable_count
+from memory_actors.improve.local.terms import Terms
+
+NOTE = (files("memory_actors.demo") / "improving.txt").read_text("utf-8")
+TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
+PLAIN = "The cat sat on the mat. It was warm there. The dog came in and barked at the cat."
+CODE = """\
+Run it in order to test it.
+
+```sh
+run in order to test  # in order to test
+```
+
+Use `in order to`, see https://in.order/in-order-to in PostgrSQL.
+\tindented in order to
+| in order to | cell |
+"""
+
+
+def kinds(text: str, *terms: str, **more: Any) -> list[str]:
+    return [finding.kind for finding in LocalCritic(terms, **more).judge(text).findings]
+
+
+def revised(text: str, *terms: str, rounds: int = 8, **more: Any) -> str:
+    critic, reviser = LocalCritic(terms, **more), LocalReviser(terms, **more)
+    for _ in range(rounds):
+        text = reviser.revise(text, critic.judge(text))
+    return text
+
+
+# --- together
+
+
+@pytest.mark.anyio
+async def test_a_real_note_gets_better_until_nothing_safe_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_network(*_: Any) -> None:
+        raise AssertionError("no network")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    result = await improve(NOTE, critic=LocalCritic(TERMS), reviser=LocalReviser(TERMS))
+    assert result.metadata["memory_stats"]["stopped_because"] == "unchanged"
+    scores = [one.critique.score for one in result.history]
+    assert scores == sorted(scores)
+    assert result.score > scores[0] + 0.2
+    assert "PostgrSQL" not in result.text
+    assert NOTE.count("The positions of the ferries are read by") == 2
+    assert result.text.count("The positions of the ferries are read by") == 1
+    assert len(result.text.split()) < len(NOTE.split()) - 40
+
+
+@pytest.mark.anyio
+async def test_the_same_text_gets_the_same_result() -> None:
+    pair = {"critic": LocalCritic(TERMS), "reviser": LocalReviser(TERMS)}
+    one, two = await improve(NOTE, **pair), await improve(NOTE, **pair)
+    assert (one.text, one.score, one.history) == (two.text, two.score, two.history)
+
+
+def test_a_plain_text_is_perfect_and_stays_as_it_is() -> None:
+    critique = LocalCritic().judge(PLAIN)
+    assert (critique.score, critique.text, critique.findings) == (1.0, "", ())
+    assert revised(PLAIN) == PLAIN
+
+
+def test_the_weights_add_up_to_one() -> None:
+    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
+
+
+TEXTS = st.text(alphabet=st.sampled_from("aeT.;, \n`|é\u4e2d\u0301"), max_size=120)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(TEXTS, st.text(max_size=200)))
+def test_any_text_is_judged_and_revised_to_a_fixed_point(text: str) -> None:
+    critic, reviser = LocalCritic(TERMS, words_max=5), LocalReviser(TERMS, words_max=5)
+    for _ in range(60):
+        critique = critic.judge(text)
+        assert 0 <= critique.score <= 1
+        after = reviser.revise(text, critique)
+        if after == text:
+            return
+        text = after
+    pytest.fail("it never ends")
+
+
+@pytest.mark.timeout(60)  # what takes time that grows with the square takes minutes
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 100_000, "a@" * 50_000, "a;" * 50_000, ". " * 50_000, "`" * 100_000,
+        "```\n" * 25_000, "in order " + " " * 90_000, "the " * 25_000, "|\n" * 50_000,
+        "word, and it " * 7_000, "is been " * 12_000,
+    ],
+    ids=lambda text: text[:9].strip(),
+)  # fmt: skip
+def test_the_strangest_texts_of_100_kb_take_linear_time(text: str) -> None:
+    critique = LocalCritic(TERMS, words_max=50).judge(text)
+    assert 0 <= critique.score <= 1
+    LocalReviser(TERMS, words_max=50).revise(text, critique)
+
+
+# --- terms
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("PostgrSQL", "PostgreSQL"), ("postgersql", "PostgreSQL"), ("postgresql", "PostgreSQL"),
+        ("Kubenetes", "Kubernetes"), ("Kuberntees", "Kubernetes"), ("redsi", "Redis"),
+        ("Redis", None), ("redis", None), ("PostgreSQL's", None), ("radish", None),
+        ("Kubernetic", "Kubernetes"), ("rediss", None), ("ride", None), ("Ibernetes", None),
+        ("Lima", None), ("limo", None), ("LIMA", None),
+    ],
+)  # fmt: skip
+def test_a_word_near_a_known_term_is_taken_for_it(word: str, meant: str | None) -> None:
+    assert Terms(["PostgreSQL", "Kubernetes", "Redis", "Lima"], right=["limo"]).meant(word) == meant
+
+
+def test_misspelt_terms_are_mended_and_nothing_else() -> None:
+    text = "PostgrSQL and Kubernets run. A postgresql dump, in postgres."
+    assert revised(text, "PostgreSQL", "Kubernetes") == (
+        "PostgreSQL and Kubernetes run. A PostgreSQL dump, in postgres."
+    )
+
+
+def test_a_term_of_several_words_is_known_word_by_word() -> None:
+    assert revised("The Harbour Mastr saw it.", "Harbour Master") == "The Harbour Master saw it."
+
+
+# --- repetition, wordiness
+
+
+def test_a_sentence_that_stands_twice_is_said_once() -> None:
+    text = "It works well now. We know. It works well now! We know.\n\nit works  well now\n\nDone."
+    assert kinds(text) == ["repetition", "repetition"]
+    assert revised(text) == "It works well now. We know. We know.\n\n\nDone."
+
+
+def test_sentences_that_differ_in_a_number_are_not_the_same() -> None:
+    assert kinds("The job ran 3 times. The job ran 4 times.") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "better"),
+    [
+        ("In order to see, look.", "To see, look."),
+        ("We wait due to the fact\tthat it rains.", "We wait because it rains."),
+        ("It is important to note that rain falls.", "Rain falls."),
+        ("Now it should be noted that rain falls.", "Now rain falls."),
+        ("See the the cat is is here.", "See the cat is here."),
+        ("I had had it, that that is.", "I had had it, that that is."),
+        ("Prior toss, each and everyone.", "Prior toss, each and everyone."),
+    ],
+)
+def test_wordy_phrases_become_short_and_keep_their_capital(said: str, better: str) -> None:
+    assert revised(said) == better
+
+
+def test_code_addresses_and_tables_are_left_alone() -> None:
+    after = revised(CODE, "PostgreSQL")
+    assert after.splitlines()[0] == "Run it to test it."
+    assert after.splitlines()[1:6] == CODE.splitlines()[1:6]
+    assert "`in order to`, see https://in.order/in-order-to in PostgreSQL." in after
+    assert after.splitlines()[-2:] == CODE.splitlines()[-2:]
+
+
+# --- long sentences, length
+
+
+LONG = "the first part of this goes on and on for a good many words until it comes to rest"
+
+
+@pytest.mark.parametrize(
+    ("said", "better"),
+    [
+        (f"Now {LONG}; it then goes on for as long as {LONG}.", "rest. It then"),
+        (f"Now {LONG}, and they go on for as long as {LONG}.", "rest. They go"),
+        (f"Because {LONG}, and they go on for as long as {LONG}.", "rest, and they"),
+        (f"Now ({LONG}; it then goes on for as long as {LONG}).", "rest; it then"),
+        (f"Now {LONG}; red, green; blue for as long as {LONG}.", "rest; red"),
+        ("It is short; it stays as it is.", "short; it"),
+    ],
+)
+def test_a_long_sentence_is_parted_where_that_is_safe(said: str, better: str) -> None:
+    assert better in revised(said)
+
+
+def test_a_text_is_shortened_by_what_says_least_and_never_by_its_first_sentence() -> None:
+    text = (
+        "The ferry tracker shows every ferry. Oh well. The tracker reads ferry positions by radio. "
+        "So it goes anyway. The radio sends ferry positions to the tracker."
+    )
+    assert kinds(text, words_max=20) == ["length"]
+    after = revised(text, words_max=20)
+    assert after.startswith("The ferry tracker shows every ferry.")
+    assert "Oh well" not in after
+    assert "So it goes" not in after
+    assert revised(text, words_max=1) == "The ferry tracker shows every ferry."
+
+
+# --- passive voice, readability
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_passive"),
+    [
+        ("The log is kept for a week.", True), ("It was quickly written by Ann.", True),
+        ("They have been told.", True), ("Ann keeps the log.", False), ("It is red.", False),
+        ("There is need of it.", False),
+    ],
+)  # fmt: skip
+def test_passive_voice_is_found_by_its_form(sentence: str, is_passive: bool) -> None:
+    assert bool(faults.passive(Prose(sentence))) is is_passive
+
+
+def test_a_text_with_passive_voice_alone_is_left_as_it_is() -> None:
+    text = "The log is kept. The job was run. The mail was sent."
+    assert set(kinds(text)) == {"passive voice"}
+    assert revised(text) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "count"),
+    [("cat", 1), ("table", 2), ("banana", 3), ("readability", 5), ("make", 1), ("shouted", 2),
+     ("\u4e2d", 1)],
+)  # fmt: skip
+def test_syllables_are_counted(word: str, count: int) -> None:
+    assert syllable_count(word) == count
+
+
+def test_reading_ease_is_that_of_flesch() -> None:
+    words = PLAIN.replace(".", "").split()
+    assert reading_ease(words, 3) == pytest.approx(206.835 - 1.015 * 19 / 3 - 84.6 * 19 / 19)
+    assert reading_ease([], 0) == 100.0
+
+
+def test_hard_words_cost_score_and_other_scripts_do_not() -> None:
+    hard = "Multidimensional parametrisation necessitates considerable computational expenditure."
+    assert "readability" in kinds(hard)
+    assert (
+        kinds("\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002\u6211\u4eec\u53bb\u516c\u56ed\u3002")
+        == []
+    )
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"words_max": 0}, {"words_max": True}, {"terms": ["x"] * 1_001}, {"terms": [3]}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    for made in (LocalCritic, LocalReviser):
+        with pytest.raises(InvalidInputError):
+            made(**wrong)

@@ -1,0 +1,251 @@
+"""Runs that are recorded: complete in the log, whatever the episode keeps, and replayed."""
+
+import asyncio
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from support.improving import FakeCritic, FakeReviser
+
+from memory_actors import (
+    Critique,
+    Finding,
+    ImprovementError,
+    InvalidInputError,
+    Limits,
+    NotFoundError,
+    Plan,
+    QuotaExceededError,
+    Tier,
+    improve,
+    improve_stream,
+    recorded_run,
+)
+from memory_actors.improve import Result, Revised, Round, Started
+
+pytestmark = pytest.mark.anyio
+
+OPEN = {"stop": lambda _: False}
+
+
+async def improved(user: Any, text: str = "text 0", **options: Any) -> Result:
+    given = {"critic": FakeCritic(), "reviser": FakeReviser(), "record_to": user, **options}
+    return await improve(text, **given)
+
+
+async def test_without_a_user_nothing_is_stored(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        result = await improved(None)
+        assert "episode_id" not in result.metadata
+        assert await memory.user("u").episodes.recent() == []
+
+
+async def test_a_run_is_an_episode_with_a_step_a_round(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        critic = FakeCritic(0.1, 0.9)
+        result = await improved(
+            user, "A  text\nto improve", critic=critic, reviser=FakeReviser(["B"])
+        )
+        (episode,) = await user.episodes.recent()
+    assert episode.memory_id == result.metadata["episode_id"]
+    assert (episode.goal, episode.status) == ("Improve a text: A text to improve", "done")
+    assert (episode.result, episode.metadata) == ("B", {"run": "improve"})
+    actions = [step.action for step in episode.steps]
+    assert actions == ["given", "round 1", "round 2", "finished"]
+    assert (episode.steps[0].outcome, episode.steps[1].outcome) == ("A  text\nto improve", "B")
+    assert '"score":0.1' in str(episode.steps[1].observation)
+
+
+async def test_the_started_event_names_the_episode(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        stream = improve_stream(
+            "text 0", critic=FakeCritic(), reviser=FakeReviser(), record_to=user
+        )
+        started = await anext(stream)
+        assert isinstance(started, Started)
+        assert (await user.episodes.get(str(started.episode_id))).status == "running"
+        await stream.aclose()
+
+
+async def test_every_round_is_in_the_log_though_the_episode_keeps_50_steps(
+    open_memory: Any,
+) -> None:
+    count, texts = 80, [f"text {n} ".ljust(2_000, "x") for n in range(80)]
+    texts[40] = " "  # refused
+    finding = Finding(kind="k", message="m", quote="q")
+    critic = FakeCritic(Critique(score=0.3, text="Ä \n", findings=(finding,)))
+    options = {**OPEN, "memory_limits": {"max_iterations": count, "max_history_size": 9_000}}
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(user, critic=critic, reviser=FakeReviser(texts), **options)
+        episode = await user.episodes.get(result.metadata["episode_id"])
+    async with open_memory() as memory:
+        recorded = await recorded_run(memory.user("u"), result.metadata["episode_id"])
+    assert (len(episode.steps), episode.steps_evicted) == (50, 33)
+    assert [one.number for one in recorded.rounds] == list(range(1, count + 2))
+    wanted = [None if text == " " else text for text in texts]
+    assert [one.text for one in recorded.rounds] == [*wanted, None]
+    assert {one.critique for one in recorded.rounds} == {critic.scores[0]}
+    assert "is empty" in str(recorded.rounds[40].error)
+    assert (recorded.status, recorded.stopped_because) == ("done", "max_iterations")
+    assert (recorded.text, recorded.result) == ("text 0", result.text)
+
+
+async def test_what_is_in_memory_agrees_with_what_is_in_the_log(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(user, critic=FakeCritic(0.1, 0.5, 0.3))
+        recorded = await recorded_run(user, result.metadata["episode_id"])
+    assert recorded.rounds == result.history
+
+
+async def test_a_recorded_run_replays_without_its_critic_and_reviser(open_memory: Any) -> None:
+    critic, reviser = FakeCritic(0.1, 0.5, 0.5, 0.3), FakeReviser(["a", " ", "b"])
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(user, critic=critic, reviser=reviser)
+        recorded = await recorded_run(user, result.metadata["episode_id"])
+    critic_again, reviser_again = recorded.pair()
+    again = await improve(recorded.text, critic=critic_again, reviser=reviser_again)
+    assert (again.text, again.score, again.history) == (result.text, result.score, result.history)
+    critic_again, reviser_again = recorded.pair()
+    with pytest.raises(ImprovementError) as caught:
+        await improve("another", critic=critic_again, reviser=reviser_again)
+    assert isinstance(caught.value.__cause__, NotFoundError)
+
+
+async def test_texts_longer_than_a_step_are_complete_in_the_log(open_memory: Any) -> None:
+    before, after = "ä" * 300_000, "ö \n" * 100_000
+    long = Critique(score=0.5, text="é" * 400_000)
+    options = {"max_text_length": 1 << 20, "max_critique_length": 1 << 20, "max_iterations": 1}
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(
+            user, before, critic=FakeCritic(long), reviser=FakeReviser([after]),
+            memory_limits={**options, "max_history_size": 1 << 23},
+        )  # fmt: skip
+        recorded = await recorded_run(user, result.metadata["episode_id"])
+    assert recorded.text == before
+    assert recorded.rounds == (
+        Round(number=1, critique=long, text=after), Round(number=2, critique=long),
+    )  # fmt: skip
+    assert "SHA-256" in str(recorded.result)
+
+
+@pytest.mark.parametrize("events", [1, 3, 6])
+async def test_a_stream_that_is_closed_early_leaves_a_failed_episode(
+    open_memory: Any, events: int
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        stream = improve_stream(
+            "text 0", critic=FakeCritic(), reviser=FakeReviser(), record_to=user
+        )
+        seen = [await anext(stream) for _ in range(events)]
+        await stream.aclose()
+        (episode,) = await user.episodes.recent()
+        recorded = await recorded_run(user, episode.memory_id)
+    assert (episode.status, episode.result) == ("failed", "closed early")
+    assert recorded.stopped_because == "closed_early"
+    assert len(recorded.rounds) == sum(isinstance(event, Revised) for event in seen)
+
+
+async def test_a_cancelled_run_leaves_a_failed_episode(open_memory: Any) -> None:
+    begun = asyncio.Event()
+
+    async def hang(_text: str) -> Critique:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        task = asyncio.create_task(improved(user, critic=hang))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (episode,) = await user.episodes.recent()
+    assert (episode.status, episode.result) == ("failed", "closed early")
+
+
+async def test_wherever_a_run_is_cancelled_its_episode_does_not_go_on_running(
+    open_memory: Any,
+) -> None:
+    ends = []
+    async with open_memory(check_replay=False) as memory:
+        for turns in range(0, 120, 3):
+            user = memory.user(f"u{turns}")
+            task = asyncio.create_task(improved(user))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            ends += [(one.status, one.result) for one in await user.episodes.recent()]
+    assert ("failed", "closed early") in ends
+    assert not [end for end in ends if end[0] == "running"]
+
+
+async def test_a_run_that_cannot_begin_its_episode_fails_and_names_none(open_memory: Any) -> None:
+    plan = Plan(limits=Limits(episodic_bytes=5))
+    critic = FakeCritic()
+    async with open_memory(tiers={Tier.PRO: plan}) as memory:
+        with pytest.raises(ImprovementError, match="could not be recorded") as caught:
+            await improved(memory.user("u"), critic=critic)
+    assert "episode_id" not in caught.value.result.metadata
+    assert critic.asked == []
+
+
+async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: Any) -> None:
+    reviser = FakeReviser(["text 1", RuntimeError("SECRET")])
+    async with open_memory() as memory:
+        user = memory.user("u")
+        with pytest.raises(ImprovementError) as caught:
+            await improved(user, critic=FakeCritic(0.4, 0.6), reviser=reviser)
+        (episode,) = await user.episodes.recent()
+        recorded = await recorded_run(user, episode.memory_id)
+    assert (episode.status, recorded.stopped_because) == ("failed", "error")
+    assert episode.result == f"error: {caught.value}"
+    assert caught.value.result.metadata["episode_id"] == episode.memory_id
+    assert [(one.critique.score, one.text) for one in recorded.rounds] == [
+        (0.4, "text 1"), (0.6, None),
+    ]  # fmt: skip
+    assert "RuntimeError" in str(recorded.rounds[1].error)
+
+
+async def test_a_run_whose_user_is_full_fails_with_the_result_so_far(open_memory: Any) -> None:
+    plan = Plan(limits=Limits(episodic_bytes=3_000))
+    reviser = FakeReviser(make=lambda number: f"{number} ".ljust(1_000, "x"))
+    async with open_memory(tiers={Tier.PRO: plan}) as memory:
+        with (
+            capture_logs() as logs,
+            pytest.raises(ImprovementError, match="could not be recorded") as caught,
+        ):
+            await improved(memory.user("u"), reviser=reviser, **OPEN)
+    assert isinstance(caught.value.__cause__, QuotaExceededError)
+    assert caught.value.result.text == "text 0"
+    assert all("text" not in log for log in logs)
+
+
+async def test_what_is_no_run_is_not_read_as_one(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        other = await user.episodes.start("Bake bread")
+        with pytest.raises(InvalidInputError, match="no run of improve"):
+            await recorded_run(user, other.memory_id)
+        with pytest.raises(NotFoundError):
+            await recorded_run(user, "nothing")
+
+
+async def test_a_run_that_was_deleted_and_restored_is_read_once(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(user)
+        episode_id = result.metadata["episode_id"]
+        before = await recorded_run(user, episode_id)
+        await user.delete(episode_id)
+        await user.restore([episode_id])
+        assert await recorded_run(user, episode_id) == before

@@ -1,0 +1,252 @@
+"""Bounded lists and dictionaries: who leaves, what stays behind, what is refused."""
+
+import hashlib
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from memory_actors import BoundedDict, BoundedList, InvalidInputError
+from memory_actors.bounded import Eviction, Marker
+
+LARGE = "long ago " * 200  # 1,800 characters
+
+
+def history(max_size: int, **more: Any) -> BoundedList[str]:
+    """A list that keeps the first, the last, and what begins with `!`."""
+    return BoundedList(
+        max_size,
+        eviction="keep_first_last_errors",
+        is_error=lambda item: item.startswith("!"),
+        **more,
+    )
+
+
+# --- lists
+
+
+def test_the_oldest_items_make_room_for_a_new_one() -> None:
+    items = BoundedList(10, on_evict=(gone := []).append)
+    items.extend(["aaaa", "bbb", "ccc"])
+    assert (list(items), items.size, gone) == (["aaaa", "bbb", "ccc"], 10, [])
+    items.append("ddddd")
+    assert (list(items), items.size, gone) == (["ccc", "ddddd"], 8, ["aaaa", "bbb"])
+    assert (len(items), items.evicted) == (2, 2)
+
+
+def test_an_item_larger_than_the_limit_is_refused_and_nothing_leaves() -> None:
+    items = BoundedList(10)
+    items.append("aaaa")
+    with pytest.raises(InvalidInputError, match=r"size 11 \(max_size: 10\)"):
+        items.append("b" * 11)
+    assert (list(items), items.size) == (["aaaa"], 4)
+    items.append("c" * 10)
+    assert list(items) == ["c" * 10]
+
+
+def test_empty_items_count_as_one_so_that_there_is_an_end_to_them() -> None:
+    items = BoundedList(3)
+    items.extend([""] * 5)
+    assert (len(items), items.size) == (3, 3)
+
+
+def test_a_size_function_bounds_by_count_or_by_anything_else() -> None:
+    by_count = BoundedList(2, lambda _: 1)
+    by_count.extend([1, 2, 3])
+    assert list(by_count) == [2, 3]
+    with pytest.raises(InvalidInputError, match="a size is 0 or more"):
+        BoundedList(2, lambda _: -1).append(1)
+
+
+def test_places_are_read_from_both_ends() -> None:
+    items = BoundedList(100)
+    items.extend("abcdef")
+    assert [items[place] for place in range(6)] == list("abcdef")
+    assert [items[place] for place in range(-6, 0)] == list("abcdef")
+    assert list(reversed(items)) == list("fedcba")
+    assert "c" in items
+    assert "z" not in items
+    for place in (6, -7):
+        with pytest.raises(IndexError):
+            items[place]
+
+
+def test_what_was_read_last_leaves_last() -> None:
+    items = BoundedList(3, eviction=Eviction.LEAST_RECENTLY_USED)
+    items.extend("abc")
+    assert items[0] == "a"
+    items.append("d")
+    assert list(items) == ["a", "c", "d"]
+
+
+def test_a_history_keeps_the_first_the_last_and_the_errors() -> None:
+    items = history(10)
+    items.extend(["1111", "22", "!3", "44", "55", "66"])
+    assert list(items) == ["1111", "!3", "55", "66"]
+
+
+def test_of_a_history_of_errors_the_oldest_error_leaves_and_then_the_first() -> None:
+    items = history(6)
+    items.extend(["11", "!2", "!3", "!4"])
+    assert list(items) == ["11", "!3", "!4"]
+    items.append("55555")
+    assert list(items) == ["55555"]
+
+
+def test_a_large_text_leaves_its_digest_and_a_snippet_in_its_place() -> None:
+    items = history(8_000)
+    items.extend(["first", LARGE, "!bad", LARGE, LARGE, LARGE, LARGE])
+    entries = items.entries()
+    assert [type(entry) for entry in entries] == [str, Marker, str, *[str] * 4]
+    left = entries[1]
+    assert left.sha256 == hashlib.sha256(LARGE.encode()).hexdigest()
+    assert (left.snippet, left.text_size) == (LARGE[:80], len(LARGE))
+    assert items.size == sum(len(item) for item in items) + left.size <= 8_000
+
+
+def test_markers_take_an_eighth_at_most_and_the_oldest_goes_first() -> None:
+    items = BoundedList(8_000)
+    texts = [f"{number} {LARGE}" for number in range(50)]
+    items.extend(texts)
+    markers = [entry for entry in items.entries() if isinstance(entry, Marker)]
+    assert sum(marker.size for marker in markers) <= 1_000
+    gone = texts[: items.evicted]
+    assert [marker.snippet for marker in markers] == [text[:80] for text in gone[-len(markers) :]]
+    assert len(markers) == 6
+
+
+def test_small_texts_and_things_without_a_text_leave_nothing() -> None:
+    small = BoundedList(8_000)
+    small.extend(["x" * 1_000] * 20)
+    unknown = BoundedList(8_000)
+    unknown.extend([b"x" * 2_000] * 20)
+    assert small.entries() == list(small)
+    assert unknown.entries() == list(unknown)
+
+
+def test_the_text_of_an_item_is_found_by_a_function_and_its_failure_is_no_ones_else() -> None:
+    def text_of(item: bytes) -> str:
+        return item.decode()
+
+    items = BoundedList(8_000, text_fn=text_of)
+    with capture_logs() as logs:
+        items.extend([b"x" * 3_000, b"\xff" * 3_000, b"y" * 3_000, b"z" * 3_000])
+    assert [entry[:1] for entry in items] == [b"y", b"z"]
+    assert [entry.snippet[:1] for entry in items.entries()[:1]] == ["x"]
+    assert [log["event"] for log in logs] == ["an evicted item gave no text"]
+
+
+def test_a_hook_that_raises_is_logged_and_the_list_stays_in_order() -> None:
+    def hook(_item: str) -> None:
+        raise RuntimeError("SECRET")
+
+    items = BoundedList(2, on_evict=hook)
+    with capture_logs() as logs:
+        items.extend("abc")
+    assert (list(items), items.size) == (["b", "c"], 2)
+    assert [log["log_level"] for log in logs] == ["error"]
+    assert "SECRET" not in str(logs)
+
+
+def test_a_hook_sees_the_new_item_and_may_add_to_the_list() -> None:
+    seen: list[list[str]] = []
+    items: BoundedList[str]
+
+    def hook(item: str) -> None:
+        seen.append(list(items))
+        if item == "a":
+            items.append("a")
+
+    items = BoundedList(2, on_evict=hook)
+    items.extend("abc")
+    assert seen == [["b", "c"], ["c", "a"]]
+    assert list(items) == ["c", "a"]
+
+
+def test_clearing_is_no_eviction() -> None:
+    items = BoundedList(8_000, on_evict=(gone := []).append)
+    items.extend([LARGE] * 6)
+    assert len(gone) == 2
+    items.clear()
+    assert (len(items), items.size, items.entries(), items.evicted) == (0, 0, [], 2)
+    items.append("a")
+    assert list(items) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_size": 0}, {"max_size": 1.5}, {"max_size": True},
+        {"max_size": 5, "eviction": "random"},
+        {"max_size": 5, "eviction": "keep_first_last_errors"},
+    ],
+)  # fmt: skip
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    for made in (BoundedList, BoundedDict):
+        with pytest.raises(InvalidInputError):
+            made(**wrong)
+
+
+# --- dictionaries
+
+
+def test_a_dictionary_lets_the_oldest_values_go() -> None:
+    gone: list[tuple[str | None, str]] = []
+    values: BoundedDict[str | None, str] = BoundedDict(5, on_evict=lambda *one: gone.append(one))
+    values.update({None: "aa", "b": "bb"})
+    values["c"] = "cc"
+    assert (dict(values), gone) == ({"b": "bb", "c": "cc"}, [(None, "aa")])
+    assert (len(values), values.size, values.evicted) == (2, 4, 1)
+
+
+def test_setting_a_key_again_replaces_its_value_and_makes_it_the_newest() -> None:
+    values: BoundedDict[str, str] = BoundedDict(5, on_evict=lambda *_: pytest.fail("evicted"))
+    values.update({"a": "aa", "b": "bb"})
+    values["a"] = "a"
+    assert list(values.items()) == [("b", "bb"), ("a", "a")]
+    assert values.size == 3
+    with pytest.raises(InvalidInputError):
+        values["a"] = "a" * 6
+    assert values["a"] == "a"
+
+
+def test_a_value_that_was_read_stays_one_that_was_only_looked_for_does_not() -> None:
+    values: BoundedDict[str, str] = BoundedDict(3, eviction="least_recently_used")
+    values.update({"a": "1", "b": "2", "c": "3"})
+    assert values.get("a") == "1"
+    assert "b" in values
+    values["d"] = "4"
+    assert list(values) == ["a", "c", "d"]
+
+
+def test_deleting_and_popping_make_room_without_an_eviction() -> None:
+    values: BoundedDict[str, str] = BoundedDict(2)
+    values.update({"a": "1", "b": "2"})
+    del values["a"]
+    assert values.pop("b") == "2"
+    assert (values.size, values.evicted) == (0, 0)
+    with pytest.raises(KeyError):
+        del values["a"]
+    with pytest.raises(KeyError):
+        values["a"]
+
+
+def test_a_large_value_leaves_a_marker_under_its_key_until_the_key_is_set_again() -> None:
+    values: BoundedDict[str, str] = BoundedDict(8_000)
+    for key in "abcdef":
+        values[key] = key + LARGE
+    assert [marker.snippet[:1] for marker in values.markers.values()] == ["a", "b"]
+    values["a"] = "back"
+    assert list(values.markers) == ["b"]
+    assert values.size == sum(map(len, values.values())) + values.markers["b"].size
+
+
+def test_of_a_history_in_a_dictionary_the_first_may_be_deleted() -> None:
+    values: BoundedDict[int, str] = BoundedDict(
+        6, eviction="keep_first_last_errors", is_error=lambda value: value == "!!"
+    )
+    for key, value in enumerate(["11", "22", "!!"]):
+        values[key] = value
+    del values[0]
+    values[3], values[4] = "33", "44"
+    assert dict(values) == {1: "22", 2: "!!", 4: "44"}
