@@ -116,9 +116,13 @@ def _page(cluster: Cluster, words_max: int) -> _Page:
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
-    """Return the label of each text: what is, with its colon, at the head of two texts or more."""
+    """Return the label of each text: what is, with its colon, at the head of two texts or more.
+
+    A text that says nothing else has none: it would say nothing.
+    """
     found = [_LABEL.match(text.lstrip()[:_LABEL_CHARACTERS_MAX]) for text in texts]
     heads = ["" if label is None else label["label"] for label in found]
+    heads = ["" if head == text.strip() else head for head, text in zip(heads, texts, strict=True)]
     often = {head for head, count in Counter(heads).items() if count > 1}
     return [head if head in often else "" for head in heads]
 

@@ -46,7 +46,8 @@ _PASSIVE: Final = re.compile(
     re.IGNORECASE,
 )
 _DOUBLED: Final = re.compile(
-    r"\b(?P<word>a|an|and|at|by|for|from|in|is|it|of|on|or|the|to|was|were|with)"
+    r"\b(?P<word>a|an|and|are|as|at|be|by|for|from|he|if|in|is|it|of|on|or|she|the|they|this|to"
+    r"|was|we|were|will|with|you)"
     r"(?:[ \t]+(?P=word))+\b",
     re.IGNORECASE,
 )
