@@ -17,9 +17,18 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.context_records import (
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    DocumentInfo,
+)
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
+    ContextLimitError,
     DeadlineExceededError,
     EmbedderError,
     GlobalQuotaExceededError,
@@ -31,6 +40,7 @@ from memory_actors.errors import (
     NotFoundError,
     QuarantinedError,
     QuotaExceededError,
+    StaleDocumentError,
     StorageFullError,
     SummarizerError,
     SystemClosedError,
@@ -69,6 +79,8 @@ from memory_actors.summarizers import (
     Summarizer,
 )
 from memory_actors.system import MemorySystem
+from memory_actors.token_counters import TokenizerCounter
+from memory_actors.tokens import TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, SystemUsage
 
 __all__ = [
@@ -84,11 +96,18 @@ __all__ = [
     "CompactionReport",
     "CompactionStats",
     "Context",
+    "ContextEntry",
+    "ContextHit",
+    "ContextLimitError",
     "ContextPart",
+    "ContextReceipt",
+    "ContextSize",
     "CorruptLog",
     "CostEstimate",
     "DeadlineExceededError",
     "DiskFull",
+    "DocumentBlock",
+    "DocumentInfo",
     "Embedder",
     "EmbedderError",
     "EventLogError",
@@ -122,6 +141,7 @@ __all__ = [
     "QuotaUse",
     "Receipt",
     "Settings",
+    "StaleDocumentError",
     "StorageFullError",
     "Summarizer",
     "SummarizerError",
@@ -129,10 +149,13 @@ __all__ = [
     "SystemStatistics",
     "SystemUsage",
     "Tier",
+    "TokenCounter",
+    "TokenizerCounter",
     "UnavailableError",
     "Usage",
     "UserMemory",
     "WebhookSink",
     "Weights",
+    "WordEstimate",
     "WrongExpectedVersion",
 ]
