@@ -315,5 +315,22 @@ def improve(rounds: int, text_kb: int, options: Options) -> Any:
     return run(rounds, text_kb, options)
 
 
+@measurement(runs=1)
+@click.option(
+    "--locomo", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A LoCoMo file: also on what people said.",
+)  # fmt: skip
+@click.option(
+    "--tokenizer", "tokenizers", multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A tokenizer.json; give it once for each.  [default: the installed model's]",
+)  # fmt: skip
+def tokens(locomo: Path | None, tokenizers: tuple[Path, ...], options: Options) -> Any:
+    """Say how far the estimate of tokens is from a real tokenizer, by kind of text."""
+    from bench.tokens import run
+
+    return run(locomo, tokenizers, options)
+
+
 if __name__ == "__main__":
     main()

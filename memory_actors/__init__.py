@@ -18,9 +18,18 @@ from eventlog import (
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
 from memory_actors.bounded import BoundedDict, BoundedList
+from memory_actors.context_records import (
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    DocumentInfo,
+)
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
+    ContextLimitError,
     DeadlineExceededError,
     EmbedderError,
     GlobalQuotaExceededError,
@@ -34,6 +43,7 @@ from memory_actors.errors import (
     NotFoundError,
     QuarantinedError,
     QuotaExceededError,
+    StaleDocumentError,
     StorageFullError,
     SummarizerError,
     SystemClosedError,
@@ -86,6 +96,8 @@ from memory_actors.summarizers import (
     Summarizer,
 )
 from memory_actors.system import MemorySystem
+from memory_actors.token_counters import TokenizerCounter
+from memory_actors.tokens import TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, SystemUsage
 
 __all__ = [
@@ -103,13 +115,20 @@ __all__ = [
     "CompactionReport",
     "CompactionStats",
     "Context",
+    "ContextEntry",
+    "ContextHit",
+    "ContextLimitError",
     "ContextPart",
+    "ContextReceipt",
+    "ContextSize",
     "CorruptLog",
     "CostEstimate",
     "Critic",
     "Critique",
     "DeadlineExceededError",
     "DiskFull",
+    "DocumentBlock",
+    "DocumentInfo",
     "Embedder",
     "EmbedderError",
     "EventLogError",
@@ -152,6 +171,7 @@ __all__ = [
     "Receipt",
     "Reviser",
     "Settings",
+    "StaleDocumentError",
     "StorageFullError",
     "Summarizer",
     "SummarizerError",
@@ -159,11 +179,14 @@ __all__ = [
     "SystemStatistics",
     "SystemUsage",
     "Tier",
+    "TokenCounter",
+    "TokenizerCounter",
     "UnavailableError",
     "Usage",
     "UserMemory",
     "WebhookSink",
     "Weights",
+    "WordEstimate",
     "WrongExpectedVersion",
     "improve",
     "improve_stream",

@@ -34,6 +34,14 @@ class GlobalQuotaExceededError(QuotaExceededError):
     """A limit over all users would be passed: delete memories, or raise the limit."""
 
 
+class ContextLimitError(QuotaExceededError):
+    """A context document would pass its hard limit: archive entries of it, or remove some."""
+
+
+class StaleDocumentError(MemoryActorsError):
+    """A context document is not what the caller saw: read it again, then decide anew."""
+
+
 class EmbedderError(MemoryActorsError):
     """The embedding model is missing or failed: see the message, then try again."""
 

@@ -30,6 +30,7 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds import working
+from memory_actors.kinds.context.commands import MAKE_ROOM
 from memory_actors.kinds.kind import Add, Command, Kind, Restore
 from memory_actors.privacy import hashed, reason
 from memory_actors.streams import user_of
@@ -88,6 +89,8 @@ class LiveUser:
         self._rebuilds = 0
         self._last_use: dict[str, int] = {}
         self._uses = 0
+        self._read_at_us: dict[str, int] = {}
+        """When entries of context documents were last read."""
         self._relaxed_version = 0
         """Of the last event that was answered before it is in the log."""
         self._flushed_version = 0
@@ -134,6 +137,9 @@ class LiveUser:
         """Add what a decision needs: the order of last use, what the log knows of an id."""
         if isinstance(command, working.SetKey | working.UpdateKey):
             command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
+        if isinstance(command, MAKE_ROOM):
+            room = msgspec.structs.replace(command.room, read_at_us=dict(self._read_at_us))
+            command = msgspec.structs.replace(command, room=room)
         if isinstance(command, Restore) or getattr(command, "own_ids", None):
             await self._flushed()
         if isinstance(command, Add) and command.own_ids:
@@ -229,6 +235,13 @@ class LiveUser:
         self._uses += 1
         self._last_use[key] = self._uses
 
+    def note_read(self, entry_id: str, now_us: int) -> None:
+        """Note that an entry of a context document was read: it is not the stalest now."""
+        names, read_at_us = self.state.context.names, self._read_at_us
+        read_at_us[entry_id] = now_us
+        if len(read_at_us) > 2 * len(names) + 16:  # most of it is about entries that are gone
+            self._read_at_us = {one: at for one, at in read_at_us.items() if one in names}
+
     def _least_recent(self, state: UserState) -> tuple[str, ...]:
         last_use, keys = self._last_use, state.working.held
         if len(last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
@@ -304,10 +317,11 @@ class LiveUser:
 
 
 def _state_bytes(state: UserState) -> int:
-    """Return what the rows take, and the values of working memory, which are in the state."""
+    """Return what the rows take, and the texts in the state: of working memory and documents."""
     tallies = [kind.tally(state.of(kind)) for kind in KINDS]
     rows = sum(tally.count + tally.relationships for tally in tallies)
-    return ROW_BYTES * rows + state.working.size_bytes
+    texts = state.working.size_bytes + state.context.living_bytes
+    return ROW_BYTES * rows + texts
 
 
 def _touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

@@ -38,6 +38,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     episodic_bytes: int = 100 * MIB
     documents: int = 5_000
     structured_bytes: int = 50 * MIB
+    context_documents: int = 100
+    context_document_bytes: int = 64 * KIB  # of each, whatever its tokens: it is kept in memory
+    context_entries: int = 10_000  # archived ones included
+    context_bytes: int = 10 * MIB  # of all documents and their archives
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ class MemoryType(StrEnum):
     ENTITY = "entity"
     EPISODIC = "episodic"
     STRUCTURED = "structured"
+    CONTEXT = "context"
 
 
 class Tier(StrEnum):
@@ -45,7 +46,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool = False
     """A pinned memory is never pruned."""
     key: str | None = None
-    """Working memory: the key; structured: the document's; entity: the name."""
+    """Working: the key; structured: the document's; entity: the name; context: the section."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import Tier
+from memory_actors.tokens import TokenBudget, TokenCounter, WordEstimate
 
 EXCLUSIVE_RELATIONS = frozenset(
     {
@@ -34,6 +35,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Relations of which an entity has one at a time, unless `relate` says otherwise."""
     prices: Prices = Prices()
     """What `estimate_monthly_cost` reckons with."""
+    context_soft_tokens: int = 1_500
+    """Tokens of a context document from which each write warns."""
+    context_hard_tokens: int = 2_000
+    """Tokens that a context document never passes."""
+    context_counter: TokenCounter = WordEstimate()
+    """Who counts them: an estimate, or `TokenizerCounter` for exact counts."""
     live_bytes_max: int = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
     memory_soft_bytes: int | None = None
@@ -72,6 +79,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a tier allows and costs; None is the default tier."""
         tier = tier or self.default_tier
         return self.tiers.get(tier) or TIERS[tier]
+
+    def context_budget(self) -> TokenBudget:
+        """Return how many tokens a context document may have."""
+        return TokenBudget(
+            soft_tokens=self.context_soft_tokens,
+            hard_tokens=self.context_hard_tokens,
+            counter=self.context_counter,
+        )
 
     def after_days(self, tier: Tier | None) -> float:
         """Return from which age on memories of a tier are compressed."""

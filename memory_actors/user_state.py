@@ -14,7 +14,16 @@ import msgspec
 from eventlog import Decider, Dropped, EventRegistry, Recorded
 from memory_actors import account
 from memory_actors.account import Account
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    working,
+)
+from memory_actors.kinds.context.state import Context
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Tally
@@ -25,7 +34,7 @@ from memory_actors.kinds.working import Working
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
 
-KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured)
+KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
 KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
 PARTS: tuple[Part, ...] = (*KINDS, account)
 
@@ -42,6 +51,7 @@ class UserState(msgspec.Struct, frozen=True):
     entity: Entities = entity.initial
     episodic: Episodic = episodic.initial
     structured: Structured = structured.initial
+    context: Context = context.initial
     account: Account = account.initial
 
     def of(self, part: Part) -> Any:

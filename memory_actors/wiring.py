@@ -33,6 +33,7 @@ from memory_actors.services import Services
 from memory_actors.settings import Settings
 from memory_actors.streams import user_of
 from memory_actors.summarizers import Summarizer
+from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
 from memory_actors.user_state import UserState, event_registry, user_decider
 
@@ -71,6 +72,7 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     """
     check_options(plan.settings)
+    check_budget(plan.settings.context_budget())
     schedule = plan.settings.compaction_schedule
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(_log(plan))

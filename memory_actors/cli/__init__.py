@@ -18,6 +18,7 @@ from eventlog import EventLogError
 from memory_actors.cli.adding import add
 from memory_actors.cli.audit import history, verify
 from memory_actors.cli.compaction import compact, compaction
+from memory_actors.cli.context import context
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
@@ -111,8 +112,8 @@ def main() -> None:
 
 
 for command in (
-    add, search, list_, get, delete, restore, entity, episode, document, import_, export, usage,
-    cost, tier, history, verify, model, doctor, demo, serve, keys, compact,
-    compaction, improve,
+    add, search, list_, get, delete, restore, entity, episode, document, context, import_, export,
+    usage, cost, tier, history, verify, model, doctor, demo, serve, keys, compact, compaction,
+    improve,
 ):  # fmt: skip
     main.add_command(command)

@@ -19,6 +19,7 @@ TAKES = {
     MemoryType.ENTITY: {"key", "at", "pin"},
     MemoryType.EPISODIC: {"session", "at", "pin"},
     MemoryType.STRUCTURED: {"key", "at", "pin"},
+    MemoryType.CONTEXT: {"key", "at", "pin"},
 }
 """The options that mean something for a type; the others all types take."""
 
@@ -40,7 +41,8 @@ def add(app: App, /, content: str, kind: str, agent: str | None, prune: bool, **
 
     What the text is depends on the type: a fact (long_term), a message (short_term), the value of
     --key (working), the name of an entity (entity; with --key that is the name, and the text is
-    observed of it), the goal of a new episode (episodic), or a JSON document (structured).
+    observed of it), the goal of a new episode (episodic), a JSON document (structured), or an entry
+    of MEMORY.md (context; in the section --key).
     """
     _check_options(MemoryType(kind), given)
     fields: dict[str, Any] = {

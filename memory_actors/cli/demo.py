@@ -24,6 +24,7 @@ from memory_actors.cli.output import (
 from memory_actors.cli.quotas import print_cost, print_quotas
 from memory_actors.cli.running import ensure_model, run
 from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
+from memory_actors.demo.context_document import ContextReport
 from memory_actors.demo.facts import QUERY, FactsReport
 from memory_actors.demo.improving import ImprovingReport
 from memory_actors.demo.limits import LimitsReport
@@ -42,7 +43,7 @@ DIFF_LINES_SHOWN = 6
 def demo(app: App, /, path: Path | None) -> None:
     """Import a conversation, ask questions, close the store, open it again and check it.
 
-    Then facts change, a memory gets full, and a note is improved.
+    Then facts change, a memory gets full, a context document makes room, and a note is improved.
 
     Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
     --data names a directory.
@@ -100,7 +101,9 @@ def _print_demo(report: DemoReport) -> None:
     _print_facts(report.facts)
     _heading("7  A memory gets full")
     _print_limits(report.limits)
-    _heading("8  A text gets better")
+    _heading("8  The document in every prompt")
+    _print_context(report.context)
+    _heading("9  A text gets better")
     _print_improving(report.improving)
     _heading("Times")
     _print_times(report)
@@ -187,6 +190,21 @@ def _print_limits(limits: LimitsReport) -> None:
         f"{limits.after_restore} memories. One event each; the log has it all."
     )
     print_cost(limits.cost)
+
+
+def _print_context(context: ContextReport) -> None:
+    warned, made_room = context.warned_at, context.made_room
+    if warned is not None and warned.warning is not None:
+        say(f"   At {warned.tokens:,} tokens: {warned.warning}", "yellow")
+    say(f"   One more, at {context.entries} entries: {context.refused}")
+    say(f"   With auto-archive: {len(made_room.archived)} of the stalest entries went.")
+    for line in made_room.message.splitlines():
+        say(f"   {line}")
+    for hit in context.found:
+        said = shortened(hit.text, HIT_CHARACTERS_MAX)
+        say(f"   In the archive, for {context.query!r}: {said} ({hit.section})")
+    say(f"   Restored to its place: {context.restored.tokens:,} tokens.")
+    _say_whether(context.same_bytes, "archive, then restore: the same bytes")
 
 
 def _print_improving(improved: ImprovingReport) -> None:

@@ -65,6 +65,8 @@ def _marks(memory: Memory) -> list[str]:
     marks = [kind]
     if memory.memory_type == MemoryType.STRUCTURED:
         marks.append(f"collection {memory.data['collection']}")
+    if memory.memory_type == MemoryType.CONTEXT:
+        marks.append(memory.data["document"] + (", archived" if memory.data["archived"] else ""))
     if memory.key not in (None, memory.memory_id):
         marks.append(f"key {memory.key}")
     if is_relationship(memory):

@@ -1,7 +1,8 @@
 """The bundled demonstration: a conversation of nine sessions, and ten questions about it.
 
-It is imported, asked, closed, opened again and checked; then facts change, a memory gets full, and
-a note gets better. Here are the figures; they are printed by `memory_actors.cli.demo`.
+It is imported, asked, closed, opened again and checked; then facts change, a memory gets full, a
+context document makes room and a note gets better. Here are the figures; they are printed by
+`memory_actors.cli.demo`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from time import perf_counter
 import msgspec
 
 from memory_actors.alerts import Alert, CallbackSink
+from memory_actors.demo.context_document import ContextReport, run_context_document
 from memory_actors.demo.facts import FactsReport, run_facts
 from memory_actors.demo.improving import ImprovingReport, run_improving
 from memory_actors.demo.limits import LimitsReport, run_limits
@@ -90,6 +92,7 @@ class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
     history: list[HistoryEntry]
     facts: FactsReport
     limits: LimitsReport
+    context: ContextReport
     improving: ImprovingReport
 
 
@@ -130,6 +133,7 @@ async def run_demo(
         history = await memory.user(user_id).history(history_of)
         facts = await run_facts(memory.user(f"{user_id} facts"))
         limits = await run_limits(memory.user(f"{user_id} limits"), said, alerts)
+        context = await run_context_document(memory.user(f"{user_id} context"), said)
         improving = await run_improving(memory.user(f"{user_id} improving"))
     return DemoReport(
         memories=before,
@@ -144,6 +148,7 @@ async def run_demo(
         history=history,
         facts=facts,
         limits=limits,
+        context=context,
         improving=improving,
     )
 

@@ -1,21 +1,29 @@
 """In which order memories are exported: an import, line by line, finds there what it needs.
 
 Facts first, then entities, the relationships between them, episodes and documents, each oldest
-first; then messages, the session that was used last at the end; then working memory as it was set.
-An import in this order gives the same order again.
+first; then messages, the session that was used last at the end; then working memory as it was set;
+then context documents, block by block. An import in this order gives the same order again.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    working,
+)
 from memory_actors.kinds.short_term.sessions import Session
 from memory_actors.reading import Found
 from memory_actors.user_state import UserState
 
 
 def in_export_order(state: UserState) -> list[Found]:
-    """Return every living row. Slow for many: in a thread."""
+    """Return every living row, and headings of context documents. Slow for many: in a thread."""
     entities = state.entity
     parts = [
         (long_term, _oldest_first(long_term.rows(state.long_term))),
@@ -25,6 +33,7 @@ def in_export_order(state: UserState) -> list[Found]:
         (structured, _oldest_first(structured.rows(state.structured))),
         (short_term, _by_session(state.short_term.sessions.values())),
         (working, list(working.rows(state.working))),
+        (context, list(context.exported(state.context))),
     ]
     return [Found(kind, row) for kind, rows in parts for row in rows]
 

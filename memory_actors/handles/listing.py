@@ -4,20 +4,27 @@ from collections.abc import Sequence
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.filters import Predicate
+from memory_actors.kinds import context
 from memory_actors.kinds.kind import Kind
 from memory_actors.reading import Found
 from memory_actors.records import MemoryType
 from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
 from memory_actors.validation import check_memory_type
 
+SEARCHED = tuple(kind for kind in KINDS if kind is not context)
+"""The kinds that a query searches if none is named: a context document is loaded whole, and its
+archive has a search of its own."""
 
-def named_kinds(memory_types: Sequence[MemoryType | str] | None) -> Sequence[Kind]:
-    """Return the kinds of these names, all for None.
+
+def named_kinds(
+    memory_types: Sequence[MemoryType | str] | None, unnamed: Sequence[Kind] = KINDS
+) -> Sequence[Kind]:
+    """Return the kinds of these names; for None, `unnamed`.
 
     :raises InvalidInputError: a name is none, or they are no list.
     """
     if memory_types is None:
-        return KINDS
+        return unnamed
     if isinstance(memory_types, str):
         memory_types = [memory_types]
     if not isinstance(memory_types, Sequence):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -10,20 +11,21 @@ from eventlog.records import to_datetime
 from memory_actors import retrieval
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.filters import predicate
-from memory_actors.handles.context import CONTEXT_MESSAGES, context_of
+from memory_actors.handles.context import prompt
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
 from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.finding import found, found_summary, kind_ever
 from memory_actors.handles.lineage import expand, originals_of
-from memory_actors.handles.listing import named_kinds, newest_first
+from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
 from memory_actors.handles.short_term import ShortTermMemory
+from memory_actors.handles.user_context import UserContext
 from memory_actors.handles.working import WorkingMemory
+from memory_actors.kinds import context
 from memory_actors.ranking import Weights, check_weights
 from memory_actors.reading import history, memories
 from memory_actors.records import (
-    Context,
     HistoryEntry,
     Hit,
     Item,
@@ -48,6 +50,7 @@ from memory_actors.validation import (
     time_us,
 )
 from memory_actors.writers.account import set_tier
+from memory_actors.writers.context import ContextWriter
 from memory_actors.writers.entity import EntityWriter
 from memory_actors.writers.episodic import EpisodicWriter
 from memory_actors.writers.long_term import LongTermWriter
@@ -78,16 +81,15 @@ class UserMemory:
         working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
         self._long_term = LongTermWriter(scope)
         entity, episodic = EntityWriter(scope), EpisodicWriter(scope)
-        structured = StructuredWriter(scope)
-        self._writers = {
-            writer.kind.NAME: writer
-            for writer in (working, short_term, self._long_term, entity, episodic, structured)
-        }
+        structured, self._documents = StructuredWriter(scope), ContextWriter(scope)
+        kinds = (working, short_term, self._long_term, entity, episodic, structured)
+        self._writers = {writer.kind.NAME: writer for writer in (*kinds, self._documents)}
         self.working = WorkingMemory(scope, working)
         self.short_term = ShortTermMemory(scope, short_term)
         self.entities = EntityGraph(scope, entity)
         self.episodes = Episodes(scope, episodic)
         self.documents = Documents(scope, structured)
+        self.context = UserContext(scope, self._documents, partial(prompt, self))
 
     @property
     def user_id(self) -> str:
@@ -116,7 +118,8 @@ class UserMemory:
         What the text is depends on the type: a fact (long_term), a message (short_term), the value
         of `key` (working; without one, kept under its own id), an entity's name (entity; with
         `key`, that is the name and the text an observation), the goal of a new episode (episodic),
-        or a JSON document (structured; a text that is no JSON object becomes {"text": …}).
+        a JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry
+        of MEMORY.md (context; in the section `key`).
         `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
         `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
         working memory is durable when this returns; that is on disk within 50 ms.
@@ -222,6 +225,14 @@ class UserMemory:
         """
         await set_tier(self._scope, tier)
 
+    async def put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+        """Put a block of a context document as an export of another store has it.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no block, or its id stands for another memory.
+        """
+        return await self._documents.put_block(memory_id, item, data)
+
     async def put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as an export of another store has it: an import does that.
 
@@ -254,10 +265,11 @@ class UserMemory:
         """Return the `top_k` memories that best answer a query.
 
         Working memory comes first, then short-term, then the rest by score. `memory_types` None
-        means all. What narrows a query down is exact and comes before ranking: `filters` on
-        metadata (see filters.py), `since` and `until` on when a memory was true, `as_of` (what was
-        recorded by then; relationships that were true at it). Short-term memory is searched in
-        `session_id`, the handle's session, or the three used last.
+        means all but context documents: named, their archives are searched. What narrows a query
+        down is exact and comes before ranking: `filters` on metadata (see filters.py), `since` and
+        `until` on when a memory was true, `as_of` (what was recorded by then; relationships that
+        were true at it). Short-term memory is searched in `session_id`, the handle's session, or
+        the three used last.
 
         `token_budget` returns as many (1,000 at most) as fit that many tokens, 4 bytes each, about,
         instead of `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way.
@@ -273,7 +285,7 @@ class UserMemory:
         text_bytes(query, "query", QUERY_BYTES_MAX)
         asked = retrieval.Query(
             text=query,
-            kinds=named_kinds(memory_types),
+            kinds=named_kinds(memory_types, SEARCHED),
             top_k=check_top_k(top_k),
             now_us=self._scope.now_us(),
             filters=filters,
@@ -293,16 +305,6 @@ class UserMemory:
         with self._scope.observed("Retrieve", "any"):
             async with self._scope.live() as live:
                 return await retrieval.retrieve(self._scope.services, live, asked)
-
-    async def context(self, query: str, session_id: str | None = None, limit: int = 5) -> Context:
-        """Return what to paste into a prompt: the last messages, what is remembered, summaries.
-
-        The last 3 messages of the session (the handle's, if none is named), oldest first; the
-        `limit` best long-term memories; up to 2 summaries. `.text` is the prompt.
-        """
-        said = await self.short_term.messages(session_id, last=CONTEXT_MESSAGES)
-        hits = await self.retrieve(query, memory_types=[MemoryType.LONG_TERM], top_k=limit)
-        return context_of([*said, *hits])
 
     async def expand(self, compressed_id: str) -> list[Memory]:
         """Return the originals of a summary as they were, from the log, in order of time.
@@ -329,6 +331,8 @@ class UserMemory:
         :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
         """
         one = await found(self._scope, memory_id)
+        if one.kind is context:
+            await self.context.note_read(memory_id)
         (memory,) = await memories(self._scope.services.log, self._scope.stream, [one])
         return memory
 

@@ -17,7 +17,9 @@ from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange.parts import (
+    BlockParts,
     DocumentParts,
+    EmptyDocumentParts,
     EntityParts,
     EpisodeParts,
     RelationshipParts,
@@ -106,6 +108,12 @@ class Adder:
                 return await self._add_episode(entry.item, parts)
             case DocumentParts() as parts:
                 return await self._put_document(entry.item, parts)
+            case BlockParts() as parts:
+                block = msgspec.to_builtins(parts)
+                return await self._user.put_block(entry.memory_id, entry.item, block)
+            case EmptyDocumentParts() as parts:
+                await self._make_document(parts)
+                return None
             case SummaryData() as parts:
                 return await self._user.put_summary(_summary(entry.item, parts))
         return await self._add_text(entry)
@@ -217,6 +225,11 @@ class Adder:
             memory_id=item.memory_id,
             pinned=item.pinned,
         )
+
+    async def _make_document(self, parts: EmptyDocumentParts) -> None:
+        there = {info.name for info in await self._user.context.documents()}
+        if parts.document not in there:
+            await self._user.context.create(parts.document)
 
     async def _add_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
         memory_id = str(item.memory_id)

@@ -76,9 +76,49 @@ class DocumentParts(_Data, frozen=True, kw_only=True):
     key: str | None = None
 
 
-Parts: TypeAlias = EntityParts | RelationshipParts | EpisodeParts | DocumentParts | SummaryData
+class SectionParts(_Data, frozen=True, kw_only=True):
+    """The heading that an archived entry stood under."""
 
-HAVE_DATA: Final = (MemoryType.ENTITY, MemoryType.EPISODIC, MemoryType.STRUCTURED)
+    heading_id: str
+    title: str
+    raw: str
+    rank: str
+
+
+class BlockParts(_Data, frozen=True, kw_only=True):
+    """A block of a context document."""
+
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    touched_at_us: int | None = None
+    archived: bool = False
+    section: SectionParts | None = None
+
+
+class EmptyDocumentParts(_Data, frozen=True, kw_only=True):
+    """A context document without blocks."""
+
+    document: str
+
+
+Parts: TypeAlias = (
+    EntityParts
+    | RelationshipParts
+    | EpisodeParts
+    | DocumentParts
+    | BlockParts
+    | EmptyDocumentParts
+    | SummaryData
+)
+
+HAVE_DATA: Final = (
+    MemoryType.ENTITY,
+    MemoryType.EPISODIC,
+    MemoryType.STRUCTURED,
+    MemoryType.CONTEXT,
+)
 """The kinds whose lines say what they hold in `data`."""
 
 
@@ -119,6 +159,8 @@ def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
         return EpisodeParts
     if kind is MemoryType.STRUCTURED:
         return DocumentParts
+    if kind is MemoryType.CONTEXT:
+        return EmptyDocumentParts if data.keys() == {"document"} else BlockParts
     return RelationshipParts if "relation" in data else EntityParts
 
 

@@ -15,6 +15,8 @@ Every field but the content may be left out:
       episodic    {"goal", "agent_id", "status", "result", "steps": [{"number", "action",
                    "observation", "outcome", "error"}, ...], "evicted", "steps_evicted"}
       structured  {"collection", "key", "value"}
+      context     {"document", "raw", "rank", "heading", "touched_at_us", "archived", "section"}, a
+                  block of a context document; {"document"} alone, an empty one
 
 - `compressed`: what a summary was made of, as `Memory.data` has it; its originals are elsewhere
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
@@ -74,6 +76,7 @@ _HAS: Final = {
     MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
     MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data"},
     MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
+    MemoryType.CONTEXT: {"timestamp", "pinned", "key", "data"},
 }
 """The fields a kind has besides those that all have."""
 _IN_PLACE_OF_DATA: Final = ("content", "value", "key")

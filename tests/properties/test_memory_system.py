@@ -47,6 +47,7 @@ def small(count: int) -> Limits:
         short_term_sessions=2, long_term_memories=2 * count, long_term_bytes=1_500 * count,
         entities=count, relationships=count, entity_bytes=100, episodes=count,
         episode_steps=count, episodic_bytes=2_000, documents=count, structured_bytes=2_000,
+        context_entries=count, context_bytes=2_000,
     )  # fmt: skip
 
 
@@ -374,7 +375,8 @@ class SystemMachine(RuleBasedStateMachine):
             hits = self.run(user.retrieve("red", top_k=1_000))
             assert lasting(found) == {one for one, kind in held.kinds.items() if kind != SHORT}
             beside = {memory.memory_id for memory in found if memory.source == "compressed"}
-            assert lasting(hits) - beside == lasting(found) - beside
+            unsearched = {m.memory_id for m in found if m.memory_type == "context"}
+            assert lasting(hits) - beside == lasting(found) - beside - unsearched
             assert len(lasting(hits) & beside) == min(len(beside), 2)
             assert {m.memory_id for m in found if m.memory_type == SHORT} <= set(held.of(SHORT))
             for memory in found:

@@ -1,4 +1,4 @@
-"""Properties of a user's whole memory under any sequence of commands of all six kinds.
+"""Properties of a user's whole memory under any sequence of commands of all kinds.
 
 Small limits in three tiers, tiers that go up and down, clocks that jump in both directions.
 """
@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from support import recount
+from support.context_rules import ContextRules
 from support.deciding import Decided, Deciding, Rows, living
 from support.kind_rules import (
     EntityRules,
@@ -26,6 +27,7 @@ from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
 from memory_actors.kinds import long_term, short_term
+from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
 from memory_actors.kinds.kind import Add, Command, Pruned, Restore
 from memory_actors.kinds.long_term import (
@@ -63,6 +65,10 @@ def tiny(tier: Tier, count: int, size: int) -> Limits:
         episodic_bytes=2 * size,
         documents=count,
         structured_bytes=2 * size,
+        context_documents=1 + count // 4,
+        context_document_bytes=size,
+        context_entries=count,
+        context_bytes=2 * size,
     )
 
 
@@ -72,7 +78,13 @@ MIXTURES = NAMES.map(lambda name: {name}) | st.sets(NAMES, min_size=1)
 
 
 class UserMachine(
-    WorkingRules, ShortTermRules, LongTermRules, EntityRules, EpisodicRules, StructuredRules
+    WorkingRules,
+    ShortTermRules,
+    LongTermRules,
+    EntityRules,
+    EpisodicRules,
+    StructuredRules,
+    ContextRules,
 ):
     """A user's decider, run as an actor runs it, beside a replay, a snapshot and a recount."""
 
@@ -125,7 +137,8 @@ class UserMachine(
         if isinstance(refusal, QuotaExceededError):
             assert asks_for_room(command)
             own = [limit for _, limit in recount.uses(self.state, self.limits).values()]
-            assert refusal.limit in [*own, self.limits.episode_steps]
+            each = [self.limits.episode_steps, self.limits.context_document_bytes]
+            assert refusal.limit in [*own, *each]
             assert refusal.tier == self.limits.tier
 
     def check_limits(self, decided: Decided) -> None:
@@ -275,7 +288,9 @@ def made_to_go(event: Any) -> tuple[str, ...]:
     return event.memory_ids if isinstance(event, Pruned) else getattr(event, "evicted_ids", ())
 
 
-ASK_FOR_ROOM = (Add, Restore, AddStep, FinishEpisode, UpdateKey, CompressMemories)
+ASK_FOR_ROOM = (
+    Add, Restore, AddStep, FinishEpisode, UpdateKey, CompressMemories, ChangeDocument, EditEntry,
+)  # fmt: skip
 
 TestUserDecider = UserMachine.TestCase
 TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

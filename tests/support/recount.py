@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.kinds import entity, long_term, short_term, structured, working
+from memory_actors.kinds import context, entity, long_term, short_term, structured, working
 from memory_actors.kinds.kind import Kind, Pruned, Tally
 from memory_actors.kinds.short_term import SessionsExpired
 from memory_actors.quota import Limits
@@ -42,6 +42,11 @@ def uses(state: UserState, limits: Limits) -> Uses:
         ("episodic", "bytes"): (sizes["episodic"], limits.episodic_bytes),
         ("structured", "documents"): (len(rows["structured"]), limits.documents),
         ("structured", "bytes"): (sizes["structured"], limits.structured_bytes),
+        ("context", "entries"): (len(rows["context"]), limits.context_entries),
+        ("context", "documents"): (len(state.context.documents), limits.context_documents),
+        ("context", "bytes"): (
+            sum(row.size_bytes for row in sized(context, state.context)), limits.context_bytes,
+        ),
     }  # fmt: skip
     return counted | _of_sessions(rows["short_term"], limits) | _of_agents(rows["episodic"], limits)
 
@@ -83,7 +88,7 @@ def fullest(counted: Uses) -> dict[str, tuple[int, int]]:
 
 def tally(kind: Kind, state: Any, log: Log) -> Tally:
     """Return what a kind holds, from the texts of its rows; and has lost, from the log."""
-    rows = list(kind.rows(state))
+    rows, sized_rows = list(kind.rows(state)), sized(kind, state)
     relationships = sum(isinstance(row, entity.Relationship) for row in rows)
     events = {entry.version: entry for entry in log}
     mine = [entry.data for entry in log if kind_of_event(entry.data) is kind]
@@ -91,8 +96,8 @@ def tally(kind: Kind, state: Any, log: Log) -> Tally:
     expired = [e for e in mine if isinstance(e, SessionsExpired)]
     return Tally(
         count=len(rows) - relationships,
-        size_bytes=sum(text_bytes(kind, row, events) for row in rows),
-        stored_bytes=sum(stored_bytes(kind, row, log) for row in rows),
+        size_bytes=sum(text_bytes(kind, row, events) for row in sized_rows),
+        stored_bytes=sum(stored_bytes(kind, row, log) for row in sized_rows),
         evicted=sum(len(getattr(e, "evicted_ids", ())) for e in mine)
         + sum(len(e.memory_ids) for e in expired),
         pruned=sum(len(e.memory_ids) for e in pruned),
@@ -112,9 +117,18 @@ def _summarised(rows: Sequence[Any], events: Mapping[int, Recorded[Any]]) -> dic
     }
 
 
+def sized(kind: Kind, state: Any) -> list[Any]:
+    """Return the rows whose bytes count: headings of documents are no memories, but have a size."""
+    if kind is context:
+        return [row for row in context.exported(state) if row.rank]
+    return list(kind.rows(state))
+
+
 def text_bytes(kind: Kind, row: Any, events: Mapping[int, Recorded[Any]]) -> int:
     """Return the bytes of what a row says."""
     data = kind.data(row, events)
+    if kind is context:
+        return _bytes(context.raw_of(row, events))
     if kind is working:
         return _bytes(row.key, kind.content(row, events))
     if kind in (short_term, long_term, structured) or isinstance(row, entity.Relationship):

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from memory_actors.account import SetTier
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    working,
+)
+from memory_actors.kinds.context.commands import DeleteEntry, RestoreEntries
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.records import Tier
 from memory_actors.user_state import KINDS
@@ -24,12 +33,14 @@ DELETES = {
     entity: entity.DeleteEntity,
     episodic: episodic.DeleteEpisode,
     structured: structured.DeleteDocument,
+    context: DeleteEntry,
 }
 RESTORES = {
     long_term: long_term.RestoreMemories,
     entity: entity.RestoreEntities,
     episodic: episodic.RestoreEpisodes,
     structured: structured.RestoreDocuments,
+    context: RestoreEntries,
 }
 
 ANY = st.integers(0, 1 << 16)  # picks one of what there is, by its remainder

@@ -35,6 +35,9 @@ def test_these_are_the_commands() -> None:
         "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
+        "context show", "context add", "context edit", "context remove", "context touch",
+        "context pin", "context size", "context list", "context documents", "context archive",
+        "context restore", "context search",
         "serve", "keys create", "keys list", "keys revoke",
     }  # fmt: skip
 

@@ -29,6 +29,7 @@ def test_usage_counts_each_kind(program) -> None:
     kinds = program.json("usage")["kinds"]
     assert {name: kind["count"] for name, kind in kinds.items()} == {
         "working": 0, "short_term": 1, "long_term": 1, "entity": 2, "episodic": 1, "structured": 0,
+        "context": 0,
     }  # fmt: skip
     assert kinds["long_term"]["size_bytes"] == 5
     assert {quota["quota"]: quota["used"] for quota in kinds["entity"]["quotas"]} == {

@@ -104,6 +104,16 @@ def test_the_demo_finds_some_of_the_evidence(report: dict) -> None:
     assert report["turn_recall_at_5"] <= report["turn_recall_at_10"]
 
 
+def test_the_demo_fills_a_context_document_and_makes_room_in_it(report: dict) -> None:
+    context = report["context"]
+    assert 1_500 < context["warned_at"]["tokens"] <= 2_000
+    assert context["refused"].startswith("MEMORY.md exceeds hard limit")
+    assert len(context["made_room"]["archived"]) < context["entries"]
+    assert context["made_room"]["tokens"] <= 900
+    assert [hit["entry_id"] for hit in context["found"]] == context["restored"]["entry_ids"]
+    assert context["same_bytes"]
+
+
 def test_the_demo_improves_a_note_and_keeps_every_round(report: dict) -> None:
     improved = report["improving"]
     assert improved["scores"] == sorted(improved["scores"])
@@ -122,8 +132,14 @@ def test_the_demo_reads_from_top_to_bottom() -> None:
     said = result.stdout
     parts = ["Remember", "148 memories", "Find", *(q.question for q in known_questions())]
     parts += ["turn recall@5: ", "turn recall@10: ", "Close, open again", "✓ 148 memories"]
-    parts += ["✓ 148 events", "long_term.added", "A text gets better", "✓ 4 rounds in the log"]
-    parts += ["a question (median)"]
+    parts += [
+        "✓ 148 events",
+        "long_term.added",
+        "approaching soft limit",
+        "Archive before continuing",
+    ]
+    parts += ["With auto-archive", "✓ archive, then restore: the same bytes"]
+    parts += ["A text gets better", "✓ 4 rounds in the log", "a question (median)"]
     places = [said.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
     assert places == sorted(places)

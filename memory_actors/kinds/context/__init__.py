@@ -1,0 +1,137 @@
+"""Context documents: Markdown that an agent loads into every prompt, and an archive beside it.
+
+A document is a sequence of blocks, headings and entries, each with an id, its exact text and a rank
+that it is sorted by. Entries leave for the archive, where they are found by meaning, and come back
+to their place. Headings are no memories: they are not counted, found or listed.
+
+`markdown` takes texts apart, `rank` sorts; `events`, `state` and `commands` are what they are in
+every kind; `decide` uses `draft` (a document while it changes), `sizes` (limits, and what is
+archived to keep them) and `restoring`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from memory_actors.kinds import kind
+from memory_actors.kinds.context import commands, events
+from memory_actors.kinds.context.commands import RestoreEntries as RestoreEntries
+from memory_actors.kinds.context.decide import decide as decide
+from memory_actors.kinds.context.markdown import entry_text
+from memory_actors.kinds.context.sizes import NAME as NAME
+from memory_actors.kinds.context.snapshot import Dump as Dump
+from memory_actors.kinds.context.snapshot import dump as dump
+from memory_actors.kinds.context.snapshot import load as load
+from memory_actors.kinds.context.state import Context, Document, Row, block, in_order
+from memory_actors.kinds.context.state import evolve as evolve
+from memory_actors.kinds.context.state import fold as fold
+from memory_actors.kinds.context.state import initial as initial
+from memory_actors.kinds.kind import (
+    Events,
+    Passage,
+    Tally,
+    no_chain,
+    none_at_hand,
+    timeless,
+)
+from memory_actors.quota import Limits
+from memory_actors.records import QuotaUse
+
+registry = events.registry
+COMMANDS = commands.COMMANDS
+
+# --- reads
+
+at = timeless
+
+
+def tally(state: Context) -> Tally:
+    """Return counts and bytes: entries are counted, the bytes of headings too."""
+    return Tally(state.entries, state.size_bytes, state.stored_bytes)
+
+
+def quotas(state: Context, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+    """Return how full each limit is."""
+    return (
+        QuotaUse("entries", "count", state.entries, limits.context_entries),
+        QuotaUse("documents", "count", len(state.documents), limits.context_documents),
+        QuotaUse("bytes", "bytes", state.size_bytes, limits.context_bytes),
+    )
+
+
+def rows(state: Context) -> Iterable[Row]:
+    """Yield every entry, living or archived."""
+    for name in sorted(state.documents):
+        yield from (row for row in _rows(state.documents[name]) if row.heading is None)
+
+
+def exported(state: Context) -> Iterable[Row]:
+    """Yield what an export has: every block, and for an empty document a row without a rank."""
+    for name in sorted(state.documents):
+        document = state.documents[name]
+        yield from _rows(document) or [_empty(name, document)]
+
+
+def _rows(document: Document) -> list[Row]:
+    return in_order([*document.blocks.values(), *document.archived.values()])
+
+
+def _empty(name: str, document: Document) -> Row:
+    at_us = document.created_at_us
+    return Row(
+        memory_id=f"document:{name}", version=0, size_bytes=0, stored_bytes=0, created_at_us=at_us,
+        occurred_at_us=at_us, metadata={}, document=name, rank="", raw="", heading=None,
+        pinned=False, touched_at_us=at_us,
+    )  # fmt: skip
+
+
+def find(state: Context, memory_id: str) -> Row | None:
+    """Return the row of an entry, living or archived."""
+    row = block(state, memory_id)
+    return None if row is None or row.heading is not None else row
+
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage for an archived entry: what lives is loaded whole, and not searched."""
+    return (Passage(kind.label(row.version), row.digest),) if row.archived else ()
+
+
+def passage_text(row: Row, _label: int, events: Events) -> str:
+    """Return what an archived entry says."""
+    return content(row, events)
+
+
+def sources(row: Row) -> Sequence[int]:
+    """Return the version of the event that has an archived text; others are in the state."""
+    return (row.version,) if row.archived else ()
+
+
+def raw_of(row: Row, events: Events) -> str:
+    """Return the exact text of a block."""
+    return str(events[row.version].data.raw) if row.raw is None else row.raw
+
+
+def content(row: Row, events: Events) -> str:
+    """Return what an entry says; of a heading, its title."""
+    return entry_text(raw_of(row, events)) if row.heading is None else row.heading
+
+
+def data(row: Row, events: Events) -> dict[str, Any]:
+    """Return where a block is, its exact text, and what it stood under if it is archived."""
+    if not row.rank:
+        return {"document": row.document}
+    found = {
+        "document": row.document,
+        "raw": raw_of(row, events),
+        "rank": row.rank,
+        "heading": row.heading,
+        "touched_at_us": row.touched_at_us,
+        "archived": row.archived,
+    }
+    section = row.section if row.archived else None
+    return found if section is None else {**found, "section": msgspec.to_builtins(section)}
+
+
+at_hand = none_at_hand
+chain = no_chain

@@ -1,0 +1,181 @@
+"""What can be asked of context documents."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from memory_actors.kinds.context.events import Section
+from memory_actors.kinds.kind import Add, Command, Delete, Restore
+from memory_actors.tokens import TokenBudget, WordEstimate
+
+FREE = 0.4  # of the soft limit, after archiving: the middle of what is useful
+BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate())
+
+# --- changes of one document
+
+
+class Insert(msgspec.Struct, frozen=True):
+    """A new block."""
+
+    entry_id: str
+    raw: str
+    heading: str | None
+    """The title of a heading, None for an entry."""
+    after: str | None
+    """The block it follows; None: it is the first."""
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Another text for a block."""
+
+    entry_id: str
+    raw: str
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """A block that goes."""
+
+    entry_id: str
+
+
+Change: TypeAlias = Insert | Edit | Remove
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """How much room there is, and what may go to make some."""
+
+    budget: TokenBudget = BUDGET
+    auto_archive: bool = False
+    """Whether the stalest entries make room on the way to the hard limit."""
+    free: float = FREE
+    """Which part of the soft limit is to be free after archiving."""
+    read_at_us: Mapping[str, int] = {}
+    """When entries were last read, which no event knows."""
+
+
+class ChangeDocument(Command, frozen=True, kw_only=True):
+    """Carry out changes in their order, all or none. The first write makes a document."""
+
+    document: str
+    changes: tuple[Change, ...] = ()
+    expected: bytes | None = None
+    """The digest of the whole text that the caller saw."""
+    base: tuple[tuple[str, bytes], ...] | None = None
+    """With it: the document is then the same as a file. See `DocumentSynced`."""
+    label: str = ""
+    create: bool = False
+    """Whether the document must be a new one."""
+    room: Room = Room()
+
+
+class AddEntry(Add, frozen=True, kw_only=True):
+    """Put an entry at the end of a section. A section that is not there begins at the end."""
+
+    memory_id: str
+    document: str
+    section: str
+    """The title of a heading; "" is what stands before the first one."""
+    text: str
+    heading_id: str
+    """For the heading of a new section."""
+    pinned: bool = False
+    metadata: dict[str, Any] = {}
+    occurred_at_us: int | None = None
+    room: Room = Room()
+
+
+class EditEntry(Command, frozen=True, kw_only=True):
+    """Let an entry say something else, give it other metadata, or both."""
+
+    memory_id: str
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+    room: Room = Room()
+
+
+class ImportBlock(Add, frozen=True, kw_only=True):
+    """Put a block where it was in another store, with all there is to it."""
+
+    memory_id: str
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    pinned: bool = False
+    metadata: dict[str, Any] = {}
+    occurred_at_us: int
+    touched_at_us: int
+    archived: bool = False
+    digest: bytes = b""
+    """Of the text that an archived entry is found by."""
+    section: Section | None = None
+    budget: TokenBudget = BUDGET
+
+
+# --- entries
+
+
+class DeleteEntry(Delete, frozen=True, kw_only=True):
+    """Remove an entry, living or archived."""
+
+
+class TouchEntries(Command, frozen=True, kw_only=True):
+    """Say that entries were of use."""
+
+    memory_ids: tuple[str, ...]
+
+
+class PinEntries(Command, frozen=True, kw_only=True):
+    """Keep entries from being archived to make room, or no longer."""
+
+    memory_ids: tuple[str, ...]
+    pinned: bool = True
+
+
+class ArchiveEntries(Command, frozen=True, kw_only=True):
+    """Move entries to the archive: those named, or the stalest until enough is free."""
+
+    document: str
+    memory_ids: tuple[str, ...] | None = None
+    room: Room = Room()
+
+
+class RestoreEntries(Restore, frozen=True, kw_only=True):
+    """Bring archived or removed entries back to their place."""
+
+    budget: TokenBudget = BUDGET
+
+
+# --- documents
+
+
+class RenameDocument(Command, frozen=True, kw_only=True):
+    """Give a document another name."""
+
+    document: str
+    to: str
+
+
+class DeleteDocument(Command, frozen=True, kw_only=True):
+    """Delete a document with its archive."""
+
+    document: str
+
+
+MAKE_ROOM = (ChangeDocument, AddEntry, EditEntry, ArchiveEntries)
+"""The commands that may archive."""
+
+COMMANDS = (
+    ChangeDocument,
+    AddEntry,
+    EditEntry,
+    ImportBlock,
+    DeleteEntry,
+    TouchEntries,
+    PinEntries,
+    ArchiveEntries,
+    RestoreEntries,
+    RenameDocument,
+    DeleteDocument,
+)

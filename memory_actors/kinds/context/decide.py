@@ -1,0 +1,331 @@
+"""From a command about context documents to its events."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from memory_actors.errors import InvalidInputError, NotFoundError, StaleDocumentError
+from memory_actors.kinds.context.commands import (
+    AddEntry,
+    ArchiveEntries,
+    ChangeDocument,
+    DeleteDocument,
+    DeleteEntry,
+    EditEntry,
+    ImportBlock,
+    Insert,
+    PinEntries,
+    RenameDocument,
+    RestoreEntries,
+    Room,
+    TouchEntries,
+)
+from memory_actors.kinds.context.draft import Draft
+from memory_actors.kinds.context.events import (
+    Archived,
+    BlockEdited,
+    BlockImported,
+    BlockInserted,
+    BlockRemoved,
+    DocumentCreated,
+    DocumentDeleted,
+    DocumentRenamed,
+    DocumentSynced,
+    EntriesPinned,
+    EntriesTouched,
+    Event,
+)
+from memory_actors.kinds.context.markdown import entry_raw, entry_text, reworded
+from memory_actors.kinds.context.restoring import restored
+from memory_actors.kinds.context.sizes import (
+    after,
+    archiving,
+    check_document,
+    check_quotas,
+    fewest,
+    fits,
+    stalest,
+    target,
+)
+from memory_actors.kinds.context.state import Context, Row, block, blocks, text
+from memory_actors.kinds.kind import Command, refuse_id, same_json
+from memory_actors.phrasing import text_digest
+from memory_actors.quota import Limits
+
+
+def decide(command: Command, state: Context, limits: Limits) -> Sequence[Event]:
+    """Turn a command into events.
+
+    :raises ContextLimitError: the document would pass its hard limit.
+    :raises QuotaExceededError: too many bytes, entries or documents.
+    :raises StaleDocumentError: the document is not what the caller saw.
+    :raises NotFoundError: no such block, entry or document.
+    :raises InvalidInputError: an id or a name stands for something else.
+    """
+    match command:
+        case ChangeDocument():
+            return _change(command, state, limits)
+        case AddEntry():
+            return _add(command, state, limits)
+        case EditEntry():
+            return _edit(command, state, limits)
+        case ArchiveEntries():
+            return _archive(command, state)
+        case RestoreEntries():
+            return _restore(command, state, limits)
+        case ImportBlock():
+            return _import(command, state, limits)
+    return _decide_small(command, state)
+
+
+def _decide_small(command: Command, state: Context) -> Sequence[Event]:
+    match command:
+        case DeleteEntry():
+            _entry(state, command.memory_id)
+            return [BlockRemoved(memory_id=command.memory_id)]
+        case TouchEntries():
+            ids = _entries(state, command.memory_ids)
+            return [EntriesTouched(memory_ids=ids)] if ids else []
+        case PinEntries():
+            return _pin(command, state)
+        case RenameDocument():
+            return _rename(command, state)
+    assert isinstance(command, DeleteDocument)
+    _check_there(state, command.document)
+    ids = _everything(state, command.document)
+    return [DocumentDeleted(document=command.document, memory_ids=ids)]
+
+
+def _everything(state: Context, name: str) -> tuple[str, ...]:
+    document = state.documents[name]
+    return (*sorted(document.blocks), *sorted(document.archived))
+
+
+# --- changes
+
+
+def _change(command: ChangeDocument, state: Context, limits: Limits) -> Sequence[Event]:
+    name = command.document
+    if command.create and name in state.documents:
+        raise InvalidInputError(f"there is a document {name!r} already: choose another name")
+    _check_expected(command, state)
+    draft = Draft(state, name)
+    for change in command.changes:
+        draft.make(change)
+    if command.base is not None and not _is_base(command, state):
+        draft.events.append(DocumentSynced(document=name, base=command.base, label=command.label))
+    if command.create and not draft.events:
+        return _created(name, state, limits, command.now_us)
+    if not draft.events:
+        return []
+    return _with_room(command, name, draft.events, state, limits)
+
+
+def _created(name: str, state: Context, limits: Limits, now_us: int) -> Sequence[Event]:
+    events = [DocumentCreated(document=name)]
+    check_quotas(state, after(state, events, now_us), limits)
+    return events
+
+
+def _check_expected(command: ChangeDocument, state: Context) -> None:
+    if command.expected is None:
+        return
+    if text_digest(text(blocks(state, command.document))) != command.expected:
+        raise StaleDocumentError(
+            f"{command.document} has changed since it was read: read it again, then write"
+        )
+
+
+def _is_base(command: ChangeDocument, state: Context) -> bool:
+    document = state.documents.get(command.document)
+    synced = None if document is None else document.synced
+    return synced is not None and (synced.base, synced.label) == (command.base, command.label)
+
+
+def _add(command: AddEntry, state: Context, limits: Limits) -> Sequence[Event]:
+    if _was_added(command, state):
+        return []
+    draft = Draft(state, command.document)
+    last, before_heading, there = draft.end_of(command.section)
+    if not there:
+        last = draft.begin_section(command.section, command.heading_id)
+    raw = entry_raw(command.text) + ("\n" if before_heading else "")
+    draft.insert(
+        Insert(command.memory_id, raw, None, last),
+        pinned=command.pinned,
+        metadata=command.metadata,
+        occurred_at_us=command.occurred_at_us,
+    )
+    return _with_room(
+        command, command.document, draft.events, state, limits, keep=command.memory_id
+    )
+
+
+def _was_added(command: AddEntry, state: Context) -> bool:
+    """Say whether an id was used before, for an entry that said the same."""
+    for known in command.used.values():
+        said = entry_text(known.raw) if isinstance(known, BlockInserted) else None
+        if said != entry_text(entry_raw(command.text)):
+            refuse_id(command.memory_id)
+        return True
+    return block(state, command.memory_id) is not None
+
+
+def _edit(command: EditEntry, state: Context, limits: Limits) -> Sequence[Event]:
+    row = _entry(state, command.memory_id)
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    raw = None if command.text is None else reworded(_raw_of(row), command.text)
+    raw = None if raw == row.raw else raw
+    if raw is None and metadata is None:
+        return []
+    events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
+    return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
+
+
+def _raw_of(row: Row) -> str:
+    if row.raw is None:
+        raise InvalidInputError(f"entry {row.memory_id!r} is archived: restore it, then edit it")
+    return row.raw
+
+
+def _with_room(
+    command: ChangeDocument | AddEntry | EditEntry,
+    document: str,
+    events: list[Event],
+    state: Context,
+    limits: Limits,
+    keep: str | None = None,
+) -> Sequence[Event]:
+    """Return events, and behind them what makes room for them if that is asked for and needed."""
+    new, room = after(state, events, command.now_us), command.room
+    check_quotas(state, new, limits)
+    if room.auto_archive:
+        gone = _who_goes(room, document, events, new, limits, keep)
+        if gone:
+            return [*events, archiving(new, document, gone, "room")]
+    check_document(document, state, new, limits, room.budget)
+    return events
+
+
+def _who_goes(
+    room: Room,
+    document: str,
+    events: Sequence[Event],
+    new: Context,
+    limits: Limits,
+    keep: str | None,
+) -> Collection[str]:
+    """Return who makes room: until enough is free or, if that cannot be, until it fits.
+
+    Nobody if it fits already, or never can.
+    """
+    budget = room.budget
+    if fits(limits, budget.hard_tokens, budget, text(blocks(new, document))):
+        return ()
+    named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
+    rows = stalest(new, document, room.read_at_us, named)
+    rows = [row for row in rows if row.memory_id != keep]
+    for tokens_max in (target(room), budget.hard_tokens):
+        count = fewest(new, document, rows, partial(fits, limits, tokens_max, budget))
+        if count is not None:
+            return [row.memory_id for row in rows[:count]]
+    return ()
+
+
+# --- archive and back
+
+
+def _archive(command: ArchiveEntries, state: Context) -> Sequence[Event]:
+    _check_there(state, command.document)
+    if command.memory_ids is not None:
+        rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
+        _check_inside(rows, command.document)
+        gone = [row.memory_id for row in rows if not row.archived]
+    else:
+        rows = stalest(state, command.document, command.room.read_at_us)
+        tokens_max, counter = target(command.room), command.room.budget.counter
+        count = fewest(state, command.document, rows, lambda now: counter.count(now) <= tokens_max)
+        gone = [row.memory_id for row in (rows if count is None else rows[:count])]
+    return [archiving(state, command.document, gone, "asked")] if gone else []
+
+
+def _check_inside(rows: Sequence[Row], document: str) -> None:
+    for row in rows:
+        if row.document != document:
+            raise NotFoundError(
+                f"no entry {row.memory_id!r} in {document}: it is in {row.document}"
+            )
+
+
+def _restore(command: RestoreEntries, state: Context, limits: Limits) -> Sequence[Event]:
+    events = restored(command, state)
+    if not events:
+        return []
+    new = after(state, events, command.now_us)
+    check_quotas(state, new, limits)
+    for name in dict.fromkeys(getattr(event, "document", "") for event in events):
+        check_document(name, state, new, limits, command.budget)
+    return events
+
+
+def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Event]:
+    living = block(state, command.memory_id)
+    if living is not None or command.used:
+        known = command.used.get(command.memory_id)
+        if living is None and not isinstance(known, BlockInserted):
+            refuse_id(command.memory_id)
+        return []
+    draft = Draft(state, command.document)
+    archived = Archived(memory_id=command.memory_id, digest=command.digest, section=command.section)
+    event = BlockImported(
+        memory_id=command.memory_id,
+        document=command.document,
+        raw=command.raw,
+        rank=draft.free_rank(command.rank),
+        heading=command.heading,
+        pinned=command.pinned,
+        metadata=command.metadata,
+        occurred_at_us=command.occurred_at_us,
+        touched_at_us=command.touched_at_us,
+        archived=archived if command.archived else None,
+    )
+    events = [event]
+    new = after(state, events, command.now_us)
+    check_quotas(state, new, limits)
+    check_document(command.document, state, new, limits, command.budget)
+    return events
+
+
+# --- the rest
+
+
+def _pin(command: PinEntries, state: Context) -> Sequence[Event]:
+    ids = _entries(state, command.memory_ids)
+    changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
+    return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
+
+
+def _rename(command: RenameDocument, state: Context) -> Sequence[Event]:
+    _check_there(state, command.document)
+    if command.document == command.to:
+        return []
+    if command.to in state.documents:
+        raise InvalidInputError(f"there is a document {command.to!r} already: choose another name")
+    ids = _everything(state, command.document)
+    return [DocumentRenamed(document=command.document, to=command.to, memory_ids=ids)]
+
+
+def _check_there(state: Context, document: str) -> None:
+    if document not in state.documents:
+        raise NotFoundError(f"no document {document!r}: it was never there, or it was deleted")
+
+
+def _entries(state: Context, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return ids of entries that are there, each once."""
+    return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
+
+
+def _entry(state: Context, memory_id: str) -> Row:
+    row = block(state, memory_id)
+    if row is None or row.heading is not None:
+        raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")
+    return row

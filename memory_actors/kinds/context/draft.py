@@ -1,0 +1,178 @@
+"""A document while a command changes it: what stands where, and the events so far.
+
+Archived entries are not in the text, but a new block never takes the rank of one: so each comes
+back between the same neighbours, in whatever order they come.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds.context.commands import Change, Insert, Remove
+from memory_actors.kinds.context.events import (
+    BlockEdited,
+    BlockInserted,
+    BlockRemoved,
+    BlockRestored,
+    Event,
+)
+from memory_actors.kinds.context.markdown import heading_raw, parse
+from memory_actors.kinds.context.rank import between
+from memory_actors.kinds.context.state import Context, Row, block, blocks
+from memory_actors.kinds.kind import refuse_id
+
+BLANK_LINE = "\n\n"
+
+
+class Block:
+    """A living block of a draft."""
+
+    __slots__ = ("block_id", "heading", "rank", "raw")
+
+    def __init__(self, block_id: str, rank: str, raw: str, heading: str | None):
+        self.block_id = block_id
+        self.rank = rank
+        self.raw = raw
+        self.heading = heading
+
+
+class Draft:
+    """One document that changes."""
+
+    def __init__(self, state: Context, document: str):
+        self.document = document
+        self.events: list[Event] = []
+        self._state = state
+        rows = blocks(state, document)
+        self._blocks = {row.memory_id: _block(row) for row in rows}
+        self._order = [(row.rank, row.memory_id) for row in rows]
+        found = state.documents.get(document)
+        archived = [] if found is None else found.archived.values()
+        self._ranks = sorted([*(row.rank for row in rows), *(row.rank for row in archived)])
+
+    # --- reads
+
+    def __contains__(self, block_id: str) -> bool:
+        return block_id in self._blocks
+
+    @property
+    def order(self) -> list[Block]:
+        """The living blocks in order."""
+        return [self._blocks[block_id] for _, block_id in self._order]
+
+    # --- changes
+
+    def make(self, change: Change) -> None:
+        """Carry out one change.
+
+        :raises NotFoundError: it names a block that is not in the document.
+        """
+        if isinstance(change, Insert):
+            self.insert(change)
+        elif isinstance(change, Remove):
+            self.remove(change.entry_id)
+        else:
+            self.edit(change.entry_id, change.raw)
+
+    def insert(self, new: Insert, **more: object) -> None:
+        """Put in a block; `more` are fields of its event."""
+        if new.entry_id in self._blocks or block(self._state, new.entry_id) is not None:
+            refuse_id(new.entry_id)
+        _check_raw(new.raw)
+        before = None if new.after is None else self._living(new.after).rank
+        rank = self._rank_behind(before)
+        event = BlockInserted(
+            memory_id=new.entry_id,
+            document=self.document,
+            raw=new.raw,
+            rank=rank,
+            heading=new.heading,
+            **more,  # type: ignore[arg-type] # checked where they are given
+        )
+        self._take(event)
+
+    def put_back(self, event: BlockRestored) -> None:
+        """Put in a block at its rank; where another one has that by now, right behind it."""
+        _check_raw(event.raw)
+        self._take(event)
+
+    def edit(self, block_id: str, raw: str, *, spacing: bool = False) -> None:
+        """Give a block another text."""
+        one = self._living(block_id)
+        _check_raw(raw)
+        if raw == one.raw:
+            return
+        one.raw, one.heading = raw, parse(raw)[0].heading
+        self.events.append(
+            BlockEdited(memory_id=block_id, raw=raw, heading=one.heading, spacing=spacing)
+        )
+
+    def remove(self, block_id: str) -> None:
+        """Take a block out."""
+        one = self._living(block_id)
+        del self._order[bisect_left(self._order, (one.rank, block_id))]
+        del self._ranks[bisect_left(self._ranks, one.rank)]
+        del self._blocks[block_id]
+        self.events.append(BlockRemoved(memory_id=block_id))
+
+    def begin_section(self, title: str, heading_id: str) -> str:
+        """Put a heading at the end, behind a blank line; return its id."""
+        order = self.order
+        last = order[-1] if order else None
+        if last is not None and not last.raw.endswith(BLANK_LINE):
+            more = "\n" if last.raw.endswith("\n") else BLANK_LINE
+            self.edit(last.block_id, last.raw + more, spacing=True)
+        after = None if last is None else last.block_id
+        self.insert(Insert(heading_id, heading_raw(title), title, after))
+        return heading_id
+
+    def end_of(self, section: str) -> tuple[str | None, bool, bool]:
+        """Return the last block of a section, whether a heading follows, and whether it is there.
+
+        The section "" is always there: its last block is None if it is empty.
+        """
+        last, inside = None, section == ""
+        for one in self.order:
+            if one.heading is not None:
+                if inside:
+                    return last, True, True
+                inside = one.heading == section
+            if inside:
+                last = one.block_id
+        return last, False, inside
+
+    # --- how
+
+    def _living(self, block_id: str) -> Block:
+        one = self._blocks.get(block_id)
+        if one is None:
+            raise NotFoundError(
+                f"no block {block_id!r} in {self.document}: never there, removed or archived"
+            )
+        return one
+
+    def _take(self, event: BlockInserted) -> None:
+        one = Block(event.memory_id, event.rank, event.raw, event.heading)
+        self._blocks[one.block_id] = one
+        insort(self._order, (one.rank, one.block_id))
+        at = bisect_left(self._ranks, one.rank)
+        if self._ranks[at : at + 1] != [one.rank]:  # an archived entry kept its own
+            self._ranks.insert(at, one.rank)
+        self.events.append(event)
+
+    def free_rank(self, rank: str) -> str:
+        """Return a rank that no block has: this one, or one right behind it."""
+        at = bisect_left(self._ranks, rank)
+        return self._rank_behind(rank) if self._ranks[at : at + 1] == [rank] else rank
+
+    def _rank_behind(self, rank: str | None) -> str:
+        at = 0 if rank is None else bisect_right(self._ranks, rank)
+        return between(rank, self._ranks[at] if at < len(self._ranks) else None)
+
+
+def _block(row: Row) -> Block:
+    return Block(row.memory_id, row.rank, row.raw or "", row.heading)
+
+
+def _check_raw(raw: str) -> None:
+    if not raw:
+        raise InvalidInputError("a block of a document has a text: remove it instead")

@@ -1,0 +1,171 @@
+"""What happens to context documents. One event a block, so that each has its own history."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventlog import EventRegistry
+
+registry = EventRegistry()
+
+
+class Section(msgspec.Struct, frozen=True, gc=False):
+    """The heading that an archived entry stood under: it comes back if it is gone by then."""
+
+    heading_id: str
+    title: str
+    raw: str
+    rank: str
+
+
+class Archived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One entry that was archived."""
+
+    memory_id: str
+    digest: bytes
+    """Of the text that it is found by."""
+    section: Section | None = None
+    """None before the first heading."""
+
+
+def _own_id(event: Any) -> tuple[str, ...]:
+    return (event.memory_id,)
+
+
+def _ids(event: Any) -> tuple[str, ...]:
+    return tuple(event.memory_ids)
+
+
+# --- documents
+
+
+@registry.event("context.document_created")
+class DocumentCreated(msgspec.Struct, frozen=True, kw_only=True):
+    """A document began, empty. One that begins with a block needs no event of its own."""
+
+    document: str
+
+
+@registry.event("context.document_renamed", keys=_ids)
+class DocumentRenamed(msgspec.Struct, frozen=True, kw_only=True):
+    """A document got another name, and with it all that is in it and in its archive."""
+
+    document: str
+    to: str
+    memory_ids: tuple[str, ...] = ()
+
+
+@registry.event("context.document_deleted", keys=_ids)
+class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A document went, with all that was in it and in its archive."""
+
+    document: str
+    memory_ids: tuple[str, ...] = ()
+
+
+@registry.event("context.document_synced")
+class DocumentSynced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A document and a file were the same: what the next merge of the two starts from."""
+
+    document: str
+    base: tuple[tuple[str, bytes], ...] = ()
+    """Each block by id, and the digest of its text, in order."""
+    label: str = ""
+    """Which file."""
+
+
+# --- blocks
+
+
+@registry.event("context.inserted", keys=_own_id)
+class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A heading or an entry was put into a document."""
+
+    memory_id: str
+    document: str
+    raw: str
+    """Its exact text."""
+    rank: str
+    heading: str | None = None
+    """The title of a heading, None for an entry."""
+    pinned: bool = False
+    metadata: dict[str, Any] = {}
+    occurred_at_us: int | None = None
+    """None: when it was recorded."""
+
+
+@registry.event("context.restored", keys=_own_id)
+class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A block came back into its document, from the archive or after it was removed."""
+
+    created_at_us: int = 0
+
+
+@registry.event("context.imported", keys=_own_id)
+class BlockImported(BlockInserted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A block came from another store, as it was there."""
+
+    touched_at_us: int = 0
+    archived: Archived | None = None
+    """Where it was an archived entry."""
+
+
+@registry.event("context.edited", keys=_own_id)
+class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A block got another text, other metadata, or both; None keeps what was."""
+
+    memory_id: str
+    raw: str | None = None
+    heading: str | None = None
+    """The title, where the new text is a heading."""
+    metadata: dict[str, Any] | None = None
+    spacing: bool = False
+    """Whether blank lines alone changed, to make room for a neighbour: that is no use of it."""
+
+
+@registry.event("context.removed", keys=_own_id)
+class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    """A block was removed by its user."""
+
+    memory_id: str
+
+
+@registry.event("context.touched", keys=_ids)
+class EntriesTouched(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries were of use: they are not the stalest now."""
+
+    memory_ids: tuple[str, ...]
+
+
+@registry.event("context.pinned", keys=_ids)
+class EntriesPinned(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries are never archived to make room, or may be again."""
+
+    memory_ids: tuple[str, ...]
+    pinned: bool
+
+
+@registry.event("context.archived", keys=lambda event: [one.memory_id for one in event.entries])
+class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries left their document for its archive."""
+
+    document: str
+    entries: tuple[Archived, ...]
+    cause: str
+    """asked, or room: to make room for what was written with it."""
+
+
+Event: TypeAlias = (
+    DocumentCreated
+    | DocumentRenamed
+    | DocumentDeleted
+    | DocumentSynced
+    | BlockInserted
+    | BlockRestored
+    | BlockImported
+    | BlockEdited
+    | BlockRemoved
+    | EntriesTouched
+    | EntriesPinned
+    | EntriesArchived
+)

@@ -1,0 +1,150 @@
+"""How large a document may be: refusals and, where that is asked for, entries that make room.
+
+Whoever decides counts the very text that the document would have, so writers that race cannot
+together pass a limit. What makes a document smaller, or leaves its size, is always let through: a
+limit may have been lowered.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NoReturn
+
+from eventlog import Recorded
+from memory_actors.errors import ContextLimitError, QuotaExceededError
+from memory_actors.kinds.context.commands import Room
+from memory_actors.kinds.context.events import Archived, EntriesArchived, Event, Section
+from memory_actors.kinds.context.markdown import entry_text
+from memory_actors.kinds.context.state import Context, Row, blocks, fold, text, under_sections
+from memory_actors.phrasing import text_digest
+from memory_actors.quota import Limits, refuse_bytes, refuse_count, size
+from memory_actors.tokens import TokenBudget
+
+NAME = "context"
+
+
+def after(state: Context, events: Sequence[Event], now_us: int) -> Context:
+    """Return the state that events would lead to."""
+    return fold(state, [Recorded("", 0, 0, now_us, "", event, 0, 0, b"") for event in events])
+
+
+# --- limits of a document
+
+
+def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) -> bool:
+    """Say whether the text of a document is within its bytes and so many tokens."""
+    within = len(document.encode()) <= limits.context_document_bytes
+    return within and budget.counter.count(document) <= tokens_max
+
+
+def check_document(
+    name: str, old: Context, new: Context, limits: Limits, budget: TokenBudget
+) -> None:
+    """Refuse a document that has grown beyond a limit.
+
+    :raises ContextLimitError: beyond its tokens.
+    :raises QuotaExceededError: beyond its bytes.
+    """
+    now = text(blocks(new, name))
+    if fits(limits, budget.hard_tokens, budget, now):
+        return
+    was = text(blocks(old, name))
+    if len(now.encode()) > max(len(was.encode()), limits.context_document_bytes):
+        _refuse_document_bytes(name, len(was.encode()), limits)  # nobody counts megabytes of tokens
+    tokens, before = budget.counter.count(now), budget.counter.count(was)
+    if tokens > max(before, budget.hard_tokens):
+        _refuse_tokens(name, before, limits, budget)
+
+
+def _refuse_tokens(name: str, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
+    limit = budget.hard_tokens
+    raise ContextLimitError(
+        f"{name} exceeds hard limit ({limit:,} tokens). Archive before continuing",
+        kind=NAME, used=used, limit=limit, unit="tokens", tier=limits.tier,
+    )  # fmt: skip
+
+
+def _refuse_document_bytes(name: str, used: int, limits: Limits) -> NoReturn:
+    limit = limits.context_document_bytes
+    raise QuotaExceededError(
+        f"{name} would take more than {size(limit)}. Archive or remove entries of it first.",
+        kind=NAME, used=used, limit=limit, unit="bytes", tier=limits.tier,
+    )  # fmt: skip
+
+
+# --- limits of all documents
+
+
+def check_quotas(old: Context, new: Context, limits: Limits) -> None:
+    """Refuse what has grown beyond the limits on all documents of a user.
+
+    :raises QuotaExceededError: too many documents or entries, or too many bytes.
+    """
+    tier = limits.tier
+    was, count, most = len(old.documents), len(new.documents), limits.context_documents
+    if count > max(was, most):
+        refuse_count(NAME, "documents", was, most, tier)
+    if new.entries > max(old.entries, limits.context_entries):
+        refuse_count(NAME, "entries", old.entries, limits.context_entries, tier)
+    if new.size_bytes > max(old.size_bytes, limits.context_bytes):
+        refuse_bytes(NAME, old.size_bytes, limits.context_bytes, tier)
+
+
+# --- the archive
+
+
+def target(room: Room) -> int:
+    """Return how many tokens leave enough free."""
+    return round(room.budget.soft_tokens * (1 - room.free))
+
+
+def archiving(
+    state: Context, document: str, memory_ids: Collection[str], cause: str
+) -> EntriesArchived:
+    """Return the event by which living entries go to the archive, with what they stood under."""
+    gone = set(memory_ids)
+    entries = [
+        Archived(
+            memory_id=row.memory_id,
+            digest=text_digest(entry_text(row.raw or "")),
+            section=None if heading is None else _section(heading),
+        )
+        for row, heading in under_sections(blocks(state, document))
+        if row.memory_id in gone
+    ]
+    return EntriesArchived(document=document, entries=tuple(entries), cause=cause)
+
+
+def _section(row: Row) -> Section:
+    return Section(row.memory_id, row.heading or "", row.raw or "", row.rank)
+
+
+def stalest(
+    state: Context, document: str, read_at_us: Mapping[str, int], new: Collection[str] = ()
+) -> list[Row]:
+    """Return the entries that may be archived, the least recently used first; new ones last."""
+    rows = [row for row in blocks(state, document) if row.heading is None and not row.pinned]
+    return sorted(
+        rows,
+        key=lambda row: (
+            row.memory_id in new,
+            max(row.touched_at_us, read_at_us.get(row.memory_id, 0)),
+            row.rank,
+        ),
+    )
+
+
+def fewest(
+    state: Context, document: str, rows: Sequence[Row], enough: Callable[[str], bool]
+) -> int | None:
+    """Return how many of these entries, from the first, must go until a text is small enough.
+
+    None if all are not enough.
+    """
+    living = blocks(state, document)
+
+    def without(count: int) -> bool:
+        gone = {row.memory_id for row in rows[:count]}
+        return enough(text(row for row in living if row.memory_id not in gone))
+
+    found = bisect_left(range(len(rows) + 1), True, key=without)
+    return found if found <= len(rows) else None

@@ -1,0 +1,350 @@
+"""The context documents of a user: their blocks, their archives, and what each event makes of them.
+
+The text of a living block is in its row: a document is small, and every write counts its tokens.
+An archived entry leaves its text in the log. Rows of both kinds keep their rank, so an entry that
+comes back stands where it stood.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from immutables import Map
+
+from eventlog import Recorded
+from memory_actors.kinds import kind
+from memory_actors.kinds.context.events import (
+    Archived,
+    BlockEdited,
+    BlockImported,
+    BlockInserted,
+    BlockRemoved,
+    BlockRestored,
+    DocumentCreated,
+    DocumentDeleted,
+    DocumentRenamed,
+    DocumentSynced,
+    EntriesArchived,
+    EntriesPinned,
+    EntriesTouched,
+    Event,
+    Section,
+)
+from memory_actors.kinds.context.markdown import render
+
+# --- state
+
+
+class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A heading or an entry of a document, or an archived entry."""
+
+    document: str
+    rank: str
+    raw: str | None
+    """Its exact text; None for an archived entry, whose text is in the log."""
+    heading: str | None
+    """The title of a heading, None for an entry."""
+    pinned: bool
+    touched_at_us: int
+    """When it was last added, edited, touched or restored."""
+    digest: bytes = b""
+    """Of the text that an archived entry is found by."""
+    section: Section | None = None
+    """What an archived entry stood under."""
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is in the archive."""
+        return self.raw is None
+
+
+class Synced(msgspec.Struct, frozen=True, array_like=True):
+    """What a document was when a file last was the same."""
+
+    base: tuple[tuple[str, bytes], ...]
+    label: str
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One document: its blocks and archived entries by id."""
+
+    created_at_us: int
+    updated_at_us: int
+    blocks: Map[str, Row] = Map()
+    archived: Map[str, Row] = Map()
+    synced: Synced | None = None
+
+
+class Context(msgspec.Struct, frozen=True):
+    """All documents by name, and where each block is."""
+
+    documents: Map[str, Document] = Map()
+    names: Map[str, str] = Map()
+    """The document of each block or archived entry, by id."""
+    entries: int = 0
+    """Archived ones included, headings not."""
+    size_bytes: int = 0
+    """Of all blocks and archived entries."""
+    stored_bytes: int = 0
+    living_bytes: int = 0
+    """Of the blocks, whose texts are in the state."""
+
+
+initial = Context()
+
+# --- evolve
+
+
+def evolve(state: Context, recorded: Recorded[Event]) -> Context:
+    """Fold one event into the state."""
+    return fold(state, (recorded,))
+
+
+def fold(state: Context, events: Iterable[Recorded[Event]]) -> Context:
+    """Fold many events into the state."""
+    draft = _Draft(state)
+    for recorded in events:
+        draft.apply(recorded)
+    return draft.finish()
+
+
+class _Pages:
+    """A document that changes in place."""
+
+    def __init__(self, document: Document):
+        self.created_at_us = document.created_at_us
+        self.updated_at_us = document.updated_at_us
+        self.blocks = document.blocks.mutate()
+        self.archived = document.archived.mutate()
+        self.synced = document.synced
+
+    def finish(self) -> Document:
+        blocks, archived = self.blocks.finish(), self.archived.finish()
+        return Document(self.created_at_us, self.updated_at_us, blocks, archived, self.synced)
+
+
+class _Draft:
+    """A state that changes in place, for one fold. Events about unknown blocks change nothing."""
+
+    def __init__(self, state: Context):
+        self._documents = state.documents.mutate()
+        self._names = state.names.mutate()
+        self._open: dict[str, _Pages] = {}
+        self._entries, self._living_bytes = state.entries, state.living_bytes
+        self._size_bytes, self._stored_bytes = state.size_bytes, state.stored_bytes
+
+    def apply(self, recorded: Recorded[Event]) -> None:
+        """Fold one event."""
+        event = recorded.data
+        if isinstance(event, BlockInserted):
+            self._open_pages(event.document, recorded.recorded_at_us)
+            self._put(_inserted(event, recorded), recorded.recorded_at_us)
+        elif isinstance(event, EntriesArchived):
+            for one in event.entries:
+                self._put(_archived(self._row(one.memory_id), one), recorded.recorded_at_us)
+        elif isinstance(event, BlockRemoved):
+            self._drop(event.memory_id, recorded.recorded_at_us)
+        elif isinstance(event, BlockEdited):
+            self._put(_edited(self._row(event.memory_id), event, recorded), recorded.recorded_at_us)
+        elif isinstance(event, EntriesTouched | EntriesPinned):
+            for memory_id in event.memory_ids:
+                self._put(_marked(self._row(memory_id), event, recorded), None)
+        else:
+            self._apply_to_document(event, recorded)
+
+    def _apply_to_document(
+        self,
+        event: DocumentCreated | DocumentRenamed | DocumentDeleted | DocumentSynced,
+        recorded: Recorded[Event],
+    ) -> None:
+        if isinstance(event, DocumentDeleted):
+            for memory_id in event.memory_ids:
+                self._drop(memory_id, None)
+            self._open.pop(event.document, None)
+            self._documents.pop(event.document, None)
+        elif isinstance(event, DocumentRenamed):
+            self._rename(event, recorded.recorded_at_us)
+        else:
+            pages = self._open_pages(event.document, recorded.recorded_at_us)
+            if isinstance(event, DocumentSynced):
+                pages.synced = Synced(event.base, event.label)
+
+    def _rename(self, event: DocumentRenamed, now_us: int) -> None:
+        document = self._open_pages(event.document, now_us).finish()
+        del self._open[event.document]
+        self._documents.pop(event.document, None)
+        self._open[event.to] = _Pages(
+            msgspec.structs.replace(
+                document,
+                blocks=_named(document.blocks, event.to),
+                archived=_named(document.archived, event.to),
+            )
+        )
+        for memory_id in (*document.blocks, *document.archived):
+            self._names[memory_id] = event.to
+
+    # --- rows
+
+    def _open_pages(self, name: str, now_us: int) -> _Pages:
+        """Return a document that changes in place; one that is not there begins."""
+        pages = self._open.get(name)
+        if pages is None:
+            document = self._documents.get(name) or Document(now_us, now_us)
+            pages = self._open[name] = _Pages(document)
+        return pages
+
+    def _row(self, memory_id: str) -> Row | None:
+        name = self._names.get(memory_id)
+        if name is None:
+            return None
+        pages = self._open_pages(name, 0)
+        return pages.blocks.get(memory_id) or pages.archived.get(memory_id)
+
+    def _put(self, row: Row | None, now_us: int | None) -> None:
+        """Put a row in the place of the one with its id; None for `now_us` is no change of text."""
+        if row is None:
+            return
+        self._drop(row.memory_id, None)
+        pages = self._open_pages(row.document, 0)
+        (pages.archived if row.archived else pages.blocks)[row.memory_id] = row
+        self._names[row.memory_id] = row.document
+        self._count(row, 1)
+        if now_us is not None:
+            pages.updated_at_us = now_us
+
+    def _drop(self, memory_id: str, now_us: int | None) -> None:
+        row = self._row(memory_id)
+        if row is None:
+            return
+        pages = self._open_pages(row.document, 0)
+        del (pages.archived if row.archived else pages.blocks)[memory_id]
+        del self._names[memory_id]
+        self._count(row, -1)
+        if now_us is not None:
+            pages.updated_at_us = now_us
+
+    def _count(self, row: Row, sign: int) -> None:
+        self._entries += sign * (row.heading is None)
+        self._size_bytes += sign * row.size_bytes
+        self._stored_bytes += sign * row.stored_bytes
+        self._living_bytes += 0 if row.archived else sign * row.size_bytes
+
+    def finish(self) -> Context:
+        """Return what has become of the state."""
+        for name, pages in self._open.items():
+            self._documents[name] = pages.finish()
+        return Context(
+            self._documents.finish(),
+            self._names.finish(),
+            self._entries,
+            self._size_bytes,
+            self._stored_bytes,
+            self._living_bytes,
+        )
+
+
+def _named(rows: Map[str, Row], name: str) -> Map[str, Row]:
+    return Map({one: msgspec.structs.replace(row, document=name) for one, row in rows.items()})
+
+
+def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> Row:
+    now_us, archived = recorded.recorded_at_us, None
+    created_at_us = touched_at_us = now_us
+    if isinstance(event, BlockRestored):
+        created_at_us = event.created_at_us
+    if isinstance(event, BlockImported):
+        touched_at_us, archived = event.touched_at_us, event.archived
+    row = Row(
+        memory_id=event.memory_id,
+        version=recorded.version,
+        size_bytes=len(event.raw.encode()),
+        stored_bytes=recorded.stored_bytes,
+        created_at_us=created_at_us,
+        occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
+        metadata=event.metadata,
+        document=event.document,
+        rank=event.rank,
+        raw=event.raw,
+        heading=event.heading,
+        pinned=event.pinned,
+        touched_at_us=touched_at_us,
+    )
+    return row if archived is None else _in_archive(row, archived)
+
+
+def _archived(row: Row | None, archived: Archived) -> Row | None:
+    return None if row is None else _in_archive(row, archived)
+
+
+def _in_archive(row: Row, archived: Archived) -> Row:
+    return msgspec.structs.replace(row, raw=None, digest=archived.digest, section=archived.section)
+
+
+def _edited(row: Row | None, event: BlockEdited, recorded: Recorded[Event]) -> Row | None:
+    if row is None:
+        return None
+    if event.metadata is not None:
+        row = msgspec.structs.replace(row, metadata=event.metadata)
+    if event.raw is None:
+        return row
+    return msgspec.structs.replace(
+        row,
+        version=recorded.version,
+        size_bytes=len(event.raw.encode()),
+        stored_bytes=recorded.stored_bytes,
+        raw=event.raw,
+        heading=event.heading,
+        touched_at_us=row.touched_at_us if event.spacing else recorded.recorded_at_us,
+    )
+
+
+def _marked(
+    row: Row | None, event: EntriesTouched | EntriesPinned, recorded: Recorded[Event]
+) -> Row | None:
+    if row is None:
+        return None
+    if isinstance(event, EntriesPinned):
+        return msgspec.structs.replace(row, pinned=event.pinned)
+    return msgspec.structs.replace(row, touched_at_us=recorded.recorded_at_us)
+
+
+# --- in order
+
+
+def place(row: Row) -> tuple[str, str]:
+    """Return what rows of a document are sorted by."""
+    return row.rank, row.memory_id
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Return rows in the order of their document."""
+    return sorted(rows, key=place)
+
+
+def blocks(state: Context, document: str) -> list[Row]:
+    """Return the living blocks of a document in order; none of one that is not there."""
+    found = state.documents.get(document)
+    return [] if found is None else in_order(found.blocks.values())
+
+
+def text(rows: Iterable[Row]) -> str:
+    """Return the text of living blocks in their order."""
+    return render(row.raw or "" for row in rows)
+
+
+def under_sections(rows: Iterable[Row]) -> Iterator[tuple[Row, Row | None]]:
+    """Yield each entry of living blocks in order, and the heading it stands under."""
+    heading = None
+    for row in rows:
+        if row.heading is None:
+            yield row, heading
+        else:
+            heading = row
+
+
+def block(state: Context, memory_id: str) -> Row | None:
+    """Return a heading, an entry or an archived entry by id."""
+    name = state.names.get(memory_id)
+    if name is None:
+        return None
+    document = state.documents[name]
+    return document.blocks.get(memory_id) or document.archived.get(memory_id)

@@ -1,0 +1,265 @@
+"""The way of a change into a context document, and of its entries into the archive."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple
+
+from memory_actors.asking import Reply
+from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
+from memory_actors.errors import InvalidInputError
+from memory_actors.kinds import context
+from memory_actors.kinds.context import commands
+from memory_actors.kinds.context.commands import FREE, ArchiveEntries, RestoreEntries, Room
+from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
+from memory_actors.kinds.context.markdown import entry_text, title_of
+from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
+from memory_actors.kinds.context.state import Context, Row, blocks, text
+from memory_actors.kinds.kind import Command, Delete, Kind
+from memory_actors.phrasing import text_digest
+from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.tokens import TokenBudget
+from memory_actors.validation import (
+    check_name,
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.writers.writer import Writer, Written
+
+
+class Change(NamedTuple):
+    """What came of a command about a document."""
+
+    reply: Reply
+    started_s: float
+
+    @property
+    def archived(self) -> tuple[str, ...]:
+        """Entries that went to the archive."""
+        events = (recorded.data for recorded in self.reply.events)
+        archivings = (event for event in events if isinstance(event, EntriesArchived))
+        return tuple(one.memory_id for event in archivings for one in event.entries)
+
+
+class ContextWriter(Writer):
+    """Adds, changes, archives and restores entries of context documents."""
+
+    kind: ClassVar[Kind] = context
+    takes = frozenset({"occurred_at", "pinned", "key"})
+    delete_command = commands.DeleteEntry
+
+    @property
+    def budget(self) -> TokenBudget:
+        """How many tokens a document may have."""
+        return self.scope.services.settings.context_budget()
+
+    def room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:
+        """Return how much room a document has, and whether its stalest entries make some."""
+        return Room(budget=self.budget, auto_archive=auto_archive, free=free)
+
+    # --- as all kinds
+
+    async def add(
+        self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
+    ) -> Receipt:
+        """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
+        self.check_fields(item, idempotency_key)
+        command = self.adding(DEFAULT_DOCUMENT, item, auto_archive=auto_prune)
+        change = await self.carry_out(command)
+        return self.receipt(command.memory_id, "add", Written.of(*change))
+
+    async def update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Let an entry say something else, give it other metadata, or both."""
+        if content is not None:
+            content_bytes(content)
+        command = commands.EditEntry(
+            now_us=self.scope.now_us(),
+            memory_id=row.memory_id,
+            text=None if content is None else plain(content),
+            metadata=None if metadata is None else own_metadata(metadata),
+            room=self.room(),
+        )
+        change = await self.carry_out(command)
+        return self.receipt(row.memory_id, "update", Written.of(*change))
+
+    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Bring back archived or removed entries, all or none; return a receipt for each."""
+        return await self.bring_back(self.restoring(memory_ids))
+
+    # --- commands
+
+    def adding(
+        self, document: str, item: Item, *, auto_archive: bool, section: str | None = None
+    ) -> commands.AddEntry:
+        """Return the command that adds an entry; `key` names the section if `section` does not."""
+        now_us = self.scope.now_us()
+        own_id = check_optional_name(item.memory_id, "memory_id")
+        content_bytes(item.content)
+        return commands.AddEntry(
+            now_us=now_us,
+            memory_id=own_id or self.scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            document=document,
+            section=checked_section(section or item.key or ""),
+            text=plain(item.content),
+            heading_id=self.scope.new_id(now_us),
+            pinned=item.pinned,
+            metadata=own_metadata(item.metadata),
+            occurred_at_us=time_us(item.occurred_at, "occurred_at"),
+            room=self.room(auto_archive=auto_archive),
+        )
+
+    def restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
+        """Return the command that brings entries back."""
+        ids = tuple(check_name(one, "entry_id") for one in memory_ids)
+        return RestoreEntries(now_us=self.scope.now_us(), memory_ids=ids, budget=self.budget)
+
+    async def put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+        """Put a block as an export of another store has it in `Memory.data`.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no block, or its id stands for another memory.
+        """
+        command = self._importing(check_name(memory_id, "memory_id"), item, data)
+        change = await self.carry_out(command)
+        return self.receipt(memory_id, "add", Written.of(*change))
+
+    def _importing(
+        self, memory_id: str, item: Item, data: Mapping[str, Any]
+    ) -> commands.ImportBlock:
+        raw, heading, now_us = checked_raw(data["raw"]), data.get("heading"), self.scope.now_us()
+        section = data.get("section")
+        occurred_at_us = time_us(item.occurred_at, "timestamp")
+        return commands.ImportBlock(
+            now_us=now_us,
+            memory_id=memory_id,
+            own_ids=(memory_id,),
+            document=check_name(data["document"], "document"),
+            raw=raw,
+            rank=_checked_rank(data["rank"]),
+            heading=heading,
+            pinned=item.pinned,
+            metadata=own_metadata(item.metadata),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            touched_at_us=data.get("touched_at_us") or now_us,
+            archived=bool(data.get("archived")) and heading is None,
+            digest=text_digest(entry_text(raw)),
+            section=None if section is None else Section(**section),
+            budget=self.budget,
+        )
+
+    def changing(
+        self,
+        document: str,
+        changes: Sequence[commands.Change],
+        expected: bytes | None = None,
+        *,
+        auto_archive: bool = False,
+        **more: Any,
+    ) -> commands.ChangeDocument:
+        """Return the command that changes a document; `more` are other fields of it."""
+        for change in changes:
+            if not isinstance(change, commands.Remove):
+                checked_raw(change.raw)
+        return commands.ChangeDocument(
+            now_us=self.scope.now_us(),
+            document=document,
+            changes=tuple(changes),
+            expected=expected,
+            room=self.room(auto_archive=auto_archive),
+            **more,
+        )
+
+    # --- the way
+
+    async def change(
+        self, document: str, operation: str, command: Command, ids: Sequence[str]
+    ) -> ContextReceipt:
+        """Carry out a command about a document, and say what came of it and how large that is."""
+        change = await self.carry_out(command)
+        size = self.size(document, change.reply.state.context)
+        return ContextReceipt(
+            document=document,
+            operation=operation if change.reply.events else "unchanged",
+            entry_ids=tuple(ids),
+            tokens=size.tokens,
+            limit=size.soft_limit,
+            hard_limit=size.hard_limit,
+            remaining=size.remaining,
+            message=size.message,
+            warning=size.warning,
+            archived=change.archived,
+            latency_ms=(perf_counter() - change.started_s) * 1e3,
+        )
+
+    def size(self, document: str, state: Context) -> ContextSize:
+        """Return how large a document is in this state."""
+        budget = self.budget
+        return ContextSize(
+            document=document,
+            tokens=budget.counter.count(text(blocks(state, document))),
+            soft_limit=budget.soft_tokens,
+            hard_limit=budget.hard_tokens,
+        )
+
+    async def carry_out(self, command: Command) -> Change:
+        """Carry out a command; what it archives is searchable when this returns.
+
+        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
+        """
+        if not isinstance(command, Delete | ArchiveEntries):
+            self.scope.services.monitor.admit()
+        with self.scope.observed(type(command).__name__, self.kind.NAME):
+            return await self.scope.to_the_end(self._carried_out(command))
+
+    async def _carried_out(self, command: Command) -> Change:
+        started_s = perf_counter()
+        async with self.scope.live() as live:
+            reply = await self.scope.ask(live, command, deletes=isinstance(command, Delete))
+            if _archives(reply):
+                live.indexes.index_now()
+                await live.indexes.indexed([self.kind])
+        return Change(reply, started_s)
+
+
+def _archives(reply: Reply) -> bool:
+    """Say whether there is more in an archive: it is to be indexed."""
+    events = [recorded.data for recorded in reply.events]
+    imported = (event.archived for event in events if isinstance(event, BlockImported))
+    return any(imported) or any(isinstance(event, EntriesArchived) for event in events)
+
+
+def checked_section(title: str) -> str:
+    """Return the title of a section as its heading will read; "" is the part before the first.
+
+    :raises InvalidInputError: it cannot stand in a heading.
+    """
+    if not isinstance(title, str):
+        raise InvalidInputError(f"section must be a string, not {type(title).__name__}")
+    if not title.strip():
+        return ""
+    check_name(title, "section")
+    read = title_of(f"## {title.strip()}") if len(title.splitlines()) == 1 else None
+    if read is None:
+        raise InvalidInputError(f"section {title!r:.80} is no title: give it one line of text")
+    return read
+
+
+def checked_raw(raw: object) -> str:
+    """Return the exact text of a block.
+
+    :raises InvalidInputError: it is empty, no string, or not Unicode.
+    """
+    if not isinstance(raw, str) or not raw:
+        raise InvalidInputError(f"the text of a block must be a string, not {raw!r:.40}")
+    if raw.strip():
+        content_bytes(raw)
+    return plain(raw)
+
+
+def _checked_rank(rank: object) -> str:
+    if not isinstance(rank, str) or len(rank) > RANK_CHARACTERS_MAX or not is_rank(rank):
+        raise InvalidInputError(f"rank {rank!r:.80} is none: a rank is what an export wrote")
+    return rank

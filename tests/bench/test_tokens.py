@@ -1,0 +1,42 @@
+"""How the error of the estimate is measured."""
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from bench.report import Options
+from bench.tokens import documents, row, run
+
+
+class Letters:
+    """A token a letter."""
+
+    name = "letters"
+
+    def count(self, text: str) -> int:
+        return len(text.replace(" ", "").replace("\n", ""))
+
+
+def test_documents_are_of_about_the_soft_limit_and_leave_out_the_rest() -> None:
+    lines = ["x" * 400 + "\n"] * 10
+    assert [len(text) for text in documents(lines, Letters())] == [4 * 401, 4 * 401]
+    assert list(documents(lines[:1], Letters())) == [lines[0]]
+    assert list(documents([], Letters())) == []
+
+
+def test_an_error_is_the_part_that_the_estimate_is_off() -> None:
+    found = row("all", ["ab " * 750, "abcd " * 375], Letters())
+    assert found[:4] == ("all", 2, 3_000, pytest.approx(3_000 / 1_125))
+    assert found[4] == pytest.approx((-35 - 67.466) / 2, abs=0.1)
+    assert found[5] == pytest.approx(-67.466, abs=0.1)
+
+
+def test_each_tokenizer_has_a_table_and_each_kind_of_text_a_row(tmp_path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(path))
+    report = run(None, [path], Options(None, 1, 1))
+    (table,) = report.tables
+    names = [one[0] for one in table.rows]
+    assert names[:2] == ["Markdown (docs)", "Python (memory_actors)"]
+    assert {"Chinese", "German", "Russian", "Arabic", "Hindi", "Japanese"} <= set(names)

@@ -1,0 +1,506 @@
+"""Context documents: what each command decides, and what the events make of a document."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from support.given import Given, recorded
+
+from memory_actors.errors import (
+    ContextLimitError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleDocumentError,
+)
+from memory_actors.kinds import context
+from memory_actors.kinds.context import commands
+from memory_actors.kinds.context.commands import (
+    AddEntry,
+    ArchiveEntries,
+    ChangeDocument,
+    DeleteDocument,
+    DeleteEntry,
+    Edit,
+    EditEntry,
+    ImportBlock,
+    Insert,
+    PinEntries,
+    Remove,
+    RenameDocument,
+    RestoreEntries,
+    Room,
+    TouchEntries,
+)
+from memory_actors.kinds.context.events import (
+    BlockInserted,
+    DocumentCreated,
+    DocumentSynced,
+    EntriesArchived,
+    EntriesTouched,
+    Section,
+)
+from memory_actors.kinds.context.state import block, blocks, text
+from memory_actors.quota import Limits
+from memory_actors.tokens import TokenBudget, WordEstimate
+
+DOC = "MEMORY.md"
+
+
+class Words:
+    """One token a word: sums are easily seen."""
+
+    name = "words"
+
+    def count(self, said: str) -> int:
+        return len(said.split())
+
+
+def budget(soft: int, hard: int) -> TokenBudget:
+    return TokenBudget(soft_tokens=soft, hard_tokens=hard, counter=Words())
+
+
+class User:
+    """A user's documents: commands are decided, recorded and folded; refusals raise."""
+
+    def __init__(self, limits: Limits | None = None, soft: int = 1_500, hard: int = 2_000):
+        self.limits, self.budget = limits or Limits(), budget(soft, hard)
+        self.state, self.log, self.now_us = context.initial, [], 0
+
+    def do(self, command_type: type, **fields: Any) -> list[Any]:
+        self.now_us += 10
+        events = self.decide(command_type(now_us=self.now_us, **self.filled(command_type, fields)))
+        for event in events:
+            self.log.append(recorded(event, len(self.log) + 1))
+            self.state = context.evolve(self.state, self.log[-1])
+        return events
+
+    def decide(self, command: Any) -> list[Any]:
+        return list(context.decide(command, self.state, self.limits))
+
+    def filled(self, command_type: type, fields: dict[str, Any]) -> dict[str, Any]:
+        if command_type in commands.MAKE_ROOM:
+            room = {name: fields.pop(name) for name in ("auto_archive", "free") if name in fields}
+            read_at_us = fields.pop("read_at_us", {})
+            return {"room": Room(budget=self.budget, read_at_us=read_at_us, **room), **fields}
+        if command_type is RestoreEntries:
+            past = {one: self.past(one) for one in fields["memory_ids"]}
+            return {"budget": self.budget, "past": past, **fields}
+        return fields
+
+    def past(self, memory_id: str) -> list[Any]:
+        return [one for one in self.log if memory_id in context.registry.keys(one.data)]
+
+    def add(self, memory_id: str, section: str, said: str, **fields: Any) -> list[Any]:
+        return self.do(
+            AddEntry, memory_id=memory_id, document=DOC, section=section, text=said,
+            heading_id=f"h-{memory_id}", **fields,
+        )  # fmt: skip
+
+    def change(self, *changes: commands.Change, **fields: Any) -> list[Any]:
+        return self.do(ChangeDocument, document=DOC, changes=changes, **fields)
+
+    def archive(self, *ids: str, **fields: Any) -> list[str]:
+        events = self.do(ArchiveEntries, document=DOC, memory_ids=ids or None, **fields)
+        return [one.memory_id for event in events for one in event.entries]
+
+    def text(self, document: str = DOC) -> str:
+        return text(blocks(self.state, document))
+
+
+@pytest.fixture
+def user() -> User:
+    """Two sections of two entries each."""
+    made = User()
+    for memory_id, section in (("a", "Tastes"), ("b", "Tastes"), ("c", "Work"), ("d", "Work")):
+        made.add(memory_id, section, f"{memory_id} said")
+    return made
+
+
+TWO_SECTIONS = "## Tastes\n\n- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
+
+# --- add
+
+
+def test_entries_stand_in_their_sections(user: User) -> None:
+    assert user.text() == TWO_SECTIONS
+
+
+def test_an_entry_goes_to_the_end_of_its_section_and_changes_no_other_line(user: User) -> None:
+    (event,) = user.add("e", "Tastes", "e said")
+    assert isinstance(event, BlockInserted)
+    assert user.text() == TWO_SECTIONS.replace("- b said\n\n", "- b said\n\n- e said\n\n")
+
+
+def test_the_part_before_the_first_heading_is_a_section_without_a_title(user: User) -> None:
+    user.add("e", "", "first")
+    user.add("f", "", "second")
+    assert user.text() == "- first\n\n- second\n\n" + TWO_SECTIONS
+
+
+def test_entries_of_several_lines_are_one_entry(user: User) -> None:
+    user.add("e", "Work", "one\ntwo")
+    assert user.text().endswith("- one\n  two\n")
+    assert context.content(block(user.state, "e"), {}) == "one\ntwo"
+
+
+def test_an_entry_that_is_added_again_under_its_id_changes_nothing(user: User) -> None:
+    assert user.add("a", "Tastes", "a said") == []
+    used = {"a": user.log[1].data}
+    assert user.add("a", "Tastes", "a said", own_ids=("a",), used=used) == []
+    with pytest.raises(InvalidInputError, match="stands for another"):
+        user.add("a", "Tastes", "other", own_ids=("a",), used=used)
+
+
+# --- change, edit, remove
+
+
+def test_changes_are_made_in_order_and_build_on_each_other(user: User) -> None:
+    user.change(
+        Insert("x", "- x\n", None, None), Insert("y", "- y\n", None, "x"), Edit("x", "- X\n"),
+        Remove("b"), Insert("z", "# Z\n", "Z", "a"),
+    )  # fmt: skip
+    assert user.text() == "- X\n- y\n## Tastes\n\n- a said\n# Z\n## Work\n\n- c said\n- d said\n"
+    assert user.state.entries == 5
+
+
+def test_a_change_of_a_block_that_is_not_there_refuses_all_of_them(user: User) -> None:
+    for bad in (Edit("none", "x"), Remove("none"), Insert("y", "y", None, "none")):
+        with pytest.raises(NotFoundError):
+            user.change(Edit("a", "- new\n"), bad)
+    with pytest.raises(InvalidInputError):
+        user.change(Insert("a", "again", None, None))
+    with pytest.raises(InvalidInputError):
+        user.change(Edit("a", ""))
+    assert user.text() == TWO_SECTIONS
+
+
+def test_who_saw_another_text_overwrites_nothing(user: User) -> None:
+    seen = hashlib.sha256(TWO_SECTIONS.encode()).digest()[:16]
+    user.change(Edit("a", "- A\n"), expected=seen)
+    with pytest.raises(StaleDocumentError):
+        user.change(Edit("a", "- mine\n"), expected=seen)
+    assert "- A\n" in user.text()
+
+
+def test_an_edit_to_what_it_says_is_none(user: User) -> None:
+    assert user.change(Edit("a", "- a said\n")) == []
+    assert user.do(EditEntry, memory_id="a", text="a said") == []
+    assert user.change() == []
+
+
+def test_an_edited_entry_keeps_its_marker_place_and_blank_lines(user: User) -> None:
+    user.change(Insert("p", "1. one\n\n", None, "a"))
+    user.do(EditEntry, memory_id="p", text="two\nlines", metadata={"k": 1})
+    assert "- a said\n1. two\n   lines\n\n- b said" in user.text()
+    assert block(user.state, "p").metadata == {"k": 1}
+
+
+def test_a_removed_entry_comes_back_to_its_place(user: User) -> None:
+    user.do(PinEntries, memory_ids=("b",))
+    user.do(DeleteEntry, memory_id="b")
+    assert "b said" not in user.text()
+    user.do(RestoreEntries, memory_ids=("b",))
+    assert user.text() == TWO_SECTIONS
+    row = block(user.state, "b")
+    assert (row.pinned, row.created_at_us) == (True, 1_003)
+
+
+def test_a_heading_is_no_entry(user: User) -> None:
+    for command, fields in (
+        (DeleteEntry, {"memory_id": "h-a"}), (EditEntry, {"memory_id": "h-a", "text": "x"}),
+        (TouchEntries, {"memory_ids": ("h-a",)}),
+    ):  # fmt: skip
+        with pytest.raises(NotFoundError):
+            user.do(command, **fields)
+    assert context.find(user.state, "h-a") is None
+    assert context.tally(user.state).count == 4
+    assert [row.memory_id for row in context.rows(user.state)] == ["a", "b", "c", "d"]
+
+
+# --- limits
+
+
+def test_a_document_reaches_its_hard_limit_and_never_passes_it() -> None:
+    user = User(soft=5, hard=8)
+    user.add("a", "", "1 2 3")
+    user.add("b", "", "5 6 7")
+    with pytest.raises(ContextLimitError) as caught:
+        user.add("c", "", "9")
+    assert str(caught.value) == (
+        "MEMORY.md exceeds hard limit (8 tokens). Archive before continuing"
+    )
+    error = caught.value
+    assert (error.kind, error.used, error.limit, error.unit) == ("context", 8, 8, "tokens")
+    assert user.text() == "- 1 2 3\n- 5 6 7\n"
+
+
+def test_what_shrinks_a_document_is_allowed_above_a_limit_that_was_lowered(user: User) -> None:
+    user.budget = budget(2, 4)
+    user.do(EditEntry, memory_id="a", text="a")
+    user.do(EditEntry, memory_id="a", text="b")  # as large as before
+    user.do(TouchEntries, memory_ids=("a",))
+    user.do(DeleteEntry, memory_id="b")
+    with pytest.raises(ContextLimitError):
+        user.do(EditEntry, memory_id="a", text="a b")
+    with pytest.raises(ContextLimitError):
+        user.do(RestoreEntries, memory_ids=("b",))
+
+
+def test_bytes_are_limited_whatever_the_counter_says() -> None:
+    user = User(Limits(context_document_bytes=20))
+    user.add("a", "", "x" * 17)
+    with pytest.raises(QuotaExceededError, match=r"MEMORY\.md would take more than"):
+        user.add("b", "", "y")
+    user.do(EditEntry, memory_id="a", text="x" * 5)
+
+
+def test_tokens_of_a_text_that_is_far_too_long_are_not_counted() -> None:
+    class NoLongTexts(Words):
+        def count(self, said: str) -> int:
+            assert len(said) <= 64 * 1024
+            return super().count(said)
+
+    user = User()
+    user.budget = TokenBudget(soft_tokens=1, hard_tokens=2, counter=NoLongTexts())
+    for auto_archive in (False, True):
+        with pytest.raises(QuotaExceededError, match="64 KB"):
+            user.add("a", "", "x " * 100_000, auto_archive=auto_archive)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(context_entries=1), "1 context entries"),
+        (Limits(context_documents=1), "1 context documents"),
+        (Limits(context_bytes=12), "size quota"),
+    ],
+)
+def test_all_documents_together_are_limited(limits: Limits, said: str) -> None:
+    user = User(limits)
+    user.add("a", "", "four")
+    user.archive("a")
+    with pytest.raises(QuotaExceededError, match=said):
+        user.do(
+            ChangeDocument, document="other", changes=(Insert("b", "more words\n", None, None),)
+        )
+
+
+# --- archive
+
+
+def test_the_stalest_entries_leave_until_enough_is_free() -> None:
+    user = User(soft=20, hard=30)
+    for number in range(8):
+        user.add(f"e{number}", "", f"word {number}", pinned=number == 0)
+    user.do(TouchEntries, memory_ids=("e1",))
+    gone = user.archive(free=0.5, read_at_us={"e2": user.now_us + 10**6})
+    assert gone == ["e3", "e4", "e5", "e6", "e7"]  # 24 tokens - 15 = 9, of 10 allowed
+    assert user.text() == "- word 0\n- word 1\n- word 2\n"
+    assert user.archive(free=0.5) == []
+
+
+def test_when_all_else_is_pinned_everything_that_can_go_goes() -> None:
+    user = User(soft=4, hard=30)
+    user.add("a", "", "1 2 3 4", pinned=True)
+    user.add("b", "", "6")
+    assert user.archive() == ["b"]
+
+
+def test_named_entries_are_archived_and_only_those_of_the_document(user: User) -> None:
+    assert user.archive("b", "c") == ["b", "c"]
+    assert user.archive("b") == []
+    with pytest.raises(NotFoundError):
+        user.archive("none")
+    user.do(RenameDocument, document=DOC, to="n.md")
+    user.add("x", "", "x")
+    with pytest.raises(NotFoundError, match=r"it is in n\.md"):
+        user.archive("a")
+
+
+@pytest.mark.parametrize(
+    "order", [("a", "b", "c", "d"), ("d", "b", "a", "c"), ("c", "d", "b", "a")]
+)
+def test_archived_entries_come_back_to_the_same_bytes_in_any_order(
+    user: User, order: Sequence[str]
+) -> None:
+    before = user.text()
+    user.archive("a", "b", "c", "d")
+    for memory_id in order:
+        user.do(RestoreEntries, memory_ids=(memory_id,))
+    assert user.text() == before
+
+
+def test_entries_added_meanwhile_leave_the_archived_ones_their_place(user: User) -> None:
+    user.archive("a", "b")
+    for number in range(3):
+        user.change(Insert(f"n{number}", f"- n{number}\n", None, "h-a"))
+    user.do(RestoreEntries, memory_ids=("b", "a"))
+    rest = "- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
+    assert user.text() == f"## Tastes\n\n- n2\n- n1\n- n0\n{rest}"
+
+
+def test_a_heading_that_is_gone_comes_back_with_its_entry(user: User) -> None:
+    user.archive("c", "d")
+    user.change(Remove("h-c"))
+    user.do(RestoreEntries, memory_ids=("d",))
+    assert user.text() == TWO_SECTIONS.replace("- c said\n", "")
+    user.do(RestoreEntries, memory_ids=("c",))
+    assert user.text() == TWO_SECTIONS
+
+
+def test_a_heading_of_the_same_title_serves_as_well(user: User) -> None:
+    user.archive("d")
+    user.change(Remove("h-c"), Insert("new", "## Work\n\n", "Work", "b"))
+    user.do(RestoreEntries, memory_ids=("d",))
+    assert user.text() == TWO_SECTIONS
+
+
+def test_an_archived_entry_can_be_removed_and_restored_but_not_edited(user: User) -> None:
+    user.archive("a")
+    with pytest.raises(InvalidInputError, match="archived"):
+        user.do(EditEntry, memory_id="a", text="x")
+    user.do(DeleteEntry, memory_id="a")
+    assert block(user.state, "a") is None
+    user.do(RestoreEntries, memory_ids=("a",))
+    assert user.text() == TWO_SECTIONS
+    with pytest.raises(NotFoundError):
+        user.do(RestoreEntries, memory_ids=("none",))
+
+
+def test_on_the_way_to_the_hard_limit_the_stalest_make_room() -> None:
+    user = User(soft=10, hard=12)
+    for number in range(6):
+        user.add(f"e{number}", "", "x")
+    *_, archived = user.add("new", "", "x", auto_archive=True)
+    assert isinstance(archived, EntriesArchived)
+    assert archived.cause == "room"
+    assert [one.memory_id for one in archived.entries] == ["e0", "e1", "e2", "e3"]
+    assert user.text() == "- x\n" * 3  # 6 tokens: 40 % of 10 are free
+
+
+def test_if_enough_cannot_be_free_as_few_as_possible_go() -> None:
+    user = User(soft=10, hard=12)
+    user.add("pinned", "", "1 2 3 4", pinned=True)
+    for number in range(3):
+        user.add(f"e{number}", "", "x")
+    *_, archived = user.add("new", "", "1 2 3 4", auto_archive=True)
+    assert [one.memory_id for one in archived.entries] == ["e0", "e1"]
+
+
+def test_if_there_can_be_no_room_nothing_is_written() -> None:
+    user = User(soft=10, hard=12)
+    user.add("pinned", "", "1 2 3 4 5 6 7 8", pinned=True)
+    user.add("free", "", "1")
+    with pytest.raises(ContextLimitError):
+        user.add("new", "", "1 2 3 4", auto_archive=True)
+    assert context.find(user.state, "free").archived is False
+
+
+def test_an_archived_entry_is_found_by_its_text_and_a_living_one_is_not(user: User) -> None:
+    assert context.passages(block(user.state, "a")) == ()
+    user.archive("a")
+    row = block(user.state, "a")
+    (passage,) = context.passages(row)
+    events = {one.version: one for one in user.log}
+    assert context.passage_text(row, passage.label, events) == "a said"
+    assert passage.digest == hashlib.sha256(b"a said").digest()[:16]
+    assert row.section == Section("h-a", "Tastes", "## Tastes\n\n", "V")
+
+
+# --- documents
+
+
+def test_a_renamed_document_keeps_all(user: User) -> None:
+    user.archive("a")
+    user.do(RenameDocument, document=DOC, to="n.md")
+    assert user.text() == ""
+    user.do(RestoreEntries, memory_ids=("a",))
+    assert user.text("n.md") == TWO_SECTIONS
+    with pytest.raises(NotFoundError):
+        user.do(RenameDocument, document=DOC, to="other")
+    user.add("x", "", "x")
+    with pytest.raises(InvalidInputError):
+        user.do(RenameDocument, document="n.md", to=DOC)
+
+
+def test_a_deleted_document_is_gone_with_its_archive_and_its_entries_can_come_back(
+    user: User,
+) -> None:
+    user.archive("a")
+    (event,) = user.do(DeleteDocument, document=DOC)
+    assert set(event.memory_ids) == {"a", "b", "c", "d", "h-a", "h-c"}
+    assert user.state == context.initial
+    user.do(RestoreEntries, memory_ids=("a", "b"))
+    assert user.text() == "## Tastes\n\n- a said\n- b said\n\n"
+    with pytest.raises(NotFoundError):
+        user.do(DeleteDocument, document="none")
+
+
+def test_a_document_can_be_made_empty_and_only_once() -> None:
+    user = User()
+    assert user.change(create=True) == [DocumentCreated(document=DOC)]
+    with pytest.raises(InvalidInputError):
+        user.change(create=True)
+
+
+def test_what_a_file_had_is_noted_with_the_changes(user: User) -> None:
+    base = (("a", b"1"),)
+    *_, noted = user.change(Edit("a", "- A\n"), base=base, label="file")
+    assert noted == DocumentSynced(document=DOC, base=base, label="file")
+    assert user.state.documents[DOC].synced.base == base
+    assert user.change(base=base, label="file") == []
+
+
+# --- import
+
+
+def block_of(**fields: Any) -> dict[str, Any]:
+    return {
+        "document": DOC, "raw": "- x\n", "rank": "V", "occurred_at_us": 5, "touched_at_us": 7,
+        **fields,
+    }  # fmt: skip
+
+
+def test_an_imported_block_is_what_it_was_elsewhere() -> None:
+    user, section = User(), Section("h", "T", "# T\n", "U")
+    user.do(ImportBlock, memory_id="a", pinned=True, **block_of())
+    user.do(
+        ImportBlock, memory_id="b", archived=True, digest=b"d", section=section,
+        **block_of(rank="W"),
+    )  # fmt: skip
+    row, archived = block(user.state, "a"), block(user.state, "b")
+    assert (row.raw, row.rank, row.pinned) == ("- x\n", "V", True)
+    assert (row.occurred_at_us, row.touched_at_us) == (5, 7)
+    assert (archived.archived, archived.digest, archived.section) == (True, b"d", section)
+    assert user.do(ImportBlock, memory_id="a", **block_of()) == []
+
+
+def test_an_imported_block_whose_rank_is_taken_stands_right_behind() -> None:
+    user = User()
+    for memory_id in ("a", "b", "c"):
+        user.do(ImportBlock, memory_id=memory_id, **block_of(raw=f"- {memory_id}\n"))
+    assert sorted(user.text().splitlines()) == ["- a", "- b", "- c"]
+    assert len({row.rank for row in blocks(user.state, DOC)}) == 3
+
+
+# --- evolve
+
+
+def test_events_about_what_is_not_there_change_nothing() -> None:
+    given = Given(context, EntriesTouched(memory_ids=("none",)), DocumentCreated(document="d"))
+    assert (given.state.entries, list(given.state.documents)) == (0, ["d"])
+    before = given.state
+    archived = context.events.Archived(memory_id="none", digest=b"")
+    for event in (
+        context.events.BlockRemoved(memory_id="none"),
+        context.events.BlockEdited(memory_id="none", raw="x"),
+        context.events.EntriesPinned(memory_ids=("none",), pinned=True),
+        EntriesArchived(document="d", entries=(archived,), cause="asked"),
+    ):
+        assert context.evolve(given.state, recorded(event)) == before
+
+
+def test_the_estimate_is_the_fields_common_one() -> None:
+    assert [WordEstimate().count("w " * n) for n in (0, 1, 2, 10, 1000)] == [0, 1, 3, 13, 1300]

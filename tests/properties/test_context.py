@@ -1,0 +1,288 @@
+"""Properties of context documents under any sequence of commands.
+
+Never above the hard limit; archive and restore lose nothing and give the bytes back; the live state
+is the replay is snapshot and tail.
+"""
+
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.given import recorded
+
+from memory_actors.errors import MemoryActorsError
+from memory_actors.kinds import context
+from memory_actors.kinds.context import commands
+from memory_actors.kinds.context.commands import Edit, Insert, Remove, Room
+from memory_actors.kinds.context.events import EntriesArchived
+from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.context.state import blocks, text
+from memory_actors.quota import Limits
+from memory_actors.tokens import TokenBudget
+
+SOFT, HARD = 14, 20
+LIMITS = Limits(context_entries=24, context_documents=3, context_document_bytes=120)
+DOCUMENTS = st.sampled_from(["m", "m", "m", "n"])
+SECTIONS = st.sampled_from(["", "A", "B"])
+SAID = st.sampled_from(["x", "one two", "one\ntwo", "a b c d e f", "w" * 50])
+RAWS = st.sampled_from(["- x\n", "- x\n\n", "para", "para\n\n", "* a\n  b\r\n\r\n", "\n", "w " * 9])
+ANY = st.integers(0, 1 << 16)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(context.Dump).decode
+
+
+class Words:
+    """One token a word."""
+
+    name = "words"
+
+    def count(self, said: str) -> int:
+        return len(said.split())
+
+
+BUDGET = TokenBudget(soft_tokens=SOFT, hard_tokens=HARD, counter=Words())
+
+
+def dumped(state: Any) -> bytes:
+    return _encode(context.dump(state))
+
+
+class ContextMachine(RuleBasedStateMachine):
+    """The decider, run as an actor would, beside a replay, a snapshot and the texts ever said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = context.initial
+        self.log: list[Any] = []
+        self.snapshot = (dumped(self.state), 0)
+        self.now_us = 0
+        self.made = 0
+        self.raws: dict[str, str] = {}
+        """What each block that is alive or archived says, by what was asked for."""
+
+    # --- how a command is carried out
+
+    def ask(self, command: Any) -> bool:
+        before, bytes_before = self.state, dumped(self.state)
+        try:
+            events = context.decide(command, before, LIMITS)
+        except MemoryActorsError:
+            assert dumped(before) == bytes_before, "a refused command changes nothing"
+            return False
+        assert dumped(before) == bytes_before, "a decision changes nothing"
+        for event in events:
+            self.record(event)
+        return True
+
+    def record(self, event: Any) -> None:
+        entry = recorded(event, len(self.log) + 1)
+        self.log.append(entry)
+        if isinstance(event, EntriesArchived):
+            rows = [context.find(self.state, one.memory_id) for one in event.entries]
+            assert event.cause == "asked" or not any(row.pinned for row in rows)
+        self.state = context.evolve(self.state, entry)
+        if getattr(event, "raw", None) is not None:
+            self.raws[event.memory_id] = event.raw
+
+    def new(self) -> str:
+        self.made += 1
+        return f"e{self.made}"
+
+    def past(self, ids: tuple[str, ...]) -> dict[str, list[Any]]:
+        keys = context.registry.keys
+        return {name: [one for one in self.log if name in keys(one.data)] for name in ids}
+
+    def now(self) -> int:
+        self.now_us += 1
+        return self.now_us
+
+    def room(self, auto_archive: bool = False, free: float = 0.4) -> Room:
+        return Room(budget=BUDGET, auto_archive=auto_archive, free=free)
+
+    def entries(self) -> list[str]:
+        return [row.memory_id for row in context.rows(self.state)]
+
+    def one(self, number: int) -> str:
+        ids = self.entries()
+        return ids[number % len(ids)] if ids else "none"
+
+    def restore(self, *ids: str) -> bool:
+        command = commands.RestoreEntries(
+            now_us=self.now(), memory_ids=ids, past=self.past(ids), budget=BUDGET
+        )
+        return self.ask(command)
+
+    # --- rules
+
+    @rule(document=DOCUMENTS, section=SECTIONS, said=SAID, pin=st.booleans(), auto=st.booleans())
+    def adds(self, document: str, section: str, said: str, pin: bool, auto: bool) -> None:
+        self.ask(
+            commands.AddEntry(
+                now_us=self.now(), memory_id=self.new(), document=document, section=section,
+                text=said, heading_id=self.new(), pinned=pin, room=self.room(auto),
+            )
+        )  # fmt: skip
+
+    @rule(number=ANY, said=SAID, auto=st.booleans())
+    def edits(self, number: int, said: str, auto: bool) -> None:
+        self.ask(
+            commands.EditEntry(
+                now_us=self.now(), memory_id=self.one(number), text=said, room=self.room(auto)
+            )
+        )
+
+    @rule(
+        document=DOCUMENTS, raws=st.lists(RAWS, max_size=3), number=ANY, does=ANY,
+        auto=st.booleans(),
+    )  # fmt: skip
+    def changes_blocks(
+        self, document: str, raws: list[str], number: int, does: int, auto: bool
+    ) -> None:
+        expected = [(row.memory_id, row.raw) for row in blocks(self.state, document)]
+        changes: list[commands.Change] = []
+        for raw in raws:
+            at = number % (len(expected) + 1)
+            after = expected[at - 1][0] if at else None
+            if does % 3 == 0 or after is None:
+                changes.append(Insert(self.new(), raw, None, after))
+                expected.insert(at, (changes[-1].entry_id, raw))
+            elif does % 3 == 1:
+                changes.append(Edit(after, raw))
+                expected[at - 1] = (after, raw)
+            else:
+                changes.append(Remove(after))
+                del expected[at - 1]
+            number, does = number // 3, does // 3
+        done = self.ask(
+            commands.ChangeDocument(
+                now_us=self.now(), document=document, changes=tuple(changes), room=self.room(auto)
+            )
+        )
+        if done and not auto:
+            assert text(blocks(self.state, document)) == render(raw for _, raw in expected)
+
+    @rule(number=ANY, pin=st.booleans())
+    def touches_and_pins(self, number: int, pin: bool) -> None:
+        ids = (self.one(number),)
+        self.ask(commands.TouchEntries(now_us=self.now(), memory_ids=ids))
+        self.ask(commands.PinEntries(now_us=self.now(), memory_ids=ids, pinned=pin))
+
+    @rule(number=ANY)
+    def removes_and_maybe_regrets(self, number: int) -> None:
+        memory_id, before = self.one(number), self.state
+        if self.ask(commands.DeleteEntry(now_us=self.now(), memory_id=memory_id)) and number % 2:
+            row = context.find(before, memory_id)
+            if not row.archived:
+                assert self.restore(memory_id)
+                assert self.text_of(row.document) == text(blocks(before, row.document))
+            return
+        self.raws.pop(memory_id, None)
+
+    @rule(document=DOCUMENTS, free=st.sampled_from([0.3, 0.4, 0.5]))
+    def archives_the_stalest(self, document: str, free: float) -> None:
+        if not self.ask(
+            commands.ArchiveEntries(now_us=self.now(), document=document, room=self.room(free=free))
+        ):
+            return
+        left = [row for row in blocks(self.state, document) if row.heading is None]
+        small = Words().count(self.text_of(document)) <= round(SOFT * (1 - free))
+        assert small or all(row.pinned for row in left)
+
+    @rule(document=DOCUMENTS, numbers=st.lists(ANY, min_size=1, max_size=5), order=ANY)
+    def archives_some_and_brings_them_back(
+        self, document: str, numbers: list[int], order: int
+    ) -> None:
+        before = self.text_of(document)
+        living = [row.memory_id for row in blocks(self.state, document) if row.heading is None]
+        if not living:
+            return
+        ids = tuple(dict.fromkeys(living[number % len(living)] for number in numbers))
+        command = commands.ArchiveEntries(
+            now_us=self.now(), document=document, memory_ids=ids, room=self.room()
+        )
+        assert self.ask(command)
+        for one in ids[::-1] if order % 2 else ids:
+            assert self.restore(one)
+        assert self.text_of(document) == before
+
+    @rule(numbers=st.lists(ANY, min_size=1, max_size=3))
+    def restores(self, numbers: list[int]) -> None:
+        archived = [row.memory_id for row in context.rows(self.state) if row.archived]
+        if archived:
+            self.restore(*{archived[number % len(archived)] for number in numbers})
+
+    @rule(document=DOCUMENTS, to=DOCUMENTS)
+    def renames(self, document: str, to: str) -> None:
+        self.ask(commands.RenameDocument(now_us=self.now(), document=document, to=to))
+
+    @rule()
+    def takes_a_snapshot(self) -> None:
+        self.snapshot = dumped(self.state), len(self.log)
+
+    # --- what always holds
+
+    def text_of(self, document: str) -> str:
+        return text(blocks(self.state, document))
+
+    @invariant()
+    def no_document_is_above_a_limit(self) -> None:
+        for name in self.state.documents:
+            said = self.text_of(name)
+            assert Words().count(said) <= HARD
+            assert len(said.encode()) <= LIMITS.context_document_bytes
+        assert self.state.entries <= LIMITS.context_entries
+        assert len(self.state.documents) <= LIMITS.context_documents
+
+    @invariant()
+    def nothing_is_lost_but_what_was_removed(self) -> None:
+        events = {one.version: one for one in self.log}
+        for row in context.rows(self.state):
+            assert context.raw_of(row, events) == self.raws[row.memory_id]
+        removed = {one.data.memory_id for one in self.log if _removes(one.data)}
+        kept = {name for name, raw in self.raws.items() if name not in removed}
+        assert kept <= set(self.state.names)
+
+    @invariant()
+    def ranks_are_all_different(self) -> None:
+        for document in self.state.documents.values():
+            rows = [*document.blocks.values(), *document.archived.values()]
+            assert len({row.rank for row in rows}) == len(rows)
+
+    @invariant()
+    def sums_are_those_of_the_rows(self) -> None:
+        rows = [row for row in context.exported(self.state) if row.rank]
+        living = [row for row in rows if not row.archived]
+        assert self.state.entries == sum(row.heading is None for row in rows)
+        assert self.state.size_bytes == sum(row.size_bytes for row in rows)
+        assert self.state.stored_bytes == sum(row.stored_bytes for row in rows)
+        assert self.state.living_bytes == sum(len(row.raw.encode()) for row in living)
+
+    @precondition(lambda self: len(self.log) % 4 == 0)
+    @invariant()
+    def live_is_replay_is_snapshot_and_tail(self) -> None:
+        self.check_replay()
+
+    def check_replay(self) -> None:
+        live = dumped(self.state)
+        assert dumped(context.fold(context.initial, self.log)) == live
+        data, version = self.snapshot
+        assert dumped(context.fold(context.load(_decode(data)), self.log[version:])) == live
+        assert dumped(context.load(_decode(live))) == live
+
+    def teardown(self) -> None:
+        self.check_replay()
+        for entry in self.log:
+            prepared = context.registry.prepare(entry.data)
+            decoded = context.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            assert decoded[0] == entry.data
+
+
+def _removes(event: Any) -> bool:
+    return isinstance(event, context.events.BlockRemoved)
+
+
+TestContext = ContextMachine.TestCase
+TestContext.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
