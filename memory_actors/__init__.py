@@ -29,6 +29,7 @@ from memory_actors.context_records import (
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
+    ContextFileError,
     ContextLimitError,
     DeadlineExceededError,
     EmbedderError,
@@ -64,6 +65,7 @@ from memory_actors.improve import (
     improve_stream,
     recorded_run,
 )
+from memory_actors.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
@@ -116,6 +118,7 @@ __all__ = [
     "CompactionStats",
     "Context",
     "ContextEntry",
+    "ContextFileError",
     "ContextHit",
     "ContextLimitError",
     "ContextPart",
@@ -155,6 +158,8 @@ __all__ = [
     "MemoryLimitError",
     "MemoryMonitor",
     "MemorySystem",
+    "MemoryTool",
+    "MemoryToolError",
     "MemoryType",
     "MissingExtraError",
     "ModelMismatchError",

@@ -103,3 +103,7 @@ class MemoryLimitError(MemoryActorsError, MemoryError):
 
 class MissingExtraError(MemoryActorsError, ImportError):
     """An optional package is not installed: the message names the extra that brings it."""
+
+
+class ContextFileError(MemoryActorsError):
+    """A file cannot be kept in step with a document as it is: the message says what to change."""

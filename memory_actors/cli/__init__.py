@@ -19,6 +19,7 @@ from memory_actors.cli.adding import add
 from memory_actors.cli.audit import history, verify
 from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.context import context
+from memory_actors.cli.context_sync import sync
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
@@ -117,3 +118,4 @@ for command in (
     improve,
 ):  # fmt: skip
     main.add_command(command)
+context.add_command(sync)

@@ -266,11 +266,15 @@ class ContextDocument:
             for row in rows
         ]
 
-    async def synced(self) -> tuple[tuple[str, bytes], ...] | None:
-        """Return what `note_synced` noted last, None if it never did."""
+    async def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
+        """Return what `note_synced` noted last; None if it never did, or last under another label.
+
+        What one file lacks was not removed from another: a base is good for its own file only.
+        """
         async with self._scope.live() as live:
             document = live.state.context.documents.get(self.name)
-        return None if document is None or document.synced is None else document.synced.base
+        synced = None if document is None else document.synced
+        return None if synced is None or synced.label != label else synced.base
 
     # --- how
 

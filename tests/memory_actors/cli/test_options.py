@@ -37,7 +37,7 @@ def test_these_are_the_commands() -> None:
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",
-        "context restore", "context search",
+        "context restore", "context search", "context sync",
         "serve", "keys create", "keys list", "keys revoke",
     }  # fmt: skip
 
