@@ -67,7 +67,7 @@ def _show(app: App, report: SyncReport, *, line: bool) -> None:
 
 def _tell(report: SyncReport) -> None:
     """Say to people what a sync did."""
-    say(f"{report.document} and {report.path} are in step: {_what(report)}.")
+    say(f"File {report.path} and document {report.document} are in step: {_what(report)}.")
     if report.archived:
         say(f"Archived to make room: {', '.join(report.archived)}.")
     if report.warning is not None:

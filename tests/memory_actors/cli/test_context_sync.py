@@ -28,7 +28,7 @@ def test_a_file_and_the_document_are_brought_in_step(program, file) -> None:
     assert program.json("context", "show")["text"] == TEXT
     program.ok("context", "add", "Cy is new", "--section", "People")
     said = program.ok("context", "sync", str(file))
-    assert f"MEMORY.md and {file} are in step: the file was written." in said
+    assert f"File {file} and document MEMORY.md are in step: the file was written." in said
     assert file.read_text() == TEXT + "- Cy is new\n"
     assert "nothing to do" in program.ok("context", "sync", str(file))
 
