@@ -201,7 +201,7 @@ class EvictedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """One episode: what an agent wanted, what it did, and what came of it."""
+    """One episode: what an agent wanted, what it did, what came of it; or a summary of some."""
 
     memory_id: str
     agent_id: str
@@ -220,6 +220,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     occurred_at: datetime
     pinned: bool
+    original_count: int = 0
+    """Above 0: its goal is a summary of so many episodes, and it has no steps."""
 
 
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,9 +333,10 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one cluster of old memories."""
+    """What came of one cluster of old memories, or of old episodes."""
 
     user_id: str
+    memory_type: str = "long_term"
     memory_id: str | None
     """Of the summary, where there is one now."""
     original_count: int
@@ -349,7 +352,6 @@ class ClusterReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     """compressed, would_compress (dry run), failed, or changed (an original did meanwhile)."""
     reason: str | None = None
-    """Why it failed."""
 
 
 class CompactionReport(Saving, frozen=True, kw_only=True):
@@ -360,7 +362,6 @@ class CompactionReport(Saving, frozen=True, kw_only=True):
     users_failed: int = 0
     """Whose memory could not be read or written; they are tried again with the next run."""
     memories_considered: int
-    """Old ones."""
     clusters: tuple[ClusterReport, ...]
     """The first 1,000; the numbers are of all."""
     compressed: int

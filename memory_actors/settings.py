@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
     compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
     """How long ago a memory must have been true to be compressed; by tier, else 90."""
+    compaction_episodes: bool = False
+    """Whether episodes that ended as long ago are compressed, too: an agent's own together."""
     compaction_eps: float = 0.3
     """Cosine distance within which memories are neighbours, between 0 and 1."""
     compaction_min_samples: int = 5

@@ -109,6 +109,7 @@ class MemorySystem:
         *,
         dry_run: bool = False,
         older_than: timedelta | str | None = None,
+        episodes: bool | None = None,
         progress: Callable[[CompactionProgress], object] | None = None,
         stop: asyncio.Event | None = None,
     ) -> CompactionReport:
@@ -117,7 +118,9 @@ class MemorySystem:
         Clusters of memories that are about the same thing and were true longer ago than the
         settings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals
         are in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has
-        no good summary stays as it is. With `dry_run` nothing changes.
+        no good summary stays as it is. With `dry_run` nothing changes. `episodes` says whether
+        episodes that have ended are compressed, too, an agent's own together (None: as the settings
+        say).
 
         `progress` is called on the loop after each cluster. Cancelling, or setting `stop`, ends the
         run after the cluster in hand; what was replaced stays replaced. A second run waits.
@@ -126,7 +129,12 @@ class MemorySystem:
         :raises InvalidInputError: `older_than` is no age.
         """
         return await self._compaction.run(
-            user_id, dry_run=dry_run, older_than=older_than, progress=progress, stop=stop
+            user_id,
+            dry_run=dry_run,
+            older_than=older_than,
+            episodes=episodes,
+            progress=progress,
+            stop=stop,
         )
 
     async def compaction_stats(self, user_id: str | None = None) -> CompactionStats:

@@ -23,6 +23,7 @@ from memory_actors.kinds import (
     structured,
     working,
 )
+from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.context.state import Context
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
@@ -35,6 +36,8 @@ from memory_actors.quota import Limits
 from memory_actors.records import Tier
 
 KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
+COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
+"""The kinds whose old memories may become summaries."""
 KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
 PARTS: tuple[Part, ...] = (*KINDS, account)
 
@@ -99,8 +102,8 @@ def kind_of_tag(tag: str) -> Kind | None:
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     """Return the state after events, each run of one part at once.
 
-    Events whose payload retention has dropped are passed over: each is of a long-term memory that
-    was compressed later, and nothing that lives depends on it.
+    Events whose payload retention has dropped are passed over: each is of one memory that was
+    compressed later, and nothing that lives depends on it.
     """
     whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
     for part, run in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):

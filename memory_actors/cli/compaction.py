@@ -59,11 +59,18 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
 @click.option("--dry-run", is_flag=True, help="Change nothing: show what would be compressed.")
 @click.option("--older-than", metavar="AGE", help="Such as 90d.  [default: as the settings say]")
 @click.option(
+    "--episodes/--no-episodes",
+    default=None,
+    help="Also episodes that ended, each agent's apart.  [default: as the settings say]",
+)
+@click.option(
     "--summarizer", "name", type=click.Choice(list(SUMMARIZERS)), default="extractive",
     show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
 )  # fmt: skip
 @pass_app
-def compact(app: App, /, dry_run: bool, older_than: str | None, name: str) -> None:
+def compact(
+    app: App, /, dry_run: bool, older_than: str | None, episodes: bool | None, name: str
+) -> None:
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 
     Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.
@@ -73,7 +80,7 @@ def compact(app: App, /, dry_run: bool, older_than: str | None, name: str) -> No
     summarizer = SUMMARIZERS[name]()
     ensure_model(app)
     with progress_bar("Compacting", quiet=app.json) as moved:
-        report = run(lambda: _compacted(app, summarizer, dry_run, older_than, moved))
+        report = run(lambda: _compacted(app, summarizer, dry_run, older_than, episodes, moved))
     if app.json:
         print_json(_for_programs(report))
     else:
@@ -83,7 +90,12 @@ def compact(app: App, /, dry_run: bool, older_than: str | None, name: str) -> No
 
 
 async def _compacted(
-    app: App, summarizer: Summarizer, dry_run: bool, older_than: str | None, moved: Progress
+    app: App,
+    summarizer: Summarizer,
+    dry_run: bool,
+    older_than: str | None,
+    episodes: bool | None,
+    moved: Progress,
 ) -> CompactionReport:
     async with _opened(app, summarizer) as memory:
         with _stopped_by_ctrl_c() as stop:
@@ -91,6 +103,7 @@ async def _compacted(
                 app.user,
                 dry_run=dry_run,
                 older_than=older_than,
+                episodes=episodes,
                 progress=_on_progress(moved),
                 stop=stop,
             )

@@ -6,17 +6,18 @@ from there, and what has been archived already is passed over.
 
 Only events of one original alone are archived, and only those before it was compressed. No living
 memory rests on them, also not one that came back later, which has an event of its own. So retention
-may drop them, and a replay without them ends in the same state (see kinds/long_term/state.py).
+may drop them, and a replay without them ends in the same state (see kinds/compression.py). The
+start of an episode that took the place of another is about that one, too, and stays.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import anyio.to_thread
 
 from eventlog import Checkpoint
-from memory_actors.kinds.long_term import MemoriesCompressed, MemoryAdded, MemoryUpdated, Row
-from memory_actors.user_state import KINDS, UserState
+from memory_actors.kinds.compression import Compressed
+from memory_actors.user_state import COMPACTED, KINDS, UserState
 from memory_actors.writers.scope import Scope
 
 PAGE = 256  # events read at a time
@@ -28,7 +29,8 @@ async def archive_originals(scope: Scope) -> int:
     log, name = scope.services.log, f"archived originals of {scope.stream}"
     done = await log.load_checkpoint(name)
     state = await _state(scope)
-    summaries = sorted(row.version for row in _summaries(state) if row.version > done)
+    living = [row.version for kind in COMPACTED for row in kind.summaries(state.of(kind))]
+    summaries = sorted(version for version in living if version > done)
     if not summaries:
         return 0
     versions, digests = await _originals(scope, summaries)
@@ -43,27 +45,22 @@ async def _state(scope: Scope) -> UserState:
         return live.state
 
 
-def _summaries(state: UserState) -> Iterator[Row]:
-    held = state.long_term.held.rows
-    return (held[memory_id] for memory_id in state.long_term.summaries.ids)
-
-
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
-    """Return the versions of the originals' own events, and the digests of their texts."""
+    """Return the versions of the originals' own events, and the digests of all their texts."""
     log, about = scope.services.log, set[int]()
     for start in range(0, len(summaries), PAGE):
         for recorded in await log.read_versions(scope.stream, summaries[start : start + PAGE]):
-            if isinstance(recorded.data, MemoriesCompressed):  # not one that came back
+            if isinstance(recorded.data, Compressed):  # not one that came back
                 ids = recorded.data.compressed_from_ids
                 about |= await _about(scope, ids, before=recorded.version)
     ordered, versions, digests = sorted(about), list[int](), set[bytes]()
     for start in range(0, len(ordered), PAGE):
         chunk = ordered[start : start + PAGE]
         for recorded in await log.read_versions(scope.stream, chunk, dropped="mark"):
-            if isinstance(recorded.data, MemoryAdded | MemoryUpdated):
+            digests.add(getattr(recorded.data, "digest", b""))
+            if any(kind.is_own(recorded.data) for kind in COMPACTED):
                 versions.append(recorded.version)
-                digests.add(recorded.data.digest)
-    return versions, digests
+    return versions, digests - {b""}
 
 
 async def _about(scope: Scope, memory_ids: Sequence[str], *, before: int) -> set[int]:

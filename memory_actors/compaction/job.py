@@ -29,10 +29,10 @@ from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace
 from memory_actors.compaction.replacing import Replacing
-from memory_actors.compaction.selection import DAY_US, age, clustered, old_memories
+from memory_actors.compaction.selection import DAY_US, Old, age, clustered, old_memories
 from memory_actors.errors import NotFoundError, SystemClosedError
-from memory_actors.kinds import long_term
-from memory_actors.kinds.long_term import Row
+from memory_actors.kinds import episodic, long_term
+from memory_actors.kinds.compression import CompactedKind
 from memory_actors.privacy import hashed, reason
 from memory_actors.records import (
     ClusterReport,
@@ -44,6 +44,7 @@ from memory_actors.services import Services
 from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
 from memory_actors.summarizers import Summarizer
 from memory_actors.summarizers.protocol import checked_name
+from memory_actors.user_state import COMPACTED
 from memory_actors.writers.scope import Scope
 
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
@@ -56,6 +57,7 @@ _logger = structlog.get_logger("memory_actors.compaction")
 class _Run:
     """What a run was asked, and what it has done so far."""
 
+    kinds: Sequence[CompactedKind]
     dry_run: bool
     older_than: timedelta | None
     progress: Progress | None
@@ -128,6 +130,7 @@ class Compaction:
         *,
         dry_run: bool = False,
         older_than: timedelta | str | None = None,
+        episodes: bool | None = None,
         progress: Progress | None = None,
         stop: asyncio.Event | None = None,
     ) -> CompactionReport:
@@ -140,7 +143,8 @@ class Compaction:
             raise SystemClosedError("the memory system is closed: open it again")
         halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses)
-        run = _Run(dry_run, least, progress, lambda: self._stops(stop), halt, pace)
+        kinds = self._kinds(episodes)
+        run = _Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
         )
@@ -160,12 +164,16 @@ class Compaction:
         else:
             (known,) = await self._users(user_id)
             async with Scope(self._services, known, None, None).live() as live:
-                totals = user_state.totals(live.state, [long_term])
+                totals = user_state.totals(live.state, COMPACTED)
+
+        def counted(name: str) -> int:
+            return sum(totals.get(f"{kind.NAME}.{name}", 0) for kind in COMPACTED)
+
         return CompactionStats(
-            summaries=totals.get("long_term.summaries", 0),
-            originals=totals.get("long_term.originals", 0),
-            bytes_before=totals.get("long_term.summaries_bytes_before", 0),
-            bytes_after=totals.get("long_term.summaries_bytes_after", 0),
+            summaries=counted("summaries"),
+            originals=counted("originals"),
+            bytes_before=counted("summaries_bytes_before"),
+            bytes_after=counted("summaries_bytes_after"),
             failed_clusters=self._failed_clusters,
             runs=self._runs,
             last_run_at=self._last_run_at,
@@ -181,6 +189,11 @@ class Compaction:
             if late:
                 task.cancel()
                 await asyncio.wait([task], timeout=deadline_s)
+
+    def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
+        if episodes is None:
+            episodes = self._settings.compaction_episodes
+        return (long_term, episodic) if episodes else (long_term,)
 
     def _stops(self, stop: asyncio.Event | None) -> bool:
         return self._closing or self._halt.is_set() or (stop is not None and stop.is_set())
@@ -223,47 +236,57 @@ class Compaction:
         scope = Scope(self._services, user_id, None, None)
         found = await self._clusters(run, scope)
         run.tell(user_id, 0, len(found))
-        for done, rows in enumerate(found, start=1):
+        for done, cluster in enumerate(found, start=1):
             if run.asked_to_stop():
                 break
             if done == len(found) and not run.dry_run:
                 await self._snapshot(scope)  # the log keeps two: neither is to hold the originals
-            run.count(await self._replacing.replace(scope, rows, run.halt, dry_run=run.dry_run))
+            run.count(await self._replacing.replace(scope, cluster, run.halt, dry_run=run.dry_run))
             run.tell(user_id, done, len(found))
             await run.pace.give_way(own_uses=1)
         if not run.dry_run and not run.asked_to_stop():
             run.archived += await self._settle(scope)
 
-    async def _clusters(self, run: _Run, scope: Scope) -> list[list[Row]]:
-        """Return the clusters of what is old.
+    async def _clusters(self, run: _Run, scope: Scope) -> list[Old]:
+        """Return the clusters of what is old."""
+        found: list[Old] = []
+        for old in await self._old(run, scope):
+            run.considered += len(old.rows)
+            found += await self._clusters_of(run, scope, old)
+        return found
+
+    async def _clusters_of(self, run: _Run, scope: Scope, old: Old) -> list[Old]:
+        """Return the clusters of memories that may be compressed together.
 
         What one pass leaves, the next one sees in batches of a longer time: until one finds none.
         """
-        left = await self._old(run, scope)
-        run.considered += len(left)
-        found: list[list[Row]] = []
-        while fresh := await self._pass(run, scope, left):
+        found: list[Old] = []
+        while fresh := await self._pass(run, scope, old):
             found += fresh
-            taken = {row.memory_id for rows in fresh for row in rows}
-            left = [row for row in left if row.memory_id not in taken]
+            taken = {row.memory_id for cluster in fresh for row in cluster.rows}
+            old = Old(old.kind, [row for row in old.rows if row.memory_id not in taken])
         return found
 
-    async def _old(self, run: _Run, scope: Scope) -> list[Row]:
+    async def _old(self, run: _Run, scope: Scope) -> list[Old]:
         async with scope.live() as live:
             state = live.state
         days = self._settings.after_days(state.account.tier)
         least = timedelta(days=days) if run.older_than is None else run.older_than
         before_us = self._services.clock_us() - least // timedelta(microseconds=1)
-        return await anyio.to_thread.run_sync(old_memories, state.long_term, before_us)
 
-    async def _pass(self, run: _Run, scope: Scope, old: Sequence[Row]) -> list[list[Row]]:
+        def work() -> list[Old]:
+            return [o for kind in run.kinds for o in old_memories(kind, state.of(kind), before_us)]
+
+        return await anyio.to_thread.run_sync(work)
+
+    async def _pass(self, run: _Run, scope: Scope, old: Old) -> list[Old]:
         """Return the clusters of memories, batch by batch in order of time."""
-        found: list[list[Row]] = []
-        for start in range(0, len(old), self._settings.compaction_batch):
+        found: list[Old] = []
+        for start in range(0, len(old.rows), self._settings.compaction_batch):
             if run.asked_to_stop():
                 break
-            batch = old[start : start + self._settings.compaction_batch]
-            if len(batch) >= self._settings.compaction_min_samples:
+            batch = Old(old.kind, old.rows[start : start + self._settings.compaction_batch])
+            if len(batch.rows) >= self._settings.compaction_min_samples:
                 found += await clustered(scope, batch, self._settings)
                 await run.pace.give_way()
         return found

@@ -22,6 +22,8 @@ def check_options(settings: Settings) -> None:
     _number("summarizer_deadline_s", settings.summarizer_deadline_s, least=0.001)
     _number("compaction_min_samples", settings.compaction_min_samples, least=2)
     _number("compaction_batch", settings.compaction_batch, settings.compaction_min_samples)
+    if not isinstance(settings.compaction_episodes, bool):
+        raise InvalidInputError("compaction_episodes must be True or False")
     if not 0 < _number("compaction_eps", settings.compaction_eps, least=0) < 1:
         raise InvalidInputError("compaction_eps must be between 0 and 1: 0.3 is the default")
     if settings.compaction_schedule is not None:

@@ -6,27 +6,34 @@ replaces memories only if each of them is still as it was read.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from eventlog.records import to_datetime
-from memory_actors.compaction.selection import said_by, vectors_of
+from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.errors import MemoryActorsError, SummarizerError, SystemClosedError
-from memory_actors.kinds.long_term import MemoriesCompressed, Row
+from memory_actors.kinds import episodic, long_term
+from memory_actors.kinds.compression import Compressed
 from memory_actors.privacy import hashed, reason
 from memory_actors.records import ClusterReport
 from memory_actors.summarizers import Cluster, Summarizer
 from memory_actors.summarizers.protocol import checked_body
+from memory_actors.writers.episodic import EpisodicWriter
 from memory_actors.writers.long_term import LongTermWriter
 from memory_actors.writers.scope import Scope
-from memory_actors.writers.summaries import summary_text
+from memory_actors.writers.summaries import SummaryWriter, summary_text
 
 GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
+
+WRITERS: Final[Mapping[str, type[SummaryWriter]]] = MappingProxyType(
+    {long_term.NAME: LongTermWriter, episodic.NAME: EpisodicWriter}
+)
 
 _logger = structlog.get_logger("memory_actors.compaction")
 
@@ -39,28 +46,27 @@ class Replacing:
         self._deadline_s = deadline_s
 
     async def replace(
-        self, scope: Scope, rows: Sequence[Row], halt: asyncio.Event, *, dry_run: bool
+        self, scope: Scope, old: Old, halt: asyncio.Event, *, dry_run: bool
     ) -> ClusterReport:
         """Replace a cluster by its summary, or say why not; `dry_run` only says what would be.
 
         `halt` gives up a summary that is not there soon.
         """
-        said = await said_by(scope, rows)
-        before = sum(row.size_bytes for row in rows)
+        told = _Told(scope, old, await said_by(scope, old))
         try:
-            content = await self._summary(await _cluster(scope, rows, said), before, halt)
+            content = await self._summary(await told.cluster(), told.bytes_before, halt)
             fields = summary_text(content)
             if dry_run:
-                return _report(scope, rows, said, "would_compress", summary=content)
-            summary = self._event(scope, rows, before, fields)
-            written = await LongTermWriter(scope).compress(summary, rows)
+                return told.report("would_compress", summary=content)
+            summary = self._event(told, fields)
+            written = await WRITERS[old.kind.NAME](scope).compress(summary, old.rows)
         except SystemClosedError:
             raise
         except Exception as error:  # of a summariser of the caller's own, anything
-            return _failed(scope, rows, said, error)
+            return told.failed(error)
         if not written.reply.events:
-            return _report(scope, rows, said, "changed")
-        return _report(scope, rows, said, "compressed", content, summary.memory_id)
+            return told.report("changed")
+        return told.report("compressed", content, summary.memory_id)
 
     async def _summary(self, cluster: Cluster, bytes_before: int, halt: asyncio.Event) -> str:
         """Return heading and body.
@@ -99,63 +105,73 @@ class Replacing:
             raise SummarizerError("the summariser was cancelled by what it waited for")
         return work.result()
 
-    def _event(
-        self, scope: Scope, rows: Sequence[Row], bytes_before: int, fields: dict[str, Any]
-    ) -> MemoriesCompressed:
+    def _event(self, told: "_Told", fields: Mapping[str, Any]) -> Compressed:
+        kind, rows = told.old
         sessions = dict.fromkeys(row.session_id for row in rows if row.session_id is not None)
-        return MemoriesCompressed(
-            memory_id=scope.new_id(scope.now_us()),
-            occurred_at_us=rows[-1].occurred_at_us,
-            compressed_from_ids=tuple(row.memory_id for row in rows),
-            original_count=len(rows),
-            time_range_start_us=rows[0].occurred_at_us,
-            time_range_end_us=rows[-1].occurred_at_us,
-            compression_method=self._summarizer.name,
-            session_ids=tuple(sessions),
-            bytes_before=bytes_before,
-            **fields,
+        made_of = {
+            "memory_id": told.scope.new_id(told.scope.now_us()),
+            "occurred_at_us": rows[-1].occurred_at_us,
+            "compressed_from_ids": tuple(row.memory_id for row in rows),
+            "original_count": len(rows),
+            "time_range_start_us": rows[0].occurred_at_us,
+            "time_range_end_us": rows[-1].occurred_at_us,
+            "compression_method": self._summarizer.name,
+            "session_ids": tuple(sessions),
+            "bytes_before": told.bytes_before,
+        }
+        return kind.compressed(rows, {**made_of, **fields})
+
+
+class _Told(NamedTuple):
+    """A cluster, and what a summariser is told of it."""
+
+    scope: Scope
+    old: Old
+    said: Sequence[str]
+
+    @property
+    def bytes_before(self) -> int:
+        """What the originals say, in bytes."""
+        return sum(row.size_bytes for row in self.old.rows)
+
+    async def cluster(self) -> Cluster:
+        """Return it as a summariser takes it."""
+        times = tuple(to_datetime(row.occurred_at_us) for row in self.old.rows)
+        vectors = await vectors_of(self.scope, self.old)
+        return Cluster(texts=tuple(self.said), times=times, vectors=vectors)
+
+    def failed(self, error: Exception) -> ClusterReport:
+        """Return what is reported when there is no summary; the log gets no content."""
+        _logger.warning(
+            "cluster not compressed",
+            user=hashed(self.scope.user_id),
+            count=len(self.old.rows),
+            error=reason(error),
         )
+        why = str(error) if isinstance(error, MemoryActorsError) else type(error).__name__
+        return self.report("failed", why=why[:REASON_CHARACTERS])
 
-
-async def _cluster(scope: Scope, rows: Sequence[Row], said: Sequence[str]) -> Cluster:
-    times = tuple(to_datetime(row.occurred_at_us) for row in rows)
-    return Cluster(texts=tuple(said), times=times, vectors=await vectors_of(scope, rows))
-
-
-def _failed(
-    scope: Scope, rows: Sequence[Row], said: Sequence[str], error: Exception
-) -> ClusterReport:
-    _logger.warning(
-        "cluster not compressed",
-        user=hashed(scope.user_id),
-        count=len(rows),
-        error=reason(error),
-    )
-    told = str(error) if isinstance(error, MemoryActorsError) else type(error).__name__
-    return _report(scope, rows, said, "failed", why=told[:REASON_CHARACTERS])
-
-
-def _report(
-    scope: Scope,
-    rows: Sequence[Row],
-    said: Sequence[str],
-    outcome: str,
-    summary: str | None = None,
-    memory_id: str | None = None,
-    *,
-    why: str | None = None,
-) -> ClusterReport:
-    before = sum(row.size_bytes for row in rows)
-    return ClusterReport(
-        user_id=scope.user_id,
-        memory_id=memory_id,
-        original_count=len(rows),
-        sample=tuple(text[:SAMPLE_CHARACTERS] for text in said[:SAMPLES]),
-        summary=summary,
-        bytes_before=before,
-        bytes_after=before if summary is None else len(summary.encode()),
-        time_range_start=to_datetime(rows[0].occurred_at_us),
-        time_range_end=to_datetime(rows[-1].occurred_at_us),
-        outcome=outcome,
-        reason=why,
-    )
+    def report(
+        self,
+        outcome: str,
+        summary: str | None = None,
+        memory_id: str | None = None,
+        *,
+        why: str | None = None,
+    ) -> ClusterReport:
+        """Return what came of it."""
+        kind, rows = self.old
+        return ClusterReport(
+            user_id=self.scope.user_id,
+            memory_type=kind.NAME,
+            memory_id=memory_id,
+            original_count=len(rows),
+            sample=tuple(text[:SAMPLE_CHARACTERS] for text in self.said[:SAMPLES]),
+            summary=summary,
+            bytes_before=self.bytes_before,
+            bytes_after=self.bytes_before if summary is None else len(summary.encode()),
+            time_range_start=to_datetime(rows[0].occurred_at_us),
+            time_range_end=to_datetime(rows[-1].occurred_at_us),
+            outcome=outcome,
+            reason=why,
+        )

@@ -1,9 +1,9 @@
 """Which memories are old, and which of them are about the same thing."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 import numpy as np
@@ -12,9 +12,8 @@ from memory_actors.compaction.clusters import clusters, dbscan
 from memory_actors.compaction.one_thread import one_thread
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import InvalidInputError
-from memory_actors.kinds import long_term
-from memory_actors.kinds.long_term import LongTerm, Row
-from memory_actors.phrasing import spoken
+from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.kind import Events
 from memory_actors.reading import Found, texts
 from memory_actors.settings import Settings
 from memory_actors.writers.scope import Scope
@@ -46,35 +45,49 @@ def age(older_than: timedelta | str) -> timedelta:
     return older_than
 
 
-def old_memories(state: LongTerm, before_us: int) -> list[Row]:
-    """Return what may be compressed and was true before a time, oldest first. For a thread."""
-    rows = long_term.rows(state)
-    found = [r for r in rows if r.occurred_at_us <= before_us and long_term.compressible(r)]
-    return sorted(found, key=lambda row: (row.occurred_at_us, row.version))
+class Old(NamedTuple):
+    """Old memories that may become summaries together, oldest first."""
+
+    kind: CompactedKind
+    rows: list[Any]
 
 
-async def clustered(scope: Scope, rows: Sequence[Row], settings: Settings) -> list[list[Row]]:
+def old_memories(kind: CompactedKind, state: Any, before_us: int) -> list[Old]:
+    """Return what may be compressed and was true before a time, by whose it is. For a thread."""
+    by_owner: dict[str | None, list[Any]] = {}
+    for row in kind.rows(state):
+        if row.occurred_at_us <= before_us and kind.compressible(row):
+            by_owner.setdefault(kind.whose(row), []).append(row)
+    for rows in by_owner.values():
+        rows.sort(key=lambda row: (row.occurred_at_us, row.version))
+    return [Old(kind, by_owner[owner]) for owner in sorted(by_owner, key=str)]
+
+
+async def clustered(scope: Scope, batch: Old, settings: Settings) -> list[Old]:
     """Return the clusters of a batch of memories, each in their order; noise is left out."""
-    vectors = await vectors_of(scope, rows)
+    vectors = await vectors_of(scope, batch)
 
-    def work() -> list[list[Row]]:
+    def work() -> list[Old]:
         with one_thread():
             labels = dbscan(vectors, settings.compaction_eps, settings.compaction_min_samples)
         found = clusters(labels, settings.compaction_min_samples)
-        return [[rows[place] for place in members.tolist()] for members in found]
+        return [Old(batch.kind, [batch.rows[n] for n in members.tolist()]) for members in found]
 
     return await anyio.to_thread.run_sync(work)
 
 
-async def vectors_of(scope: Scope, rows: Sequence[Row]) -> Vectors:
-    """Return the vector of each memory; zeros, which are noise, where the embedder fails."""
+async def vectors_of(scope: Scope, old: Old) -> Vectors:
+    """Return the vector of each memory, of an episode its goal's; zeros where the embedder fails.
+
+    Zeros are noise.
+    """
     embeddings = scope.services.embeddings
-    digests = [row.digest for row in rows]
+    digests = [row.digest for row in old.rows]
     vectors, there = await anyio.to_thread.run_sync(embeddings.matrix, digests)
     missing = np.flatnonzero(~there).tolist()
     for start in range(0, len(missing), READ_AT_ONCE):
         places = missing[start : start + READ_AT_ONCE]
-        said = await said_by(scope, [rows[place] for place in places])
+        said = await _read(scope, old.kind, [old.rows[place] for place in places], _first_passage)
         wanted = dict(zip((digests[place] for place in places), said, strict=True))
         embedded, _ = await embeddings.embed_each(wanted)
         for place in places:
@@ -83,11 +96,24 @@ async def vectors_of(scope: Scope, rows: Sequence[Row]) -> Vectors:
     return vectors
 
 
-async def said_by(scope: Scope, rows: Sequence[Row]) -> list[str]:
-    """Return what memories say, each with its speaker, read from the log in pages."""
+def _first_passage(kind: CompactedKind, row: Any, events: Events) -> str:
+    return kind.passage_text(row, kind.passages(row)[0].label, events)
+
+
+async def said_by(scope: Scope, old: Old) -> list[str]:
+    """Return what a summariser is told of memories, read from the log in pages."""
     said: list[str] = []
-    for start in range(0, len(rows), READ_AT_ONCE):
-        page = rows[start : start + READ_AT_ONCE]
-        events = await texts(scope.services.log, scope.stream, [Found(long_term, r) for r in page])
-        said += [spoken(long_term.content(row, events), row.role) for row in page]
+    for start in range(0, len(old.rows), READ_AT_ONCE):
+        page = old.rows[start : start + READ_AT_ONCE]
+        said += await _read(scope, old.kind, page, lambda kind, row, events: kind.told(row, events))
     return said
+
+
+async def _read(
+    scope: Scope,
+    kind: CompactedKind,
+    rows: Sequence[Any],
+    text_of: Callable[[CompactedKind, Any, Events], str],
+) -> list[str]:
+    events = await texts(scope.services.log, scope.stream, [Found(kind, row) for row in rows])
+    return [text_of(kind, row, events) for row in rows]

@@ -88,12 +88,13 @@ class Episodes:
         log got it is not taken over; where fewer steps may be kept, the oldest leave.
 
         :raises QuotaExceededError: no room for it.
-        :raises InvalidInputError: the numbers of its steps do not add up, or its id is taken.
+        :raises InvalidInputError: the numbers of its steps do not add up, its id is taken, or it is
+            a summary of some.
         """
         return await self._writer.put(episode)
 
     async def get(self, episode_id: str) -> Episode:
-        """Return an episode.
+        """Return an episode. A summary of some is one without steps; its goal is what it says.
 
         :raises NotFoundError: there is none with this id.
         """
@@ -134,4 +135,5 @@ def _episode(memory: Memory) -> Episode:
         created_at=memory.created_at,
         occurred_at=memory.occurred_at,
         pinned=memory.pinned,
+        original_count=data.get("original_count", 0),
     )

@@ -1,8 +1,7 @@
 """From an id to what it stands for."""
 
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.reading import Found
 from memory_actors.user_state import KINDS, kind_of_tag
 from memory_actors.validation import check_name
@@ -24,16 +23,15 @@ async def found(scope: Scope, memory_id: str) -> Found:
     raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
 
 
-async def found_summary(scope: Scope, memory_id: str) -> long_term.Row:
+async def found_summary(scope: Scope, memory_id: str) -> Found:
     """Return a living summary.
 
     :raises NotFoundError: there is no memory with this id, or it is no summary.
     """
-    kind, row = await found(scope, memory_id)
-    if kind is not long_term or not row.original_count:
+    one = await found(scope, memory_id)
+    if not is_summary(one.row):
         raise NotFoundError(f"{memory_id!r} is no compressed memory: it stands for itself")
-    its: long_term.Row = row
-    return its
+    return one
 
 
 async def kind_ever(scope: Scope, memory_id: str) -> Kind:

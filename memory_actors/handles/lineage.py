@@ -1,34 +1,39 @@
 """What a summary was made of, read back from the log, wherever it keeps that."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from eventlog import Dropped
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds import long_term
-from memory_actors.kinds.long_term import LongTerm, MemoriesCompressed, Row, Summary
+from memory_actors.kinds.compression import Compressed, Summary
+from memory_actors.kinds.kind import Kind
 from memory_actors.reading import Found, memories
 from memory_actors.records import Memory
 from memory_actors.writers.scope import Scope
 
 PAGE = 256  # events read at a time
 
+About = Mapping[str, Sequence[int]]
+"""The versions of the events about some memories."""
 
-async def originals_of(scope: Scope, row: Row) -> Sequence[str]:
+
+async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
     """Return the ids of what a summary was made of."""
     (recorded,) = await scope.services.log.read_versions(scope.stream, [row.version])
     summary: Summary = recorded.data
     return summary.compressed_from_ids
 
 
-async def expand(scope: Scope, row: Row) -> list[Memory]:
+async def expand(scope: Scope, summary: Found) -> list[Memory]:
     """Return the originals of a summary as they were when it was made, in order of time.
 
     :raises NotFoundError: it was made elsewhere, or retention dropped its originals.
     """
+    kind, row = summary
     ids = await originals_of(scope, row)
-    made_at = await _made_at(scope, row.memory_id)
-    rows, dropped = await _as_they_were(scope, ids, made_at)
+    about = await _about(scope, ids, before=await _made_at(scope, row.memory_id))
+    rows, dropped = await _as_they_were(scope, kind, about)
     if len(rows) < len(ids):
         gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
         raise NotFoundError(
@@ -36,8 +41,7 @@ async def expand(scope: Scope, row: Row) -> list[Memory]:
             f"store.{gone} The summary is what is left of them"
         )
     rows.sort(key=lambda one: (one.occurred_at_us, one.version))
-    found = [Found(long_term, one) for one in rows]
-    return await memories(scope.services.log, scope.stream, found)
+    return await memories(scope.services.log, scope.stream, [Found(kind, one) for one in rows])
 
 
 async def _made_at(scope: Scope, memory_id: str) -> int:
@@ -45,37 +49,44 @@ async def _made_at(scope: Scope, memory_id: str) -> int:
     log = scope.services.log
     versions = await log.versions_about(scope.stream, memory_id)
     (first,) = await log.read_versions(scope.stream, versions[:1])
-    return first.version if isinstance(first.data, MemoriesCompressed) else 0
+    return first.version if isinstance(first.data, Compressed) else 0
 
 
-async def _as_they_were(
-    scope: Scope, ids: Sequence[str], before: int
-) -> tuple[list[Row], Dropped | None]:
-    """Return the rows of these memories before a version, and since when others are gone."""
-    log, stream = scope.services.log, scope.stream
+async def _about(scope: Scope, memory_ids: Sequence[str], *, before: int) -> About:
     about = {}
-    for memory_id in ids:
-        versions = await log.versions_about(stream, memory_id)
+    for memory_id in memory_ids:
+        versions = await scope.services.log.versions_about(scope.stream, memory_id)
         about[memory_id] = [version for version in versions if version < before]
         await asyncio.sleep(0)
-    state, gone = await _folded(scope, sorted({v for each in about.values() for v in each}))
-    found = [long_term.find(state, memory_id) for memory_id in ids]
-    rows = [row for row in found if row is not None and _whole(row, about[row.memory_id], gone)]
-    return rows, next(iter(gone.values()), None)
+    return about
 
 
-async def _folded(scope: Scope, versions: Sequence[int]) -> tuple[LongTerm, dict[int, Dropped]]:
+async def _as_they_were(scope: Scope, kind: Kind, about: About) -> tuple[list[Any], Dropped | None]:
+    """Return the rows of memories after these events, and since when others are gone.
+
+    What happened to a memory before an event of it that was dropped says nothing of it any more.
+    """
+    state, gone = await _folded(scope, kind, about)
+    if gone:
+        about = {memory_id: list(_after(gone, about[memory_id])) for memory_id in about}
+        state, _ = await _folded(scope, kind, about)
+    found = [kind.find(state, memory_id) for memory_id in about]
+    return [row for row in found if row is not None], next(iter(gone.values()), None)
+
+
+def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int]:
+    last = max((version for version in versions if version in gone), default=0)
+    return (version for version in versions if version > last)
+
+
+async def _folded(scope: Scope, kind: Kind, about: About) -> tuple[Any, dict[int, Dropped]]:
     """Return the state that these events alone make, and those whose payloads are gone."""
-    log, state = scope.services.log, long_term.initial
+    versions = sorted({version for each in about.values() for version in each})
+    log, state = scope.services.log, kind.initial
     gone: dict[int, Dropped] = {}
     for start in range(0, len(versions), PAGE):
         chunk = versions[start : start + PAGE]
         page = await log.read_versions(scope.stream, chunk, dropped="mark")
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
-        state = long_term.fold(state, (one for one in page if one.version not in gone))
+        state = kind.fold(state, (one for one in page if one.version not in gone))
     return state, gone
-
-
-def _whole(row: Row, versions: Sequence[int], gone: Mapping[int, Dropped]) -> bool:
-    """Say whether nothing is missing of what happened to a memory since it got its text."""
-    return not any(version in gone and version > row.version for version in versions)

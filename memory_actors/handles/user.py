@@ -79,11 +79,12 @@ class UserMemory:
     ):
         scope = self._scope = Scope(services, user_id, agent_id, session_id)
         working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
-        self._long_term = LongTermWriter(scope)
-        entity, episodic = EntityWriter(scope), EpisodicWriter(scope)
-        structured, self._documents = StructuredWriter(scope), ContextWriter(scope)
+        self._long_term, episodic = LongTermWriter(scope), EpisodicWriter(scope)
+        entity, structured = EntityWriter(scope), StructuredWriter(scope)
+        self._documents = ContextWriter(scope)
         kinds = (working, short_term, self._long_term, entity, episodic, structured)
         self._writers = {writer.kind.NAME: writer for writer in (*kinds, self._documents)}
+        self._compacted = {writer.kind.NAME: writer for writer in (self._long_term, episodic)}
         self.working = WorkingMemory(scope, working)
         self.short_term = ShortTermMemory(scope, short_term)
         self.entities = EntityGraph(scope, entity)
@@ -239,7 +240,10 @@ class UserMemory:
         :raises QuotaExceededError: there is no room for it.
         :raises InvalidInputError: it is no summary, or its id stands for another memory.
         """
-        return await self._long_term.put_summary(memory)
+        writer = self._compacted.get(memory.memory_type)
+        if writer is None:
+            raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
+        return await writer.put_summary(memory)
 
     # --- read
 
@@ -321,9 +325,9 @@ class UserMemory:
         :raises QuotaExceededError: there is no room for all of them.
         :raises NotFoundError: it is no summary, or its originals are not here (any more).
         """
-        row = await found_summary(self._scope, compressed_id)
+        kind, row = await found_summary(self._scope, compressed_id)
         ids = await originals_of(self._scope, row)
-        return await self._long_term.undo_compaction(compressed_id, ids)
+        return await self._compacted[kind.NAME].undo_compaction(compressed_id, ids)
 
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.

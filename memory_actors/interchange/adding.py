@@ -115,7 +115,7 @@ class Adder:
                 await self._make_document(parts)
                 return None
             case SummaryData() as parts:
-                return await self._user.put_summary(_summary(entry.item, parts))
+                return await self._user.put_summary(_summary(entry, parts))
         return await self._add_text(entry)
 
     def _count(self, receipt: Receipt | None) -> None:
@@ -247,13 +247,13 @@ def _is_fact(entry: Entry) -> bool:
     return entry.kind is MemoryType.LONG_TERM and entry.parts is None
 
 
-def _summary(item: Item, parts: SummaryData) -> Memory:
+def _summary(entry: Entry, parts: SummaryData) -> Memory:
     now = datetime.now(UTC)
     return Memory(
-        memory_id=str(item.memory_id),
-        content=item.content,
-        memory_type=MemoryType.LONG_TERM,
-        metadata=dict(item.metadata or {}),
+        memory_id=entry.memory_id,
+        content=entry.item.content,
+        memory_type=entry.kind,
+        metadata=dict(entry.item.metadata or {}),
         created_at=now,
         occurred_at=now,
         data=msgspec.to_builtins(parts),

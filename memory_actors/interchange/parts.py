@@ -1,5 +1,7 @@
 """What a line's `data` may be: the parts of an entity, a relationship, an episode or a document."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -7,6 +9,7 @@ import msgspec
 from memory_actors.errors import InvalidInputError
 from memory_actors.records import MemoryType
 from memory_actors.validation import CONTENT_BYTES_MAX, text_bytes
+from memory_actors.writers.episodic import EpisodeSummaryData
 from memory_actors.writers.summaries import SummaryData
 
 Time: TypeAlias = str | float
@@ -113,6 +116,10 @@ Parts: TypeAlias = (
     | SummaryData
 )
 
+SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = MappingProxyType(
+    {MemoryType.LONG_TERM: SummaryData, MemoryType.EPISODIC: EpisodeSummaryData}
+)
+"""What is said of a summary, by its kind."""
 HAVE_DATA: Final = (
     MemoryType.ENTITY,
     MemoryType.EPISODIC,
@@ -142,13 +149,13 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
     return parts
 
 
-def summary_parts(compressed: object) -> SummaryData:
-    """Return what a line's `compressed` says.
+def summary_parts(kind: MemoryType, compressed: object) -> SummaryData:
+    """Return what a line's `compressed` says, by the kind of the line.
 
     :raises InvalidInputError: it does not say what a summary was made of.
     """
     try:
-        return msgspec.convert(compressed, SummaryData)
+        return msgspec.convert(compressed, SUMMARY_DATA[kind])
     except msgspec.ValidationError as error:
         reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `compressed.")
         raise InvalidInputError(f"'compressed' is not as it must be: {reason}") from error

@@ -18,7 +18,8 @@ Every field but the content may be left out:
       context     {"document", "raw", "rank", "heading", "touched_at_us", "archived", "section"}, a
                   block of a context document; {"document"} alone, an empty one
 
-- `compressed`: what a summary was made of, as `Memory.data` has it; its originals are elsewhere
+- `compressed`: beside a content of a fact or an episode: what a summary was made of, as
+  `Memory.data` has it; its originals are elsewhere
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
@@ -40,6 +41,7 @@ import msgspec
 from memory_actors.errors import InvalidInputError
 from memory_actors.interchange.parts import (
     HAVE_DATA,
+    SUMMARY_DATA,
     DocumentParts,
     Parts,
     RelationshipParts,
@@ -74,7 +76,7 @@ _HAS: Final = {
     MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
     MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned", "compressed"},
     MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
-    MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data"},
+    MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data", "compressed"},
     MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
     MemoryType.CONTEXT: {"timestamp", "pinned", "key", "data"},
 }
@@ -162,10 +164,12 @@ def _is_relationship(memory: Memory) -> bool:
 
 def _said(memory: Memory) -> dict[str, Any]:
     """Return what a memory says: as a text, or as JSON where it is none."""
+    if memory.source == "compressed":
+        said = SUMMARY_DATA[MemoryType(memory.memory_type)].__struct_fields__
+        made_of = {name: memory.data[name] for name in said}
+        return {"content": memory.content, "compressed": made_of}
     if _has_data(memory):
         return {"data": memory.data}
-    if memory.source == "compressed":
-        return {"content": memory.content, "compressed": memory.data}
     if memory.memory_type == MemoryType.WORKING and not _is_text(memory.data):
         return {"value": memory.data}
     return {"content": memory.content}
@@ -299,7 +303,7 @@ def _content(line: Line, kind: MemoryType) -> str:
 
 def _parts(line: Line, kind: MemoryType) -> Parts | None:
     if line.compressed is not None:
-        return summary_parts(line.compressed)
+        return summary_parts(kind, line.compressed)
     if kind is MemoryType.STRUCTURED and line.value is not msgspec.UNSET:
         if not isinstance(line.value, dict):
             raise InvalidInputError("the 'value' of a document must be a JSON object")

@@ -1,16 +1,21 @@
 """The way of an episode and its steps into the log and the index."""
 
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import episodic
+from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.episodic import commands, episode
-from memory_actors.kinds.episodic.episode import EpisodeFinished, StepAdded
+from memory_actors.kinds.episodic.episode import (
+    EpisodeFinished,
+    EpisodeSummaryAdded,
+    StepAdded,
+    SummaryEvent,
+)
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
-from memory_actors.kinds.kind import Kind
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Episode, Item, Metadata, Receipt, Step
+from memory_actors.records import Episode, Item, Memory, Metadata, Receipt, Step
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -21,18 +26,35 @@ from memory_actors.validation import (
     text_bytes,
     time_us,
 )
-from memory_actors.writers.writer import Writer, Written
+from memory_actors.writers.summaries import (
+    SummaryData,
+    SummaryWriter,
+    added_fields,
+    checked_data,
+)
+from memory_actors.writers.writer import Written
 
 DEFAULT_AGENT = "default"
 
 
-class EpisodicWriter(Writer):
-    """Starts, continues, ends, changes and deletes episodes."""
+class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
+    """What `Memory.data` of a summary of episodes says, besides what it says of any episode."""
 
-    kind: ClassVar[Kind] = episodic
+    agent_id: str = DEFAULT_AGENT
+    status: Literal["done", "failed"] = "done"
+    """Failed if all of them had."""
+
+
+class EpisodicWriter(SummaryWriter):
+    """Starts, continues, ends, changes, compresses and deletes episodes."""
+
+    kind: ClassVar[CompactedKind] = episodic
     takes = frozenset({"occurred_at", "session_id", "pinned"})
     delete_command = commands.DeleteEpisode
     restore_command = commands.RestoreEpisodes
+    compress_command = commands.CompressEpisodes
+    undo_command = commands.UndoEpisodeCompaction
+    add_command = commands.AddEpisodeSummary
 
     async def start(
         self,
@@ -70,6 +92,7 @@ class EpisodicWriter(Writer):
         """Put an episode as it is elsewhere, in one event for each of its texts."""
         now_us, occurred_at_us = self.scope.now_us(), time_us(given.occurred_at, "occurred_at")
         memory_id = check_name(given.memory_id, "memory_id")
+        _refuse_summary(given)
         _check_numbers(given)
         command = commands.PutEpisode(
             now_us=now_us,
@@ -169,11 +192,20 @@ class EpisodicWriter(Writer):
         texts = [] if content is None else [content]
         return self._changed(row.memory_id, "update", await self.write(command, texts))
 
+    def checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
+        """Return a summary as an export has it, ready to be added."""
+        data = checked_data(memory, EpisodeSummaryData)
+        return EpisodeSummaryAdded(
+            **added_fields(memory, data),
+            agent_id=check_name(data.agent_id, "agent_id"),
+            failed=data.status == "failed",
+        )
+
     def agent(self, agent_id: str | None) -> str:
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self.scope.agent_id or DEFAULT_AGENT
 
-    def whose(self, row: episode.Row | commands.StartEpisode) -> str | None:
+    def whose(self, row: episode.Row | commands.StartEpisode | SummaryEvent) -> str | None:
         """Return the agent."""
         return row.agent_id
 
@@ -182,6 +214,14 @@ class EpisodicWriter(Writer):
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
         return self.receipt(episode_id, operation, written, row)
+
+
+def _refuse_summary(given: Episode) -> None:
+    if given.original_count:
+        raise InvalidInputError(
+            f"{given.memory_id!r} is a summary of {given.original_count} episodes: give "
+            "`put_summary` the memory that `get` returns"
+        )
 
 
 def _check_numbers(given: Episode) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from eventlog import Dropped
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.long_term import MemoriesCompressed, MemoryAdded, Row, Summary
+from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.long_term import MemoryAdded, SummaryAdded
 from memory_actors.phrasing import spoken, text_digest
 from memory_actors.records import Item, Memory, Metadata, Receipt
 from memory_actors.validation import (
@@ -20,19 +20,22 @@ from memory_actors.validation import (
     plain,
     time_us,
 )
-from memory_actors.writers.summaries import checked_summary
-from memory_actors.writers.writer import Writer, Written
+from memory_actors.writers.summaries import SummaryData, SummaryWriter, added_fields, checked_data
+from memory_actors.writers.writer import Written
 
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
-class LongTermWriter(Writer):
-    """Adds, changes and deletes long-term memories."""
+class LongTermWriter(SummaryWriter):
+    """Adds, changes, compresses and deletes long-term memories."""
 
-    kind: ClassVar[Kind] = long_term
+    kind: ClassVar[CompactedKind] = long_term
     takes = frozenset({"occurred_at", "session_id", "role", "pinned", "idempotency_key"})
     delete_command = long_term.DeleteMemory
     restore_command = long_term.RestoreMemories
+    compress_command = long_term.CompressMemories
+    undo_command = long_term.UndoCompaction
+    add_command = long_term.AddSummary
 
     async def add(
         self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
@@ -94,42 +97,9 @@ class LongTermWriter(Writer):
         )
         return self.receipt(row.memory_id, "update", await self.write(command, texts))
 
-    # --- summaries
-
-    async def compress(self, summary: MemoriesCompressed, originals: Sequence[Row]) -> Written:
-        """Put a summary in the place of memories; no events if one of them has changed meanwhile.
-
-        :raises QuotaExceededError: there would be more bytes than before, and no room for them.
-        """
-        command = long_term.CompressMemories(
-            now_us=self.scope.now_us(),
-            summary=summary,
-            originals=tuple((row.memory_id, row.version) for row in originals),
-        )
-        return await self.write(command, _passages(summary))
-
-    async def undo_compaction(self, memory_id: str, originals: Sequence[str]) -> list[Receipt]:
-        """Take a summary away and bring its originals back; return a receipt for each that came.
-
-        :raises QuotaExceededError: there is no room for all of them; nothing was done.
-        :raises NotFoundError: there is no such summary, or an original is in the log no more.
-        """
-        command = long_term.UndoCompaction(
-            now_us=self.scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
-        )
-        return await self.bring_back(command)
-
-    async def put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as another store has it; its originals stay where they are.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is none, or its id stands for another memory.
-        """
-        now_us = self.scope.now_us()
-        summary = checked_summary(memory)
-        command = long_term.AddSummary(now_us=now_us, summary=summary, own_ids=(memory.memory_id,))
-        written = await self.write(command, _passages(summary))
-        return self.receipt(memory.memory_id, "add", written)
+    def checked_summary(self, memory: Memory) -> SummaryAdded:
+        """Return a summary as an export has it, ready to be added."""
+        return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
         self.check_fields(item)
@@ -167,10 +137,6 @@ class LongTermWriter(Writer):
             else self.receipt(memory_id, "unchanged", written)
             for memory_id in ids
         ]
-
-
-def _passages(summary: Summary) -> list[str]:
-    return [summary.content[part.start : part.end] for part in summary.passages]
 
 
 def _request(command: long_term.AddMemories) -> bytes:

@@ -1,5 +1,6 @@
 """Properties of episodic memory under any sequence of commands, clocks that jump included."""
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -11,15 +12,25 @@ from support.given import recorded
 
 from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import episodic
+from memory_actors.kinds.compression import Compressed, passages_of
 from memory_actors.kinds.episodic.commands import (
     AddStep,
+    CompressEpisodes,
     DeleteEpisode,
     FinishEpisode,
     RestoreEpisodes,
     StartEpisode,
+    UndoEpisodeCompaction,
     UpdateEpisode,
 )
-from memory_actors.kinds.episodic.episode import EpisodesPruned, EpisodeStarted, Row, StepAdded
+from memory_actors.kinds.episodic.episode import (
+    CompactionUndone,
+    EpisodesCompressed,
+    EpisodesPruned,
+    EpisodeStarted,
+    Row,
+    StepAdded,
+)
 from memory_actors.kinds.kind import Tally
 from memory_actors.quota import Limits
 
@@ -60,6 +71,8 @@ class EpisodicMachine(RuleBasedStateMachine):
         self.snapshot = (dumped(self.state), 0)
         self.now_us = 1_000_000_000
         self.ever: set[str] = set()
+        self.originals: dict[str, list[Any]] = {}
+        """What was compressed, by its summary."""
 
     def ask(self, command: Any) -> None:
         before = self.state
@@ -72,11 +85,15 @@ class EpisodicMachine(RuleBasedStateMachine):
         assert dumped(before) == bytes_before, "a decision changes nothing"
         for event in events:
             self.check_promises(event)
+            if isinstance(event, EpisodesCompressed):
+                self.originals[event.memory_id] = self.say(event.compressed_from_ids)
             entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
             self.log.append(entry)
             self.state = episodic.evolve(self.state, entry)
             self.ever |= set(self.state.held.rows)
         self.check_limits(before)
+        for event in events:
+            self.check_compaction(event, before)
 
     def check_limits(self, before: Any) -> None:
         """Nothing is above its limit but what was so when the limit was lowered."""
@@ -97,6 +114,39 @@ class EpisodicMachine(RuleBasedStateMachine):
             assert not any(self.state.held.rows[one].pinned for one in event.memory_ids)
         elif isinstance(event, StepAdded):
             self.check_steps_left(self.state.held.rows[event.memory_id], event)
+
+    def check_compaction(self, event: Any, before: Any) -> None:
+        """A summary takes the place of what it names, and gives it back: not twice."""
+        rows, was = self.state.held.rows, before.held.rows
+        if isinstance(event, EpisodesCompressed):
+            gone = set(event.compressed_from_ids)
+            assert set(was) - set(rows) == gone
+            assert set(rows) - set(was) == {event.memory_id}
+            assert {was[one].agent_id for one in gone} == {event.agent_id}
+            assert all(episodic.compressible(was[one]) for one in gone)
+        elif isinstance(event, CompactionUndone):
+            back = [one[0] for one in self.originals[event.memory_id]]
+            assert event.memory_id not in rows
+            assert set(back) <= set(rows)
+            assert all(rows[one].keep for one in set(back) - set(was))
+            if self.limits is LIMITS and self.untouched(back, event):
+                assert self.say(back) == self.originals[event.memory_id]
+
+    def untouched(self, memory_ids: list[str], undone: CompactionUndone) -> bool:
+        """Say whether nothing happened to originals while their summary stood for them."""
+        before = itertools.takewhile(lambda entry: entry.data is not undone, self.log)
+        last = {key: entry.data for entry in before for key in episodic.registry.keys(entry.data)}
+        return all(isinstance(last[one], EpisodesCompressed) for one in memory_ids)
+
+    def say(self, memory_ids: Any) -> list[Any]:
+        """Return what episodes are, wherever their texts lie."""
+        events = {entry.version: entry for entry in self.log}
+        rows = [self.state.held.rows[memory_id] for memory_id in memory_ids]
+        return [
+            (row.memory_id, row.created_at_us, row.occurred_at_us, row.metadata, row.evicted,
+             episodic.data(row, events))
+            for row in rows
+        ]  # fmt: skip
 
     def check_left(self, event: EpisodeStarted, left: list[Row]) -> None:
         candidates = [
@@ -214,6 +264,47 @@ class EpisodicMachine(RuleBasedStateMachine):
             RestoreEpisodes(now_us=self.now_us, memory_ids=tuple(names), past=self.past(names))
         )
 
+    @precondition(some_are_living)
+    @rule(agent=AGENTS, size=st.integers(1, 10), stale=RARELY, careless=RARELY)
+    def compresses(self, agent: str, size: int, stale: bool, careless: bool) -> None:
+        held = sorted(episodic.rows(self.state), key=lambda row: (row.occurred_at_us, row.version))
+        rows = [
+            row for row in held
+            if careless or (row.agent_id == agent and episodic.compressible(row))
+        ]  # fmt: skip
+        if rows:
+            command = CompressEpisodes(
+                now_us=self.now_us,
+                summary=episodic.compressed(rows, self.fields(rows, size)),
+                originals=tuple((row.memory_id, row.version - stale) for row in rows),
+            )
+            self.ask(command)
+            if command.summary.memory_id in self.state.held.rows:
+                assert not episodic.decide(command, self.state, self.limits), "never twice"
+
+    def fields(self, rows: list[Row], size: int) -> dict[str, Any]:
+        return {
+            "memory_id": f"s{len(self.log)}", "content": "said", "size_bytes": size,
+            "digest": b"s", "passages": passages_of("said"),
+            "occurred_at_us": rows[-1].occurred_at_us,
+            "compressed_from_ids": tuple(row.memory_id for row in rows),
+            "original_count": len(rows), "compression_method": "fake",
+            "time_range_start_us": rows[0].occurred_at_us,
+            "time_range_end_us": rows[-1].occurred_at_us,
+            "bytes_before": sum(row.size_bytes for row in rows), "bytes_after": size,
+        }  # fmt: skip
+
+    @precondition(lambda self: self.state.summaries.ids)
+    @rule(data=st.data())
+    def undoes(self, data: Any) -> None:
+        memory_id = data.draw(st.sampled_from(sorted(self.state.summaries.ids)))
+        ids = [one[0] for one in self.originals[memory_id]]
+        self.ask(
+            UndoEpisodeCompaction(
+                now_us=self.now_us, memory_id=memory_id, memory_ids=tuple(ids), past=self.past(ids)
+            )
+        )
+
     @rule()
     def limits_change(self) -> None:
         self.limits = LOWERED if self.limits is LIMITS else LIMITS
@@ -234,6 +325,10 @@ class EpisodicMachine(RuleBasedStateMachine):
             stored_bytes=sum(entry.stored_bytes for entry in sources),
             evicted=sum(len(e.evicted_ids) for e in named if isinstance(e, EpisodeStarted)),
             pruned=sum(len(e.memory_ids) for e in named if isinstance(e, EpisodesPruned)),
+            summaries=sum(row.original_count > 0 for row in rows),
+            originals=sum(row.original_count for row in rows),
+            summaries_bytes_before=sum(row.bytes_before for row in rows),
+            summaries_bytes_after=sum(row.size_bytes for row in rows if row.original_count),
         )
         for row in rows:
             assert row.size_bytes == sum(events[v].data.size_bytes for v in episodic.sources(row))
@@ -263,15 +358,30 @@ class EpisodicMachine(RuleBasedStateMachine):
         data, version = self.snapshot
         assert episodic.fold(episodic.load(_decode(data)), self.log[version:]) == self.state
         assert dumped(episodic.load(_decode(dumped(self.state)))) == dumped(self.state)
+        assert episodic.fold(episodic.initial, self.kept()) == self.state
+
+    def kept(self) -> list[Any]:
+        """Return the log without what retention may drop of it."""
+        gone: set[int] = set()
+        for entry in self.log:
+            if isinstance(entry.data, Compressed):
+                ids = list(entry.data.compressed_from_ids)
+                past = [one for about in self.past(ids).values() for one in about]
+                gone |= {
+                    one.version for one in past
+                    if one.version < entry.version and episodic.is_own(one.data)
+                }  # fmt: skip
+        return [entry for entry in self.log if entry.version not in gone]
 
     @invariant()
     def every_row_reads(self) -> None:
         events = {entry.version: entry for entry in self.log}
         for row in episodic.rows(self.state):
-            data = episodic.data(row, events)
-            assert episodic.content(row, events).startswith(f"Goal: {data['goal']}")
+            data, says = episodic.data(row, events), episodic.content(row, events)
+            assert says == data["goal"] if row.original_count else says.startswith("Goal: ")
             labels = [passage.label for passage in episodic.passages(row)]
             assert len(set(labels)) == len(labels) == 1 + len(row.steps) + bool(row.result)
+            assert all(episodic.passage_text(row, label, events) for label in labels)
 
     @invariant()
     def every_event_survives_the_codec(self) -> None:

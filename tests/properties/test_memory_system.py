@@ -57,6 +57,7 @@ SETTINGS = Settings(
     tiers={tier: Plan(limits=limits) for tier, limits in TIERS.items()},
     global_limits=GLOBAL_LIMITS,
     check_replay=True,
+    compaction_episodes=True,
     compaction_min_samples=2,
     archive_retention_days=0,
 )
@@ -336,15 +337,23 @@ class SystemMachine(RuleBasedStateMachine):
             self.one_client_acts(name, Act("prune", "long_term", f"old {number}", 0))
         self.compacts(name, dry_run=False)
 
+    @rule(name=st.sampled_from(USERS))
+    def lives_the_same_again(self, name: str) -> None:
+        for number in range(2):
+            self.one_client_acts(name, Act("prune", "episodic", f"old {number}", 0))
+        for number in range(len(self.held[name].of("episodic"))):
+            self.one_client_acts(name, Act("finish", "", "red", number))
+        self.compacts(name, dry_run=False)
+
     def compressed(self, cluster: ClusterReport) -> None:
         assert cluster.memory_id is not None
         held, user = self.held[cluster.user_id], self.memory.user(cluster.user_id)
         summary = self.run(user.get(cluster.memory_id))
         ids = summary.data["compressed_from_ids"]
         assert len(ids) == cluster.original_count
-        assert {held.kinds[one] for one in ids} == {"long_term"}
+        assert {held.kinds[one] for one in ids} == {summary.memory_type}
         held.drop(set(ids))
-        held.kinds[summary.memory_id] = held.ever[summary.memory_id] = "long_term"
+        held.kinds[summary.memory_id] = held.ever[summary.memory_id] = summary.memory_type
         held.says[summary.memory_id] = {summary.content}
         held.summaries[summary.memory_id] = ids
 
@@ -362,7 +371,7 @@ class SystemMachine(RuleBasedStateMachine):
             return
         held.drop({memory_id})
         for receipt in receipts:
-            held.kinds[receipt.memory_id] = "long_term"
+            held.kinds[receipt.memory_id] = receipt.memory_type
         assert set(held.summaries[memory_id]) <= held.kinds.keys()
 
     # --- what always holds

@@ -26,23 +26,21 @@ from eventlog import Dropped, Recorded
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
-from memory_actors.kinds import long_term, short_term
-from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
-from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
-from memory_actors.kinds.kind import Add, Command, Pruned, Restore
-from memory_actors.kinds.long_term import (
+from memory_actors.kinds import short_term
+from memory_actors.kinds.compression import (
     CompactionUndone,
-    CompressMemories,
-    MemoriesCompressed,
-    MemoryAdded,
-    MemoryUpdated,
+    Compress,
+    Compressed,
     UndoCompaction,
 )
+from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
+from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
+from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.structured.document import DocumentPut
 from memory_actors.kinds.working import KeySet, UpdateKey
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
-from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
+from memory_actors.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 
 
 def tiny(tier: Tier, count: int, size: int) -> Limits:
@@ -179,7 +177,7 @@ class UserMachine(
 
     def check_satisfied(self, decided: Decided) -> None:
         """To add, to restore or to compress again changes nothing."""
-        again = isinstance(decided.command, Add | Restore | CompressMemories)
+        again = isinstance(decided.command, Add | Restore | Compress)
         if again and not isinstance(decided.command, UndoCompaction):
             again = self.deciding.enriched(decided.command)
             assert not self.deciding.decider.decide(again, decided.after)
@@ -187,24 +185,36 @@ class UserMachine(
     def check_compaction(self, decided: Decided) -> None:
         """A summary takes the place of exactly the originals it names, and they can come back."""
         before, after = living(decided.before), living(decided.after)
-        for event in (entry.data for entry in decided.events):
-            if isinstance(event, MemoriesCompressed):
+        for version, event in ((entry.version, entry.data) for entry in decided.events):
+            if isinstance(event, Compressed):
                 assert before.keys() - after.keys() == set(event.compressed_from_ids)
                 assert after.keys() - before.keys() == {event.memory_id}
                 self.originals[event.memory_id] = [
-                    self.says(before[one][1]) for one in event.compressed_from_ids
+                    self.says(*before[one]) for one in event.compressed_from_ids
                 ]
             elif isinstance(event, CompactionUndone):
                 assert event.memory_id not in after
-                back = [self.says(after[one][1]) for one in decided.command.memory_ids]
-                if not set(decided.command.memory_ids) & before.keys():
-                    assert back == self.originals.get(event.memory_id, [])
+                self.check_undone(decided, event.memory_id, version)
 
-    def says(self, row: Any) -> tuple[Any, ...]:
-        """Return what a memory is, wherever its text lies."""
-        events = {row.version: self.deciding.log[row.version - 1]}
-        text = long_term.content(row, events)
-        return (row.memory_id, text, row.occurred_at_us, row.created_at_us, row.metadata)
+    def check_undone(self, decided: Decided, summary: str, version: int) -> None:
+        """What came back is as it was, unless something happened since, or fewer steps may stay."""
+        ids, after = decided.command.memory_ids, living(decided.after)
+        back, were = [self.says(*after[one]) for one in ids], self.originals.get(summary, [])
+        steps = max((len((data or {}).get("steps", ())) for _, _, data, *_ in were), default=0)
+        if self.untouched(ids, version) and steps <= self.limits.episode_steps:
+            assert back == were
+
+    def untouched(self, memory_ids: Sequence[str], undone: int) -> bool:
+        """Say whether nothing happened to originals while their summary stood for them."""
+        about = ([past for past in self.deciding.about[one] if past.version < undone]
+                 for one in memory_ids)  # fmt: skip
+        return all(isinstance(past[-1].data, Compressed) for past in about)
+
+    def says(self, kind: Kind, row: Any) -> tuple[Any, ...]:
+        """Return what a memory is, wherever its texts lie."""
+        events = {version: self.deciding.log[version - 1] for version in kind.sources(row)}
+        texts = (kind.content(row, events), kind.data(row, events))
+        return (row.memory_id, *texts, row.occurred_at_us, row.created_at_us, row.metadata)
 
     # --- what always holds
 
@@ -264,10 +274,10 @@ class UserMachine(
         """Return the log as it is read when retention has dropped what compaction archived."""
         gone = set()
         for entry in log:
-            if isinstance(entry.data, MemoriesCompressed):
+            if isinstance(entry.data, Compressed):
                 mine = {id(past) for one in entry.data.compressed_from_ids
                         for past in self.deciding.about[one] if past.version < entry.version
-                        and isinstance(past.data, MemoryAdded | MemoryUpdated)}  # fmt: skip
+                        and any(kind.is_own(past.data) for kind in COMPACTED)}  # fmt: skip
                 gone |= mine
         mark = Dropped(since_us=1)
         return [
@@ -289,7 +299,7 @@ def made_to_go(event: Any) -> tuple[str, ...]:
 
 
 ASK_FOR_ROOM = (
-    Add, Restore, AddStep, FinishEpisode, UpdateKey, CompressMemories, ChangeDocument, EditEntry,
+    Add, Restore, AddStep, FinishEpisode, UpdateKey, Compress, ChangeDocument, EditEntry,
 )  # fmt: skip
 
 TestUserDecider = UserMachine.TestCase

@@ -1,4 +1,4 @@
-"""A user with a past of two topics, and what compaction has made of it."""
+"""A user with a past of two topics, agents with a past, and what compaction has made of them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +15,9 @@ from memory_actors import (
 
 LOGIN = "fixed the login bug of the web page"
 LUNCH = "lunch with Bob at the usual Italian place"
+DEPLOY = "deploy the shop to the cloud"
+FLIGHT = "book a cheap flight for Ada to Porto"
+LONG_AGO = datetime.fromtimestamp(1_700_000_000, UTC) - timedelta(days=150)
 DAY_S = 86_400
 
 
@@ -44,6 +47,29 @@ async def with_a_past(memory: MemorySystem, user_id: str = "ada") -> UserMemory:
     await user.add("sailing on a lake", occurred_at="2020-01-01")
     await user.add("fixed the login bug of the web page today")
     return user
+
+
+async def lived(
+    user: UserMemory, goal: str, count: int, *, agent: str = "bot", failed: bool = False,
+    pinned: bool = False, since: datetime = LONG_AGO,
+) -> list[str]:  # fmt: skip
+    """Let an agent live episodes of much the same goal, a day apart; return their ids."""
+    ids = []
+    for n in range(count):
+        started = await user.episodes.start(
+            f"{goal} #{n}", agent_id=agent, memory_id=f"{agent}-{goal.split()[0]}{n}",
+            session_id=f"s{n % 2}", occurred_at=since + timedelta(days=n), pinned=pinned,
+        )  # fmt: skip
+        ids.append(started.memory_id)
+        await user.episodes.step(ids[-1], "look around", observation="nothing new here")
+        await user.episodes.step(ids[-1], "go on", error="timeout" if failed else None)
+        await user.episodes.finish(ids[-1], f"that was run {n} of it", success=not failed)
+    return ids
+
+
+async def of_episodes(user: UserMemory) -> list[Memory]:
+    found = await user.list_memories(["episodic"], limit=1_000)
+    return [memory for memory in found if memory.source == "compressed"]
 
 
 async def summaries(user: UserMemory) -> list[Memory]:

@@ -11,6 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
+from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.episodic.commands import (
+    AddEpisodeSummary,
+    CompressEpisodes,
+    UndoEpisodeCompaction,
+)
+from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.long_term import (
     AddSummary,
@@ -150,45 +157,21 @@ class LongTermRules(UserRules):
         rows = held[::every]
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))
         if rows:
-            summary = MemoriesCompressed(**self.summary(rows, text))
+            summary = MemoriesCompressed(**summary_of(self.id(None), rows, text))
             read = tuple((row.memory_id, row.version - stale) for row in rows)
             self.ask(CompressMemories(now_us=self.now_us, summary=summary, originals=read))
 
     @about(long_term)
     @rule(own=OWN, text=WORDS)
     def adds_a_summary_from_elsewhere(self, own: Any, text: str) -> None:
-        fields = self.summary([], text)
-        fields |= {"memory_id": self.id(own), "original_count": 1, "compressed_from_ids": ("far",)}
+        fields = from_elsewhere(self.id(own), text)
         ids = () if own is None else (fields["memory_id"],)
         self.ask(AddSummary(now_us=self.now_us, summary=SummaryAdded(**fields), own_ids=ids))
 
     @some(long_term)
     @rule(number=ANY)
     def undoes_a_compaction(self, number: int) -> None:
-        summaries = sorted(self.deciding.state.long_term.summaries.ids)
-        memory_id = self.one(summaries, number)
-        row = self.deciding.state.long_term.held.rows.get(memory_id)
-        event = None if row is None else self.deciding.log[row.version - 1].data
-        ids = getattr(event, "compressed_from_ids", ())
-        self.ask(
-            UndoCompaction(
-                now_us=self.now_us, memory_id=memory_id,
-                memory_ids=tuple(one for one in ids if one != "far"),
-            )
-        )  # fmt: skip
-
-    def summary(self, rows: Sequence[Any], text: str) -> dict[str, Any]:
-        return {
-            "memory_id": self.id(None), "content": text, "size_bytes": len(text.encode()),
-            "digest": text_digest(text), "passages": long_term.passages_of(text),
-            "occurred_at_us": rows[-1].occurred_at_us if rows else 5,
-            "compressed_from_ids": tuple(row.memory_id for row in rows),
-            "original_count": len(rows), "compression_method": "fake",
-            "time_range_start_us": rows[0].occurred_at_us if rows else 5,
-            "time_range_end_us": rows[-1].occurred_at_us if rows else 5,
-            "bytes_before": sum(row.size_bytes for row in rows),
-            "bytes_after": len(text.encode()),
-        }  # fmt: skip
+        self.ask(UndoCompaction(now_us=self.now_us, **self.undone(long_term, number)))
 
 
 class EntityRules(UserRules):
@@ -367,6 +350,30 @@ class EpisodicRules(UserRules):
             )
         )
 
+    @some(episodic)
+    @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
+    def compresses_episodes(self, every: int, text: str, stale: bool, careless: bool) -> None:
+        held = [row for row in self.rows(episodic) if careless or episodic.compressible(row)]
+        rows = [row for row in held[::every] if careless or row.agent_id == held[0].agent_id]
+        rows.sort(key=lambda row: (row.occurred_at_us, row.version))
+        if rows:
+            made = episodic.compressed(rows, summary_of(self.id(None), rows, text))
+            read = tuple((row.memory_id, row.version - stale) for row in rows)
+            self.ask(CompressEpisodes(now_us=self.now_us, summary=made, originals=read))
+
+    @about(episodic)
+    @rule(own=OWN, text=WORDS, agent=GROUPS, failed=st.booleans())
+    def adds_a_summary_of_episodes(self, own: Any, text: str, agent: str, failed: bool) -> None:
+        fields = from_elsewhere(self.id(own), text)
+        ids = () if own is None else (fields["memory_id"],)
+        summary = EpisodeSummaryAdded(**fields, agent_id=agent, failed=failed)
+        self.ask(AddEpisodeSummary(now_us=self.now_us, summary=summary, own_ids=ids))
+
+    @some(episodic)
+    @rule(number=ANY)
+    def undoes_a_compaction_of_episodes(self, number: int) -> None:
+        self.ask(UndoEpisodeCompaction(now_us=self.now_us, **self.undone(episodic, number)))
+
 
 class StructuredRules(UserRules):
     """Documents are put and updated."""
@@ -400,6 +407,30 @@ class StructuredRules(UserRules):
                 **words,
             )
         )  # fmt: skip
+
+
+# --- what a caller says of a summary
+
+
+def summary_of(memory_id: str, rows: Sequence[Any], text: str) -> dict[str, Any]:
+    """Return the fields of a summary of rows, which are in order of time."""
+    return {
+        "memory_id": memory_id, "content": text, "size_bytes": len(text.encode()),
+        "digest": text_digest(text), "passages": passages_of(text),
+        "occurred_at_us": rows[-1].occurred_at_us if rows else 5,
+        "compressed_from_ids": tuple(row.memory_id for row in rows),
+        "original_count": len(rows), "compression_method": "fake",
+        "time_range_start_us": rows[0].occurred_at_us if rows else 5,
+        "time_range_end_us": rows[-1].occurred_at_us if rows else 5,
+        "bytes_before": sum(row.size_bytes for row in rows),
+        "bytes_after": len(text.encode()),
+    }  # fmt: skip
+
+
+def from_elsewhere(memory_id: str, text: str) -> dict[str, Any]:
+    """Return the fields of a summary whose original is in another store."""
+    there = {"original_count": 1, "compressed_from_ids": ("far",)}
+    return {**summary_of(memory_id, [], text), **there}
 
 
 # --- what a caller says of a text

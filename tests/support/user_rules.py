@@ -19,6 +19,7 @@ from memory_actors.kinds import (
     structured,
     working,
 )
+from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.context.commands import DeleteEntry, RestoreEntries
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.records import Tier
@@ -90,6 +91,17 @@ class UserRules(RuleBasedStateMachine):
     def one_of(self, kind: Kind, number: int) -> str:
         """Return the id of a living memory of a kind, mostly."""
         return self.one([row.memory_id for row in self.rows(kind)], number)
+
+    def undone(self, kind: CompactedKind, number: int) -> dict[str, Any]:
+        """Return the fields of a command that undoes a compaction."""
+        state = self.deciding.state.of(kind)
+        memory_id = self.one([row.memory_id for row in kind.summaries(state)], number)
+        row = kind.find(state, memory_id)
+        event = None if row is None else self.deciding.log[row.version - 1].data
+        ids = getattr(event, "compressed_from_ids", ())
+        return {
+            "memory_id": memory_id, "memory_ids": tuple(one for one in ids if one != "far"),
+        }  # fmt: skip
 
     def gone(self, kind: Kind) -> list[str]:
         """Return the ids that a kind had, where they can come back."""

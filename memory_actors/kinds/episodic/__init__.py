@@ -5,31 +5,36 @@ the first, the last and those with an error stay longest. Each agent has a limit
 episodes: the next one takes the place of its oldest finished one, those that failed last, for they
 teach the most. What is running goes only with leave, and what is pinned never.
 
+Compaction may put summaries in the place of an agent's old episodes that have ended.
+
 Around it: `commands.py`, what can be asked; `episode.py`, the events and the row of one episode;
-`state.py`, all of a user's; `text.py`, what one says; `restore.py`, how one comes back.
+`state.py`, all of a user's; `text.py`, what one says; `room.py`, what leaves for a new one;
+`restore.py`, how one comes back; `compression.py`, how many become a summary.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from heapq import nsmallest
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
-from immutables import Map
 
-from eventlog import Recorded
+from eventlog import Dropped, Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.episodic import commands, episode, text
+from memory_actors.kinds.compression import Summary, refuse_rewording
+from memory_actors.kinds.episodic import commands, compression, episode, room, text
 from memory_actors.kinds.episodic import state as episode_state
 from memory_actors.kinds.episodic.commands import (
+    AddEpisodeSummary,
     AddStep,
+    CompressEpisodes,
     DeleteEpisode,
     FinishEpisode,
     PutEpisode,
     RestoreEpisodes,
     StartEpisode,
+    UndoEpisodeCompaction,
     UpdateEpisode,
 )
+from memory_actors.kinds.episodic.compression import add_summary, all_returning, compress, undo
 from memory_actors.kinds.episodic.episode import (
     EpisodeDeleted,
     EpisodeFinished,
@@ -40,12 +45,20 @@ from memory_actors.kinds.episodic.episode import (
     Event,
     Row,
     StepAdded,
+    TextEvent,
     leaving,
     markers,
 )
 from memory_actors.kinds.episodic.restore import returning
+from memory_actors.kinds.episodic.room import (
+    Coming,
+    refuse_growth,
+    refuse_steps,
+    refuse_without_room,
+    room_by_bytes,
+    room_by_count,
+)
 from memory_actors.kinds.episodic.state import Episodic
-from memory_actors.kinds.held import oldest
 from memory_actors.kinds.kind import (
     Command,
     Tally,
@@ -54,10 +67,10 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.quota import Limits
 from memory_actors.records import QuotaUse
 
-NAME = "episodic"
+NAME = room.NAME
 
 # --- events, state, evolve
 
@@ -89,6 +102,12 @@ def decide(command: Command, state: Episodic, limits: Limits) -> Sequence[Event]
         return _update(command, state, limits)
     if isinstance(command, RestoreEpisodes):
         return _restore(command, state, limits)
+    if isinstance(command, CompressEpisodes):
+        return compress(command, state, limits)
+    if isinstance(command, UndoEpisodeCompaction):
+        return undo(command, state, limits)
+    if isinstance(command, AddEpisodeSummary):
+        return add_summary(command, state, limits)
     assert isinstance(command, DeleteEpisode)
     _living(state, command.memory_id)
     return [EpisodeDeleted(memory_id=command.memory_id)]
@@ -97,8 +116,8 @@ def decide(command: Command, state: Episodic, limits: Limits) -> Sequence[Event]
 def _start(command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
     if _known(command, state):
         return []
-    evicted, pruned = _room_by_count(command, state, limits)
-    pruned += _room_by_bytes(command, state, limits, gone={*evicted, *pruned})
+    evicted, pruned = room_by_count(command, state, limits)
+    pruned += room_by_bytes(command, state, limits, gone={*evicted, *pruned})
     started = EpisodeStarted(
         memory_id=command.memory_id,
         agent_id=command.agent_id,
@@ -117,11 +136,14 @@ def _start(command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[E
 def _known(command: StartEpisode, state: Episodic) -> bool:
     """Say whether this very episode was started before, even if it has gone since."""
     first, row = command.used.get(command.memory_id), find(state, command.memory_id)
-    digest = first.digest if isinstance(first, EpisodeStarted) else row.goal.digest if row else b""
-    known = first if first is not None else row
-    if known is None:
+    if first is None and row is None:
         return False
-    if (getattr(known, "agent_id", None), digest) != (command.agent_id, command.digest):
+    if isinstance(first, Dropped) and row is None:
+        return True  # what it said is gone: nobody can tell, and an id is never used again
+    known = first if isinstance(first, EpisodeStarted) else row
+    if known is None or isinstance(first, Summary):
+        refuse_id(command.memory_id)
+    if (known.agent_id, known.digest) != (command.agent_id, command.digest):
         refuse_id(command.memory_id)
     return True
 
@@ -130,10 +152,10 @@ def _put(command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event
     if _known(command, state):
         return []
     there = returning(command.memory_id, _past(command), limits.episode_steps)
-    _refuse_steps(len(there.row.steps), limits)
+    refuse_steps(len(there.row.steps), limits)
     whole = msgspec.structs.replace(command, size_bytes=there.row.size_bytes)
-    evicted, pruned = _room_by_count(whole, state, limits)
-    pruned += _room_by_bytes(whole, state, limits, gone={*evicted, *pruned})
+    evicted, pruned = room_by_count(whole, state, limits)
+    pruned += room_by_bytes(whole, state, limits, gone={*evicted, *pruned})
     events = [msgspec.structs.replace(there.events[0], evicted_ids=evicted), *there.events[1:]]
     return [EpisodesPruned(memory_ids=pruned, cause="quota"), *events] if pruned else events
 
@@ -161,54 +183,12 @@ def _past(command: PutEpisode) -> list[Recorded[Any]]:
     ]
 
 
-def _room_by_count(
-    command: StartEpisode, state: Episodic, limits: Limits
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what leaves the agent by itself for one more episode, and what is pruned for it.
-
-    By itself only one goes: an agent that is above a limit which was lowered loses nothing more
-    without leave.
-    """
-    ids = state.agents.get(command.agent_id, Map())
-    over = len(ids) + 1 - limits.episodes
-    if over <= 0:
-        return (), ()
-    unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
-    gone = nsmallest(over, unpinned, key=_order_of_leaving)
-    victims = tuple(row.memory_id for row in gone)
-    if len(victims) == over == 1 and not gone[0].running:
-        return victims, ()
-    if not command.auto_prune or len(victims) < over:
-        _refuse_episode(command.agent_id, len(ids), limits)
-    return (), victims
-
-
-def _order_of_leaving(row: Row) -> tuple[int, int, int]:
-    return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
-
-
-def _room_by_bytes(
-    command: StartEpisode, state: Episodic, limits: Limits, gone: set[str]
-) -> tuple[str, ...]:
-    """Return what has to be pruned, besides what is `gone`, for the goal to fit by size."""
-    held = state.held
-    freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
-    over = held.size_bytes - freed + command.size_bytes - limits.episodic_bytes
-    if over <= 0:
-        return ()
-    others = (row for row in held.rows.values() if not row.running and row.memory_id not in gone)
-    victims = oldest(others, len(held), 0, over) if command.auto_prune else None
-    if victims is None:
-        refuse_bytes(NAME, held.size_bytes, limits.episodic_bytes, limits.tier)
-    return victims
-
-
 def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Event]:
     row = _running(state, command.memory_id)
     gone = leaving(row.steps, limits.episode_steps)
-    _refuse_steps(len(row.steps) - len(gone) + 1, limits)
+    refuse_steps(len(row.steps) - len(gone) + 1, limits)
     freed = sum(step.size_bytes for step in gone)
-    _refuse_growth(command.size_bytes - freed, state, limits)
+    refuse_growth(command.size_bytes - freed, state, limits)
     return [
         StepAdded(
             memory_id=command.memory_id,
@@ -225,16 +205,9 @@ def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Eve
     ]
 
 
-def _refuse_growth(growth: int, state: Episodic, limits: Limits) -> None:
-    """Refuse to grow beyond the limit; what is above a limit that was lowered may stay so."""
-    size = state.held.size_bytes
-    if growth > 0 and size + growth > limits.episodic_bytes:
-        refuse_bytes(NAME, size, limits.episodic_bytes, limits.tier)
-
-
 def _finish(command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
     _running(state, command.memory_id)
-    _refuse_growth(command.size_bytes, state, limits)
+    refuse_growth(command.size_bytes, state, limits)
     return [
         EpisodeFinished(
             memory_id=command.memory_id,
@@ -252,7 +225,8 @@ def _update(command: UpdateEpisode, state: Episodic, limits: Limits) -> Sequence
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
     if goal is None:
         return [] if metadata is None else [_updated(command, metadata=metadata)]
-    _refuse_growth(command.size_bytes - row.goal.size_bytes, state, limits)
+    refuse_rewording(row)
+    refuse_growth(command.size_bytes - row.goal.size_bytes, state, limits)
     changed = {"content": goal, "size_bytes": command.size_bytes, "digest": command.digest}
     return [_updated(command, metadata=metadata, **changed)]
 
@@ -262,34 +236,9 @@ def _updated(command: UpdateEpisode, **changed: Any) -> EpisodeUpdated:
 
 
 def _restore(command: RestoreEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:
-    gone = [memory_id for memory_id in command.memory_ids if memory_id not in state.held.rows]
-    back = [
-        returning(memory_id, command.past.get(memory_id, ()), limits.episode_steps)
-        for memory_id in dict.fromkeys(gone)
-    ]
-    _refuse_without_room([one.row for one in back], state, limits)
+    back = all_returning(command, state, limits)
+    refuse_without_room([Coming.of(one.row) for one in back], state, limits)
     return [event for one in back for event in one.events]
-
-
-def _refuse_without_room(rows: Sequence[Row], state: Episodic, limits: Limits) -> None:
-    """Refuse what does not fit as a whole: by agent, by steps, by size."""
-    for agent_id, count in Counter(row.agent_id for row in rows).items():
-        used = len(state.agents.get(agent_id, ()))
-        if used + count > limits.episodes:
-            _refuse_episode(agent_id, used, limits)
-    for row in rows:
-        _refuse_steps(len(row.steps), limits)
-    _refuse_growth(sum(row.size_bytes for row in rows), state, limits)
-
-
-def _refuse_episode(agent_id: str, used: int, limits: Limits) -> NoReturn:
-    refuse_count(NAME, f"episodes of agent {agent_id!r}", used, limits.episodes, limits.tier)
-
-
-def _refuse_steps(count: int, limits: Limits) -> None:
-    """Refuse steps where none may be kept: otherwise older ones make room."""
-    if count > limits.episode_steps:
-        refuse_count(NAME, "steps of an episode", count - 1, limits.episode_steps, limits.tier)
 
 
 def _running(state: Episodic, memory_id: str) -> Row:
@@ -334,8 +283,8 @@ at = timeless
 
 def tally(state: Episodic) -> Tally:
     """Return counts and bytes."""
-    held = state.held
-    return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned)
+    held, told = state.held, state.summaries.tallied()
+    return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, **told)
 
 
 def quotas(state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
@@ -371,5 +320,27 @@ data = text.data
 
 
 def chain(row: Row) -> str | None:
-    """Return the episode: its steps help to find each other."""
-    return row.memory_id
+    """Return the episode: its steps help to find each other. A summary stands alone."""
+    return None if row.original_count else row.memory_id
+
+
+# --- compaction
+
+compressed = compression.compressed
+compressible = compression.compressible
+told = text.told
+
+
+def whose(row: Row) -> str:
+    """Return the agent: an episode is its own."""
+    return row.agent_id
+
+
+def summaries(state: Episodic) -> Iterable[Row]:
+    """Return the living summaries."""
+    return map(state.held.rows.__getitem__, state.summaries.ids)
+
+
+def is_own(event: Any) -> bool:
+    """Say whether an event has a text of one episode, and lets no other one go."""
+    return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from memory_actors.kinds.episodic.episode import EpisodeFinished, Evicted, StepAdded
+from memory_actors.kinds import compression
+from memory_actors.kinds.episodic.episode import (
+    EpisodeFinished,
+    EpisodesCompressed,
+    EpisodeSummaryAdded,
+    Evicted,
+    StepAdded,
+)
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 
 
@@ -72,9 +79,26 @@ class DeleteEpisode(Delete, frozen=True, kw_only=True):
 
 
 class RestoreEpisodes(Restore, frozen=True, kw_only=True):
-    """Bring back episodes that were evicted, pruned or deleted, with the steps they had."""
+    """Bring back episodes that were evicted, pruned, deleted or compressed, as they were."""
+
+
+class CompressEpisodes(compression.Compress, frozen=True, kw_only=True):
+    """Put a summary in the place of ended episodes, if they are still what it was made of."""
+
+    summary: EpisodesCompressed
+
+
+class UndoEpisodeCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals."""
+
+
+class AddEpisodeSummary(compression.AddSummary, frozen=True, kw_only=True):
+    """Add a summary as another store has made it."""
+
+    summary: EpisodeSummaryAdded
 
 
 COMMANDS = (
     StartEpisode, PutEpisode, AddStep, FinishEpisode, UpdateEpisode, DeleteEpisode, RestoreEpisodes,
+    CompressEpisodes, UndoEpisodeCompaction, AddEpisodeSummary,
 )  # fmt: skip

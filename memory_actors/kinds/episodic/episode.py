@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry, Recorded
-from memory_actors.kinds import kind
+from memory_actors.kinds import compression, kind
+from memory_actors.kinds.compression import Compactable, Summary, summary_fields
 from memory_actors.kinds.kind import Pruned, Updated
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -59,6 +60,8 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     evicted: tuple[Evicted, ...] = ()
     """The last of its evicted steps."""
     steps_evicted: int = 0
+    keep: bool = False
+    """It came back out of a summary: compaction leaves it alone from now on."""
 
 
 @registry.event("episodic.step_added", keys=lambda event: (event.memory_id,))
@@ -109,9 +112,40 @@ class EpisodesPruned(Pruned, frozen=True, kw_only=True):
     """Episodes were deleted to make room, with leave."""
 
 
-RowEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpdated
+@registry.event(
+    "episodic.compressed", keys=lambda event: (event.memory_id, *event.compressed_from_ids)
+)
+class EpisodesCompressed(
+    compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A summary took the place of episodes of one agent, which went."""
+
+    agent_id: str
+    failed: bool = False
+    """All of them had."""
+
+
+@registry.event("episodic.summary_added", keys=lambda event: (event.memory_id,))
+class EpisodeSummaryAdded(
+    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A summary came back, or from another store; no episode went for it."""
+
+    agent_id: str
+    failed: bool = False
+
+
+@registry.event("episodic.compaction_undone", keys=lambda event: (event.memory_id,))
+class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
+    """A summary went, because its originals are to come back: their events follow this one."""
+
+
+TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpdated
+"""Has a text of one episode."""
+SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
+RowEvent: TypeAlias = TextEvent | SummaryEvent
 """Makes a row, or changes the one it names."""
-Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned
+Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | CompactionUndone
 
 # --- state
 
@@ -136,12 +170,14 @@ class Step(Text, frozen=True, kw_only=True, array_like=True, gc=False):
     snippet: str
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
-    """An episode without its texts. Its sizes are those of the texts it still has."""
+class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+    """An episode without its texts. Its sizes are those of the texts it still has.
+
+    A summary is an episode that has ended, without steps; its goal is its whole text.
+    """
 
     agent_id: str
     session_id: str | None
-    pinned: bool
     status: Status
     goal: Text
     steps: tuple[Step, ...] = ()
@@ -150,6 +186,11 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     evicted: tuple[Evicted, ...] = ()
     """The steps that left last, in the order they left."""
     steps_evicted: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Of its goal, or of all that a summary says."""
+        return self.goal.digest
 
     @property
     def running(self) -> bool:
@@ -170,6 +211,8 @@ def evolved(row: Row | None, recorded: Recorded[Any]) -> Row:
     event: RowEvent = recorded.data
     if isinstance(event, EpisodeStarted):
         return _started(event, recorded)
+    if isinstance(event, Summary):
+        return _summary(event, recorded)
     assert row is not None, "an episode begins with its start"
     if isinstance(event, StepAdded):
         return _with_step(without_steps(row, event.evicted), event, recorded)
@@ -195,11 +238,23 @@ def _started(event: EpisodeStarted, recorded: Recorded[RowEvent]) -> Row:
         goal=_text(event, recorded),
         evicted=restored.evicted if restored else (),
         steps_evicted=restored.steps_evicted if restored else 0,
+        keep=restored is not None and restored.keep,
+    )
+
+
+def _summary(event: SummaryEvent, recorded: Recorded[RowEvent]) -> Row:
+    return Row(
+        **summary_fields(event, recorded),
+        agent_id=event.agent_id,
+        session_id=None,
+        status="failed" if event.failed else "done",
+        goal=_text(event, recorded),
     )
 
 
 def _text(
-    event: EpisodeStarted | EpisodeFinished | EpisodeUpdated, recorded: Recorded[RowEvent]
+    event: EpisodeStarted | EpisodeFinished | EpisodeUpdated | SummaryEvent,
+    recorded: Recorded[RowEvent],
 ) -> Text:
     return Text(
         label=kind.label(recorded.version),

@@ -5,13 +5,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventlog import Recorded
-from memory_actors.errors import NotFoundError
+from eventlog import Dropped, Recorded
+from memory_actors.kinds.compression import coming_back, refuse_lost
 from memory_actors.kinds.episodic.episode import (
     EpisodeFinished,
     EpisodeRestored,
+    EpisodesCompressed,
+    EpisodeStarted,
+    EpisodeSummaryAdded,
     Row,
     RowEvent,
+    SummaryEvent,
     evolved,
     leaving,
     markers,
@@ -33,24 +37,52 @@ class Returning(NamedTuple):
 def returning(memory_id: str, past: Sequence[Recorded[Any]], steps_max: int) -> Returning:
     """Return an episode as its last events left it, with no more steps than it may keep now.
 
-    :raises NotFoundError: no event made this episode.
+    :raises NotFoundError: no event made this episode, or retention dropped what it was.
     """
-    # An event of another episode may be in its past too: the one that took its place.
-    own = [event for event in past if _makes(event.data, memory_id)]
+    life = _last_life(memory_id, past)
     row: Row | None = None
-    for recorded in own:
+    for recorded in life.events:
         row = evolved(row, recorded)
     if row is None:
-        raise NotFoundError(f"no episode {memory_id!r} to restore: it was never there")
+        refuse_lost(memory_id, life.dropped)
+    first = life.events[0]
+    if isinstance(first.data, SummaryEvent):
+        fields = coming_back(first.data, first.recorded_at_us) | {"metadata": row.metadata}
+        return Returning(row, [EpisodeSummaryAdded(**fields)])
     row = without_steps(row, markers(leaving(row.steps[:-1], steps_max)))
-    return Returning(row, _events(row, own))
+    row = msgspec.structs.replace(row, keep=row.keep or life.compressed)
+    return Returning(row, _events(row, life.events))
 
 
-def _makes(event: Any, memory_id: str) -> bool:
-    return isinstance(event, RowEvent) and event.memory_id == memory_id
+class _Life(NamedTuple):
+    """What the log has of an episode, or of a summary, since it was last there."""
+
+    events: list[Recorded[Any]]
+    """Those that made it what it was, from its beginning."""
+    compressed: bool
+    """A summary took its place, if not of late."""
+    dropped: Dropped | None
+    """The last of its events that retention dropped."""
 
 
-def _events(row: Row, past: Sequence[Recorded[RowEvent]]) -> list[RowEvent]:
+def _last_life(memory_id: str, past: Sequence[Recorded[Any]]) -> _Life:
+    own: list[Recorded[Any]] = []
+    compressed, dropped = False, None
+    for recorded in past:
+        event = recorded.data
+        if isinstance(event, Dropped):
+            own, dropped = [], event
+        elif getattr(event, "memory_id", None) != memory_id:
+            # Another episode took its place, or a summary did.
+            compressed = compressed or isinstance(event, EpisodesCompressed)
+        elif isinstance(event, EpisodeStarted | SummaryEvent):
+            own = [recorded]
+        elif own and isinstance(event, RowEvent):
+            own.append(recorded)
+    return _Life(own, compressed, dropped)
+
+
+def _events(row: Row, past: Sequence[Recorded[Any]]) -> list[RowEvent]:
     by_version = {recorded.version: recorded.data for recorded in past}
     steps = [by_version[version_of(step.label)] for step in row.steps]
     # What these steps evicted in their time is in `_restored` already.
@@ -74,4 +106,5 @@ def _restored(row: Row, goal: str) -> EpisodeRestored:
         created_at_us=row.created_at_us,
         evicted=row.evicted,
         steps_evicted=row.steps_evicted,
+        keep=row.keep,
     )

@@ -1,4 +1,7 @@
-"""All episodes of a user: the state of episodic memory, and how it follows its events."""
+"""All episodes of a user: the state of episodic memory, and how it follows its events.
+
+What an event says of an episode that is not there is passed over: see kinds/compression.py for why.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,15 +9,22 @@ import msgspec
 from immutables import Map
 
 from eventlog import Recorded
+from memory_actors.kinds.compression import CompactedDraft, Summaries
 from memory_actors.kinds.episodic.episode import (
+    CompactionUndone,
     EpisodeDeleted,
+    EpisodesCompressed,
     EpisodesPruned,
     EpisodeStarted,
+    EpisodeSummaryAdded,
     Event,
     Row,
     evolved,
 )
 from memory_actors.kinds.held import Groups, Held, put_in, take_from
+
+_BEGINNINGS = (EpisodeStarted, EpisodesCompressed, EpisodeSummaryAdded)
+"""Events that an episode, or a summary of some, begins with or comes back with."""
 
 # --- state
 
@@ -31,6 +41,7 @@ class Episodic(msgspec.Struct, frozen=True):
     """Episodes of the agent that has the most."""
     evicted: int = 0
     pruned: int = 0
+    summaries: Summaries = Summaries()
 
     @classmethod
     def of(cls, rows: Iterable[Row], evicted: int, pruned: int) -> "Episodic":
@@ -62,7 +73,7 @@ class _Draft:
     """A state that changes in place, for one fold."""
 
     def __init__(self, state: Episodic):
-        self.held = state.held.draft()
+        self.held = CompactedDraft(state.held, state.summaries)
         self.agents = state.agents.mutate()
         self.agents_by_count = state.agents_by_count.mutate()
         self.fullest = state.fullest
@@ -72,23 +83,35 @@ class _Draft:
     def apply(self, recorded: Recorded[Event]) -> None:
         """Fold one event."""
         event = recorded.data
-        if isinstance(event, EpisodeDeleted):
-            self._drop((event.memory_id,))
+        if isinstance(event, EpisodeDeleted | CompactionUndone):
+            self._discard((event.memory_id,))
         elif isinstance(event, EpisodesPruned):
-            self.pruned += self._drop(event.memory_ids)
+            self._discard(event.memory_ids)
+            self.pruned += len(event.memory_ids)
         else:
-            if isinstance(event, EpisodeStarted):
-                self.evicted += self._drop(event.evicted_ids)
-                self.join(event.agent_id, event.memory_id)
-            self.held.put(evolved(self.held.rows.get(event.memory_id), recorded))
+            self._make_way(event)
+            row = self.held.rows.get(event.memory_id)
+            if row is not None or isinstance(event, _BEGINNINGS):
+                self.held.put(evolved(row, recorded))
 
-    def _drop(self, memory_ids: Sequence[str]) -> int:
+    def _make_way(self, event: Event) -> None:
+        """Let go what an event takes the place of, and give its agent the new one."""
+        if isinstance(event, EpisodeStarted):
+            self._discard(event.evicted_ids)
+            self.evicted += len(event.evicted_ids)
+        if isinstance(event, EpisodesCompressed):
+            self._discard(event.compressed_from_ids)
+        if isinstance(event, _BEGINNINGS):
+            self.join(event.agent_id, event.memory_id)
+
+    def _discard(self, memory_ids: Sequence[str]) -> None:
+        """Take episodes away where they are there."""
         for memory_id in memory_ids:
-            agent_id = self.held.drop(memory_id).agent_id
-            count = len(self.agents[agent_id])
-            take_from(self.agents, agent_id, memory_id)
-            self._count(count, count - 1)
-        return len(memory_ids)
+            if memory_id in self.held.rows:
+                agent_id = self.held.drop(memory_id).agent_id
+                count = len(self.agents[agent_id])
+                take_from(self.agents, agent_id, memory_id)
+                self._count(count, count - 1)
 
     def join(self, agent_id: str, memory_id: str) -> None:
         """Give an agent one more episode."""
@@ -117,4 +140,5 @@ class _Draft:
             fullest=self.fullest,
             evicted=self.evicted,
             pruned=self.pruned,
+            summaries=self.held.summaries,
         )

@@ -10,16 +10,21 @@ from typing import Any
 
 import msgspec
 
+from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
 from memory_actors.kinds.episodic.episode import (
     EpisodeFinished,
-    EpisodeUpdated,
+    EpisodeStarted,
     Row,
     RowEvent,
     Step,
     StepAdded,
     Text,
 )
-from memory_actors.kinds.kind import Events, Passage, version_of
+from memory_actors.kinds.kind import Events, Passage, its_content, version_of
+
+TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
+LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
+PART_CHARACTERS_MAX = 150  # of each text of a step
 
 # --- of one text
 
@@ -68,12 +73,16 @@ def texts(row: Row) -> list[Text]:
 
 
 def passages(row: Row) -> Sequence[Passage]:
-    """Return one passage for each text."""
+    """Return one passage for each text; of a summary, its parts."""
+    if row.original_count:
+        return summary_passages(row)
     return [Passage(text.label, text.digest) for text in texts(row)]
 
 
-def passage_text(_row: Row, passage_label: int, events: Events) -> str:
-    """Return a goal, a step or a result as it is found."""
+def passage_text(row: Row, passage_label: int, events: Events) -> str:
+    """Return a goal, a step or a result as it is found, or a part of a summary."""
+    if row.original_count:
+        return summary_text(row, passage_label, events)
     event: RowEvent = events[version_of(passage_label)].data
     if isinstance(event, StepAdded):
         return step_text(event.action, event.observation, event.outcome, event.error)
@@ -85,7 +94,7 @@ def passage_text(_row: Row, passage_label: int, events: Events) -> str:
 def goal_of(event: RowEvent) -> str:
     """Return the goal that an event gave to its episode."""
     assert not isinstance(event, StepAdded | EpisodeFinished)
-    goal = event.content if isinstance(event, EpisodeUpdated) else event.goal
+    goal = event.goal if isinstance(event, EpisodeStarted) else event.content
     assert goal is not None, "a label leads to an event with a text"
     return goal
 
@@ -97,6 +106,8 @@ def sources(row: Row) -> Sequence[int]:
 
 def content(row: Row, events: Events) -> str:
     """Return an episode as people read it: the goal, the numbered steps, the result."""
+    if row.original_count:
+        return its_content(row, events)
     return "\n".join(_lines(row, events))
 
 
@@ -120,10 +131,14 @@ def _result_line(row: Row, events: Events) -> str:
 
 
 def data(row: Row, events: Events) -> dict[str, Any]:
-    """Return an episode as JSON; its evicted steps in the order they left, as far as known."""
-    return {
+    """Return an episode as JSON; its evicted steps in the order they left, as far as known.
+
+    A summary is an episode without steps, and says what it was made of besides.
+    """
+    made_of = summary_data(row, events) if row.original_count else {}
+    return made_of | {
         "agent_id": row.agent_id,
-        "goal": passage_text(row, row.goal.label, events),
+        "goal": goal_of(events[row.version].data),
         "status": row.status,
         "result": None if row.result is None else passage_text(row, row.result.label, events),
         "steps": [_step(step, events) for step in row.steps],
@@ -144,3 +159,33 @@ def _step(step: Step, events: Events) -> dict[str, Any]:
         "outcome": event.outcome,
         "error": event.error,
     }
+
+
+# --- of an episode that is summarised
+
+
+def told(row: Row, events: Events) -> str:
+    """Return an episode as a summariser reads it: as people do, within a limit.
+
+    Where it is longer, steps are left out: the older ones first, those with an error last.
+    """
+    ends = [f"Goal: {goal_of(events[row.version].data)}", _result_line(row, events)]
+    goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
+    room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
+    for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
+        said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
+        room -= len(said)
+        if room < 0:
+            break
+        kept[step.number] = said
+    return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
+
+
+def _told_step(step: StepAdded) -> str:
+    """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
+    texts = (step.action, step.observation, step.outcome, step.error)
+    return step_text(*(_shortened(text or "", PART_CHARACTERS_MAX) for text in texts))
+
+
+def _shortened(said: str, characters_max: int) -> str:
+    return said if len(said) <= characters_max else said[: characters_max - 1] + "…"

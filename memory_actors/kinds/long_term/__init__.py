@@ -7,13 +7,20 @@ Compaction puts summaries in the place of old memories (`compression`): a summar
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from eventlog import Dropped
-from eventlog.records import to_datetime
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.errors import NotFoundError
 from memory_actors.kinds import kind
+from memory_actors.kinds.compression import (
+    compressible,
+    is_there,
+    refuse_rewording,
+    summary_data,
+    summary_passages,
+    summary_text,
+)
 from memory_actors.kinds.held import Held, oldest
 from memory_actors.kinds.kind import (
     Command,
@@ -42,9 +49,7 @@ from memory_actors.kinds.long_term.commands import (
 from memory_actors.kinds.long_term.compression import (
     Restored,
     compress,
-    compressible,
     gone_as_it_was,
-    passages_of,
     undo,
 )
 from memory_actors.kinds.long_term.events import (
@@ -56,8 +61,8 @@ from memory_actors.kinds.long_term.events import (
     MemoryDeleted,
     MemoryRestored,
     MemoryUpdated,
-    Summary,
     SummaryAdded,
+    SummaryEvent,
     registry,
 )
 from memory_actors.kinds.long_term.state import (
@@ -92,13 +97,13 @@ __all__ = [
     "MemoryUpdated",
     "RestoreMemories",
     "Row",
-    "Summary",
     "SummaryAdded",
     "UndoCompaction",
     "UpdateMemory",
     "at",
     "at_hand",
     "chain",
+    "compressed",
     "compressible",
     "content",
     "data",
@@ -108,15 +113,18 @@ __all__ = [
     "find",
     "fold",
     "initial",
+    "is_own",
     "load",
     "passage_text",
     "passages",
-    "passages_of",
     "quotas",
     "registry",
     "rows",
     "sources",
+    "summaries",
     "tally",
+    "told",
+    "whose",
 ]
 
 NAME = "long_term"
@@ -203,11 +211,8 @@ def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
 def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[Event]:
     row = _living(state, command.memory_id)
     content = None if command.digest == row.digest else command.content
-    if content is not None and row.original_count:
-        raise InvalidInputError(
-            f"{row.memory_id!r} is a summary of {row.original_count} memories, which is not "
-            "reworded: undo the compaction, or delete it"
-        )
+    if content is not None:
+        refuse_rewording(row)
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
     if content is None and metadata is None:
         return []
@@ -258,15 +263,10 @@ def _check_exchange(
 
 
 def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequence[Event]:
-    summary = command.summary
-    known = command.used.get(summary.memory_id) or state.held.rows.get(summary.memory_id)
-    if known is not None:
-        is_summary = getattr(known, "original_count", 0) > 0
-        if not is_summary or known.digest != summary.digest:
-            refuse_id(summary.memory_id)
+    if is_there(command, find(state, command.summary.memory_id), SummaryEvent):
         return []
-    _make_room([summary], state, limits, auto_prune=False)
-    return [summary]
+    _make_room([command.summary], state, limits, auto_prune=False)
+    return [command.summary]
 
 
 def _living(state: LongTerm, memory_id: str) -> Row:
@@ -283,17 +283,8 @@ at = timeless
 
 def tally(state: LongTerm) -> Tally:
     """Return counts and bytes."""
-    held, summaries = state.held, state.summaries
-    return Tally(
-        len(held),
-        held.size_bytes,
-        held.stored_bytes,
-        pruned=state.pruned,
-        summaries=len(summaries.ids),
-        originals=summaries.originals,
-        summaries_bytes_before=summaries.bytes_before,
-        summaries_bytes_after=summaries.bytes_after,
-    )
+    held, told = state.held, state.summaries.tallied()
+    return Tally(len(held), held.size_bytes, held.stored_bytes, pruned=state.pruned, **told)
 
 
 def quotas(state: LongTerm, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
@@ -316,38 +307,50 @@ def find(state: LongTerm, memory_id: str) -> Row | None:
 
 def passages(row: Row) -> Sequence[Passage]:
     """Return one passage, the memory; of a summary, its parts."""
-    if not row.original_count:
-        return (Passage(kind.label(row.version), row.digest),)
-    return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
+    if row.original_count:
+        return summary_passages(row)
+    return (Passage(kind.label(row.version), row.digest),)
 
 
 def passage_text(row: Row, label: int, events: Events) -> str:
     """Return the memory with its speaker; of a summary, the part."""
-    content = its_content(row, events)
-    if not row.original_count:
-        return spoken(content, row.role)
-    part = events[row.version].data.passages[kind.index_of(label)]
-    return content[part.start : part.end]
+    if row.original_count:
+        return summary_text(row, label, events)
+    return spoken(its_content(row, events), row.role)
 
 
 def data(row: Row, events: Events) -> Any:
     """Return what a summary was made of; None for any other memory."""
-    if not row.original_count:
-        return None
-    summary: Summary = events[row.version].data
-    return {
-        "original_count": summary.original_count,
-        "compressed_from_ids": summary.compressed_from_ids,
-        "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
-        "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
-        "compression_method": summary.compression_method,
-        "session_ids": summary.session_ids,
-        "bytes_before": summary.bytes_before,
-        "bytes_after": summary.bytes_after,
-    }
+    return summary_data(row, events) if row.original_count else None
 
 
 at_hand = none_at_hand
 chain = its_session
 sources = own_version
 content = its_content
+
+# --- compaction
+
+
+def whose(_row: Row) -> None:
+    """Return nothing: all memories are the user's."""
+
+
+def summaries(state: LongTerm) -> Iterable[Row]:
+    """Return the living summaries."""
+    return map(state.held.rows.__getitem__, state.summaries.ids)
+
+
+def compressed(_rows: Sequence[Row], fields: Mapping[str, Any]) -> MemoriesCompressed:
+    """Return the event that puts a summary with these fields in the place of memories."""
+    return MemoriesCompressed(**fields)
+
+
+def told(row: Row, events: Events) -> str:
+    """Return a memory as a summariser reads it: with its speaker."""
+    return spoken(its_content(row, events), row.role)
+
+
+def is_own(event: Any) -> bool:
+    """Say whether an event has the text of one memory, and is about nothing else."""
+    return isinstance(event, MemoryAdded | MemoryUpdated)

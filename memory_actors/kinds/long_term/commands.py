@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 from memory_actors.kinds.long_term.events import MemoriesCompressed, MemoryAdded, SummaryAdded
 
@@ -13,7 +14,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     auto_prune: bool = False
 
 
-class AddSummary(Add, frozen=True, kw_only=True):
+class AddSummary(compression.AddSummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: SummaryAdded
@@ -37,19 +38,14 @@ class RestoreMemories(Restore, frozen=True, kw_only=True):
     """Bring back memories that were pruned, deleted or compressed, and summaries that have gone."""
 
 
-class CompressMemories(Command, frozen=True, kw_only=True):
+class CompressMemories(compression.Compress, frozen=True, kw_only=True):
     """Put a summary in the place of memories, if they are still what it was made of."""
 
     summary: MemoriesCompressed
-    originals: tuple[tuple[str, int], ...]
-    """Id and version of each, as they were read."""
 
 
-class UndoCompaction(Restore, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
-
-    memory_id: str
-    """Of the summary."""
+class UndoCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals."""
 
 
 COMMANDS = (

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry
+from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Pruned, Updated
 
 registry = EventRegistry()
@@ -57,68 +58,35 @@ class MemoriesPruned(Pruned, frozen=True, kw_only=True):
 # --- compaction
 
 
-class SummaryPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A part of a summary that is found on its own: `content[start:end]`."""
-
-    start: int
-    end: int
-    digest: bytes
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A text that stands for memories, and what it was made of."""
-
-    memory_id: str
-    content: str
-    size_bytes: int
-    digest: bytes
-    """Of the content. What is indexed are its passages."""
-    passages: tuple[SummaryPassage, ...]
-    occurred_at_us: int
-    """When the last of the originals was true."""
-    compressed_from_ids: tuple[str, ...]
-    """In order of time."""
-    original_count: int
-    time_range_start_us: int
-    time_range_end_us: int
-    compression_method: str
-    """The name of the summariser."""
-    session_ids: tuple[str, ...] = ()
-    bytes_before: int
-    """Of the originals' contents."""
-    bytes_after: int
-    metadata: dict[str, Any] = {}
-
-
 @registry.event(
     "long_term.compressed", keys=lambda event: (event.memory_id, *event.compressed_from_ids)
 )
-class MemoriesCompressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class MemoriesCompressed(
+    compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
     """A summary took the place of memories, which went."""
 
 
 @registry.event("long_term.summary_added", keys=lambda event: (event.memory_id,))
-class SummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SummaryAdded(
+    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
     """A summary came back, or from another store; no memory went for it."""
-
-    created_at_us: int | None = None
-    """When it was first there; None: now."""
 
 
 @registry.event("long_term.compaction_undone", keys=lambda event: (event.memory_id,))
-class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
-    memory_id: str
 
-
+SummaryEvent: TypeAlias = MemoriesCompressed | SummaryAdded
+"""Makes the row of a summary."""
 Event: TypeAlias = (
     MemoryAdded
     | MemoryRestored
     | MemoryUpdated
     | MemoryDeleted
     | MemoriesPruned
-    | MemoriesCompressed
-    | SummaryAdded
+    | SummaryEvent
     | CompactionUndone
 )

@@ -102,6 +102,29 @@ def test_all_users_are_compacted_unless_one_is_named(filled) -> None:
     assert filled.json("compaction", "stats", "--user", "bob")["originals"] == 24
 
 
+def test_episodes_that_ended_are_compressed_when_asked_for(program) -> None:
+    lines = [
+        {"memory_type": "episodic", "id": f"run{n}", "timestamp": f"2024-01-{n + 1:02}",
+         "data": {"goal": f"{TOPICS['run'].format(n=n)} so that I stay fit and happy",
+                  "agent_id": "bot", "status": "done", "result": "it went well all in all"}}
+        for n in range(COMMITS)
+    ]  # fmt: skip
+    Path("episodes.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    program.ok("import", "episodes.jsonl")
+    assert program.json("compact", "--no-episodes")["memories_considered"] == 0
+    assert program.json("compact")["memories_considered"] == 0
+    report = program.json("compact", "--episodes")
+    (cluster,) = report["clusters"]
+    assert (cluster["memory_type"], cluster["original_count"]) == ("episodic", 12)
+    shown = program.ok("get", cluster["memory_id"])
+    assert re.search(r"Goal: \[Summary of 12 memories from 2024-01-01 to 2024-01-12\]: ", shown)
+    assert re.search(r"agent +bot", shown)
+    assert len(program.json("compaction", "expand", cluster["memory_id"])) == 12
+    assert program.json("compaction", "stats")["originals"] == 12
+    assert "Restored 12 memories" in program.ok("compaction", "undo", cluster["memory_id"])
+    assert ids(program) == {f"run{n}" for n in range(12)}
+
+
 def test_an_age_can_be_given(filled) -> None:
     assert filled.json("compact", "--older-than", "100000d")["originals"] == 0
     assert filled.refused("compact", "--older-than", "soon")["type"] == "InvalidInputError"

@@ -9,6 +9,7 @@ from support.given import Given, fold, recorded
 from eventlog import Dropped
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import long_term
+from memory_actors.kinds.compression import passages_of
 from memory_actors.kinds.kind import label
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -40,7 +41,7 @@ def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> Me
 def fields(*ids: str, size: int = 12) -> dict[str, Any]:
     return {
         "memory_id": "sum", "content": TEXT, "size_bytes": size, "digest": b"sum",
-        "passages": long_term.passages_of(TEXT), "occurred_at_us": 9, "compressed_from_ids": ids,
+        "passages": passages_of(TEXT), "occurred_at_us": 9, "compressed_from_ids": ids,
         "original_count": len(ids), "time_range_start_us": 1, "time_range_end_us": 9,
         "compression_method": "fake", "session_ids": ("s",), "bytes_before": 10 * len(ids),
         "bytes_after": size,
@@ -249,7 +250,7 @@ def test_an_id_whose_text_is_gone_is_not_used_again() -> None:
 def test_a_summary_is_found_by_its_parts_without_the_heading() -> None:
     body = " ".join(f"Sentence number {n} says something." for n in range(60))
     content = f"[Summary of 60 memories from 2020-01-01 to 2020-03-01]: {body}"
-    parts = [content[p.start : p.end] for p in long_term.passages_of(content)]
+    parts = [content[p.start : p.end] for p in passages_of(content)]
     assert "".join(parts) == body
     assert all(300 < len(part) <= 600 for part in parts[:-1])
     assert all(part.rstrip().endswith(".") for part in parts)
@@ -257,7 +258,7 @@ def test_a_summary_is_found_by_its_parts_without_the_heading() -> None:
 
 @pytest.mark.parametrize("content", ["x", "[Summary of nothing", "[Summary of 2]: ", "y" * 5_000])
 def test_any_text_has_passages_that_cover_it(content: str) -> None:
-    parts = long_term.passages_of(content)
+    parts = passages_of(content)
     assert "".join(content[p.start : p.end] for p in parts) == content
 
 

@@ -1,0 +1,378 @@
+"""Summaries in the place of memories: what is the same for every kind that is compacted.
+
+Such a kind has rows that are `Compactable`, and events and commands that are subclasses of the ones
+here, under tags of its own. A summary is a memory of the kind: counted, listed, deleted and pruned
+like any other, but never compressed again, and never reworded.
+
+Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
+Only events about one compressed original alone are ever archived, and only those before the event
+that compressed it. So what a later event says of a memory that is not there was about such an
+original, which is gone by the end in any case, and is passed over too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import msgspec
+from immutables import Map
+
+from eventlog import Dropped, Recorded
+from eventlog.records import to_datetime
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds import kind
+from memory_actors.kinds.held import Draft, Held
+from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
+from memory_actors.phrasing import text_digest
+
+PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
+_HEADING = ("[Summary of ", "]: ")
+
+# --- events
+
+
+class SummaryPassage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of a summary that is found on its own: `content[start:end]`."""
+
+    start: int
+    end: int
+    digest: bytes
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A text that stands for memories, and what it was made of."""
+
+    memory_id: str
+    content: str
+    size_bytes: int
+    digest: bytes
+    """Of the content. What is indexed are its passages."""
+    passages: tuple[SummaryPassage, ...]
+    occurred_at_us: int
+    """When the last of the originals was true."""
+    compressed_from_ids: tuple[str, ...]
+    """In order of time."""
+    original_count: int
+    time_range_start_us: int
+    time_range_end_us: int
+    compression_method: str
+    """The name of the summariser."""
+    session_ids: tuple[str, ...] = ()
+    bytes_before: int
+    """Of the originals' contents."""
+    bytes_after: int
+    metadata: dict[str, Any] = {}
+
+
+class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A summary took the place of memories, which went."""
+
+
+class SummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A summary came back, or from another store; no memory went for it."""
+
+    created_at_us: int | None = None
+    """When it was first there; None: now."""
+
+
+class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary went, because its originals are to come back: their events follow this one."""
+
+    memory_id: str
+
+
+# --- state
+
+
+class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A row that may be compressed, or be a summary."""
+
+    pinned: bool
+    keep: bool = False
+    """It came back out of a summary: it is not compressed again."""
+    original_count: int = 0
+    """Above 0: this is a summary of so many memories."""
+    bytes_before: int = 0
+    """Of a summary: what its originals said, in bytes."""
+    digests: tuple[bytes, ...] = ()
+    """Of a summary: those of its passages."""
+
+
+R = TypeVar("R", bound=Compactable)
+
+
+def summary_fields(event: Summary, recorded: Recorded[Any]) -> dict[str, Any]:
+    """Return the fields of a summary's row that every kind has."""
+    created_at_us = event.created_at_us if isinstance(event, SummaryAdded) else None
+    return {
+        "memory_id": event.memory_id,
+        "version": recorded.version,
+        "size_bytes": event.size_bytes,
+        "stored_bytes": recorded.stored_bytes,
+        "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
+        "occurred_at_us": event.occurred_at_us,
+        "metadata": event.metadata,
+        "pinned": False,
+        "original_count": event.original_count,
+        "bytes_before": event.bytes_before,
+        "digests": tuple(passage.digest for passage in event.passages),
+    }
+
+
+class Summaries(msgspec.Struct, frozen=True):
+    """Which of the living memories are summaries, and what they stand for."""
+
+    ids: Map[str, None] = Map()
+    originals: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def counted(self, row: Compactable, sign: int) -> "Summaries":
+        """Return them with a summary more (+1), or less (-1)."""
+        ids, memory_id = self.ids, row.memory_id
+        return Summaries(
+            ids.set(memory_id, None) if sign > 0 else ids.delete(memory_id),
+            self.originals + sign * row.original_count,
+            self.bytes_before + sign * row.bytes_before,
+            self.bytes_after + sign * row.size_bytes,
+        )
+
+    def tallied(self) -> dict[str, int]:
+        """Return the fields of a `Tally` that are about them."""
+        return {
+            "summaries": len(self.ids),
+            "originals": self.originals,
+            "summaries_bytes_before": self.bytes_before,
+            "summaries_bytes_after": self.bytes_after,
+        }
+
+
+class CompactedDraft(Draft[R]):
+    """Rows that change in place, with what the summaries among them add up to."""
+
+    __slots__ = ("summaries",)
+
+    def __init__(self, held: Held[R], summaries: Summaries):
+        super().__init__(held)
+        self.summaries = summaries
+
+    def put(self, row: R) -> None:
+        """Add a row, or replace the one with its id."""
+        old = self.rows.get(row.memory_id)
+        if old is not None and old.original_count:
+            self.summaries = self.summaries.counted(old, -1)
+        super().put(row)
+        if row.original_count:
+            self.summaries = self.summaries.counted(row, +1)
+
+    def drop(self, memory_id: str) -> R:
+        """Take a row away and return it."""
+        row = super().drop(memory_id)
+        if row.original_count:
+            self.summaries = self.summaries.counted(row, -1)
+        return row
+
+
+# --- commands
+
+
+class AddSummary(Add, frozen=True, kw_only=True):
+    """Add a summary as another store has made it."""
+
+    summary: SummaryAdded
+
+
+class Compress(Command, frozen=True, kw_only=True):
+    """Put a summary in the place of memories, if they are still what it was made of."""
+
+    summary: Compressed
+    originals: tuple[tuple[str, int], ...]
+    """Id and version of each, as they were read."""
+
+
+class UndoCompaction(Restore, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
+
+    memory_id: str
+    """Of the summary."""
+
+
+# --- decide
+
+
+def compressible(row: Compactable) -> bool:
+    """Say whether a memory may be compressed; how old it is is for others to see."""
+    return not (row.pinned or row.keep or row.original_count)
+
+
+def are_as_read(command: Compress, rows: Mapping[str, Compactable]) -> bool:
+    """Say whether every original is as it was when the summary was made, and the summary is new."""
+    found = [(rows.get(memory_id), version) for memory_id, version in command.originals]
+    same = all(row is not None and row.version == version for row, version in found)
+    return same and command.summary.memory_id not in rows
+
+
+def summary_to_undo(command: UndoCompaction, rows: Mapping[str, R]) -> R:
+    """Return the summary whose originals are to come back.
+
+    :raises NotFoundError: there is no such summary.
+    """
+    row = rows.get(command.memory_id)
+    if row is None or not row.original_count:
+        raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
+    return row
+
+
+def is_there(command: AddSummary, row: Any, summaries: UnionType) -> bool:
+    """Say whether this very summary was added before; `row` lives under its id, or None does.
+
+    `summaries` are the events of its kind that a summary begins with.
+
+    :raises InvalidInputError: its id stands for another memory.
+    """
+    summary = command.summary
+    first = command.used.get(summary.memory_id)
+    if first is None and row is None:
+        return False
+    known = row if first is None else first
+    its_own = isinstance(known, Compactable | summaries) and known.original_count
+    if not its_own or known.digest != summary.digest:
+        refuse_id(summary.memory_id)
+    return True
+
+
+def refuse_rewording(row: Compactable) -> None:
+    """Refuse another text for a summary.
+
+    :raises InvalidInputError: the row is one.
+    """
+    if row.original_count:
+        raise InvalidInputError(
+            f"{row.memory_id!r} is a summary of {row.original_count} memories, which is not "
+            "reworded: undo the compaction, or delete it"
+        )
+
+
+def coming_back(event: Summary, recorded_at_us: int) -> dict[str, Any]:
+    """Return the fields of the `SummaryAdded` that brings a summary back."""
+    known = event.created_at_us if isinstance(event, SummaryAdded) else None
+    first_seen = recorded_at_us if known is None else known
+    return {**msgspec.structs.asdict(event), "created_at_us": first_seen}
+
+
+def refuse_lost(memory_id: str, dropped: Dropped | None) -> NoReturn:
+    """Refuse to bring back what is not in the log, or not any more.
+
+    :raises NotFoundError: always.
+    """
+    if dropped is None:
+        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
+    raise NotFoundError(
+        f"memory {memory_id!r} cannot come back: retention dropped what it said on "
+        f"{dropped.since:%Y-%m-%d}; its summary is what is left"
+    )
+
+
+# --- reads
+
+
+def summary_passages(row: Compactable) -> list[Passage]:
+    """Return the parts that a summary is found by."""
+    return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
+
+
+def summary_text(row: Compactable, label: int, events: Events) -> str:
+    """Return the text of one part of a summary."""
+    summary: Summary = events[row.version].data
+    part = summary.passages[kind.index_of(label)]
+    return summary.content[part.start : part.end]
+
+
+def summary_data(row: Compactable, events: Events) -> dict[str, Any]:
+    """Return what a summary was made of, as JSON."""
+    summary: Summary = events[row.version].data
+    return {
+        "original_count": summary.original_count,
+        "compressed_from_ids": summary.compressed_from_ids,
+        "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
+        "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
+        "compression_method": summary.compression_method,
+        "session_ids": summary.session_ids,
+        "bytes_before": summary.bytes_before,
+        "bytes_after": summary.bytes_after,
+    }
+
+
+# --- what a summary is found by
+
+
+def passages_of(content: str) -> tuple[SummaryPassage, ...]:
+    """Return the parts of a summary that are found on their own, its heading left out.
+
+    A summary is longer than a model reads, and one vector for a hundred memories is near to none of
+    them. So it is found by its parts: each has its own vector and token states, computed from its
+    text like any other, so that they can be made again from the log when derived data is lost.
+    """
+    return tuple(
+        SummaryPassage(start, end, text_digest(content[start:end]))
+        for start, end in _spans(content)
+    )
+
+
+def _spans(content: str) -> Iterator[tuple[int, int]]:
+    start = _heading_length(content)
+    while start < len(content):
+        end = _end(content, start)
+        if content[start:end].strip():
+            yield start, end
+        start = end
+
+
+def _heading_length(content: str) -> int:
+    opening, closing = _HEADING
+    end = content.find(closing) + len(closing)
+    has_one = content.startswith(opening) and end >= len(closing) and content[end:].strip()
+    return end if has_one else 0
+
+
+def _end(content: str, start: int) -> int:
+    """Return where a part ends: after a line, a sentence or a word in its second half."""
+    if len(content) - start <= PASSAGE_CHARACTERS_MAX:
+        return len(content)
+    half = start + PASSAGE_CHARACTERS_MAX // 2
+    for mark in ("\n", ". ", " "):
+        at = content.rfind(mark, half, start + PASSAGE_CHARACTERS_MAX)
+        if at >= 0:
+            return at + len(mark)
+    return start + PASSAGE_CHARACTERS_MAX
+
+
+# --- the kind
+
+
+class CompactedKind(kind.Kind, Protocol):
+    """A kind whose old memories may become summaries."""
+
+    def compressible(self, row: Any, /) -> bool:
+        """Say whether a memory may be compressed, however old it is."""
+        ...
+
+    def whose(self, row: Any, /) -> str | None:
+        """Return whose a memory is: no summary stands for memories of two. None: the user's."""
+        ...
+
+    def summaries(self, state: Any, /) -> Iterable[Any]:
+        """Return the living summaries."""
+        ...
+
+    def compressed(self, rows: Sequence[Any], fields: Mapping[str, Any], /) -> Compressed:
+        """Return the event that puts a summary with these fields in the place of rows."""
+        ...
+
+    def told(self, row: Any, events: Events, /) -> str:
+        """Return what a summariser reads of a memory."""
+        ...
+
+    def is_own(self, event: Any, /) -> bool:
+        """Say whether an event has a text of one memory, and is about nothing but that memory."""
+        ...

@@ -1,0 +1,112 @@
+"""Room for episodes: by agent, by steps, by size; and what leaves where there is none."""
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import nsmallest
+from typing import NamedTuple, NoReturn
+
+from immutables import Map
+
+from memory_actors.kinds.episodic.commands import StartEpisode
+from memory_actors.kinds.episodic.episode import Row, SummaryEvent
+from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.held import oldest
+from memory_actors.quota import Limits, refuse_bytes, refuse_count
+
+NAME = "episodic"
+
+
+def room_by_count(
+    command: StartEpisode, state: Episodic, limits: Limits
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what leaves the agent by itself for one more episode, and what is pruned for it.
+
+    By itself only one goes: an agent that is above a limit which was lowered loses nothing more
+    without leave.
+    """
+    ids = state.agents.get(command.agent_id, Map())
+    over = len(ids) + 1 - limits.episodes
+    if over <= 0:
+        return (), ()
+    unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
+    gone = nsmallest(over, unpinned, key=_order_of_leaving)
+    victims = tuple(row.memory_id for row in gone)
+    if len(victims) == over == 1 and not gone[0].running:
+        return victims, ()
+    if not command.auto_prune or len(victims) < over:
+        refuse_episode(command.agent_id, len(ids), limits)
+    return (), victims
+
+
+def _order_of_leaving(row: Row) -> tuple[int, int, int]:
+    return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
+
+
+def room_by_bytes(
+    command: StartEpisode, state: Episodic, limits: Limits, gone: set[str]
+) -> tuple[str, ...]:
+    """Return what has to be pruned, besides what is `gone`, for the goal to fit by size."""
+    held = state.held
+    freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
+    over = held.size_bytes - freed + command.size_bytes - limits.episodic_bytes
+    if over <= 0:
+        return ()
+    others = (row for row in held.rows.values() if not row.running and row.memory_id not in gone)
+    victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+    if victims is None:
+        refuse_bytes(NAME, held.size_bytes, limits.episodic_bytes, limits.tier)
+    return victims
+
+
+def refuse_growth(growth: int, state: Episodic, limits: Limits) -> None:
+    """Refuse to grow beyond the limit; what is above a limit that was lowered may stay so."""
+    size = state.held.size_bytes
+    if growth > 0 and size + growth > limits.episodic_bytes:
+        refuse_bytes(NAME, size, limits.episodic_bytes, limits.tier)
+
+
+class Coming(NamedTuple):
+    """What an episode takes that comes as a whole."""
+
+    agent_id: str
+    size_bytes: int
+    steps: int = 0
+
+    @classmethod
+    def of(cls, row: Row) -> "Coming":
+        """Return what a row takes."""
+        return cls(row.agent_id, row.size_bytes, len(row.steps))
+
+    @classmethod
+    def summary(cls, event: SummaryEvent) -> "Coming":
+        """Return what a summary takes."""
+        return cls(event.agent_id, event.size_bytes)
+
+
+def refuse_without_room(
+    coming: Sequence[Coming], state: Episodic, limits: Limits, gone: Sequence[Row] = ()
+) -> None:
+    """Refuse what does not fit as a whole in the place of what is `gone`.
+
+    Above a limit that was lowered, no more than before fits.
+    """
+    fewer = Counter(row.agent_id for row in gone)
+    for agent_id, count in Counter(one.agent_id for one in coming).items():
+        used = len(state.agents.get(agent_id, ()))
+        if used + count - fewer[agent_id] > max(limits.episodes, used):
+            refuse_episode(agent_id, used, limits)
+    for one in coming:
+        refuse_steps(one.steps, limits)
+    freed = sum(row.size_bytes for row in gone)
+    refuse_growth(sum(one.size_bytes for one in coming) - freed, state, limits)
+
+
+def refuse_episode(agent_id: str, used: int, limits: Limits) -> NoReturn:
+    """Refuse one more episode of an agent."""
+    refuse_count(NAME, f"episodes of agent {agent_id!r}", used, limits.episodes, limits.tier)
+
+
+def refuse_steps(count: int, limits: Limits) -> None:
+    """Refuse steps where none may be kept: otherwise older ones make room."""
+    if count > limits.episode_steps:
+        refuse_count(NAME, "steps of an episode", count - 1, limits.episode_steps, limits.tier)
