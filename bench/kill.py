@@ -39,10 +39,12 @@ import numpy.typing as npt
 from bench.hashed import HashedEmbedder
 from bench.opened import services_of
 from memory_actors import Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
+from memory_actors.compaction.clusters import dbscan
 
 USERS = 8
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
+COMPACTING_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
 LIMITS = Limits(
     long_term_memories=300, short_term_messages=20, working_keys=10, entities=60, episodes=40,
     documents=50,
@@ -127,7 +129,8 @@ def _one_life(
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, bufsize=0) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
-        until = time.monotonic() + rng.uniform(0, LIFE_S_MAX)
+        longest_s = COMPACTING_LIFE_S_MAX if compacting else LIFE_S_MAX
+        until = time.monotonic() + rng.uniform(0, longest_s)
         os.set_blocking(child.stdout.fileno(), False)
         output = bytearray(first)
         while time.monotonic() < until and child.poll() is None:
@@ -196,6 +199,8 @@ def _open(store: Path) -> Any:
 
 
 async def _live(store: Path, seed: int, *, compacting: bool) -> None:
+    if compacting:
+        dbscan(np.eye(8, dtype=np.float32), 0.3, 2)  # what it loads would take most of a short life
     async with _open(store) as memory:
         writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
         await asyncio.gather(*writers, *([_compact(memory)] if compacting else []))
