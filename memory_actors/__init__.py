@@ -14,9 +14,11 @@ from eventlog import (
     EventLogError,
     LogClosed,
     LogLocked,
+    PayloadDropped,
     WrongExpectedVersion,
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.audit_records import Change, Diff, LogEntry, Moment, Recall, Why, WhyStep
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.errors import (
     CommandCrashedError,
@@ -31,11 +33,13 @@ from memory_actors.errors import (
     NotFoundError,
     QuarantinedError,
     QuotaExceededError,
+    ReadOnlyError,
     StorageFullError,
     SummarizerError,
     SystemClosedError,
     UnavailableError,
 )
+from memory_actors.handles.past import PastMemory
 from memory_actors.handles.user import UserMemory
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
@@ -77,6 +81,7 @@ __all__ = [
     "AlertSink",
     "CallableSummarizer",
     "CallbackSink",
+    "Change",
     "Cluster",
     "ClusterReport",
     "CommandCrashedError",
@@ -88,6 +93,7 @@ __all__ = [
     "CorruptLog",
     "CostEstimate",
     "DeadlineExceededError",
+    "Diff",
     "DiskFull",
     "Embedder",
     "EmbedderError",
@@ -102,6 +108,7 @@ __all__ = [
     "KindUsage",
     "Limits",
     "LogClosed",
+    "LogEntry",
     "LogLocked",
     "LogSink",
     "Memory",
@@ -112,14 +119,19 @@ __all__ = [
     "MemoryType",
     "MissingExtraError",
     "ModelMismatchError",
+    "Moment",
     "NotFoundError",
     "OpenAISummarizer",
+    "PastMemory",
+    "PayloadDropped",
     "Plan",
     "Prices",
     "PrometheusMetrics",
     "QuarantinedError",
     "QuotaExceededError",
     "QuotaUse",
+    "ReadOnlyError",
+    "Recall",
     "Receipt",
     "Settings",
     "StorageFullError",
@@ -134,5 +146,7 @@ __all__ = [
     "UserMemory",
     "WebhookSink",
     "Weights",
+    "Why",
+    "WhyStep",
     "WrongExpectedVersion",
 ]
