@@ -195,11 +195,14 @@ class InMemoryLog(TakesAppends):
         for version in sorted(snapshots)[:-KEPT]:
             del snapshots[version]
 
-    async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
-        """Return the newest snapshot of this schema, if any."""
+    async def load_snapshot(
+        self, stream: str, fingerprint: str, *, until: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot of this schema, not beyond `until`, if any."""
         held = self._streams.get(stream) or _Stream()
+        version = len(held.events) if until is None else min(len(held.events), until)
         usable = [s for f, s in self._snapshots[stream].values() if f == fingerprint]
-        usable = [snapshot for snapshot in usable if snapshot.version <= len(held.events)]
+        usable = [snapshot for snapshot in usable if snapshot.version <= version]
         return max(usable, key=lambda snapshot: snapshot.version, default=None)
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:

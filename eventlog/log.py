@@ -235,11 +235,14 @@ class EventLog(TakesAppends):
         with self._env.read() as txn:
             return self._ledger.first_result(txn, stream, idempotency_key, digest)
 
-    async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
-        """Return the newest snapshot of this schema, if any."""
+    async def load_snapshot(
+        self, stream: str, fingerprint: str, *, until: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot of this schema, not beyond `until`, if any."""
 
         def load(txn: Transaction) -> Snapshot | None:
             version = self._ledger.stream(txn, stream).version
+            version = version if until is None else min(version, until)
             return load_snapshot(self._env, txn, stream, fingerprint, version)
 
         return await self._read_in_thread(load)

@@ -138,8 +138,13 @@ class EventStore(Protocol):
         """
         ...
 
-    async def load_snapshot(self, stream: str, fingerprint: str) -> Snapshot | None:
-        """Return the newest whole snapshot taken under this schema fingerprint, if any."""
+    async def load_snapshot(
+        self, stream: str, fingerprint: str, *, until: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest whole snapshot taken under this schema fingerprint, if any.
+
+        With `until`, the newest that stands for this version of the stream or an earlier one.
+        """
         ...
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:

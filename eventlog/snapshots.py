@@ -45,7 +45,7 @@ def put_snapshot(
 def load_snapshot(
     env: Environment, txn: Transaction, stream: str, fingerprint: str, version_max: int
 ) -> Snapshot | None:
-    """Return the newest snapshot that is whole, of this schema and not ahead of the stream."""
+    """Return the newest snapshot that is whole, of this schema and not beyond a version."""
     found = list(scan(env, txn, "snapshots", frame.stream_id(stream)))
     for key, value in reversed(found):
         version = U64.unpack(key)[0]

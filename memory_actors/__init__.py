@@ -14,9 +14,11 @@ from eventlog import (
     EventLogError,
     LogClosed,
     LogLocked,
+    PayloadDropped,
     WrongExpectedVersion,
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.audit_records import Change, Diff, LogEntry, Moment, Recall, Why, WhyStep
 from memory_actors.bounded import BoundedDict, BoundedList
 from memory_actors.context_records import (
     ContextEntry,
@@ -44,12 +46,14 @@ from memory_actors.errors import (
     NotFoundError,
     QuarantinedError,
     QuotaExceededError,
+    ReadOnlyError,
     StaleDocumentError,
     StorageFullError,
     SummarizerError,
     SystemClosedError,
     UnavailableError,
 )
+from memory_actors.handles.past import PastMemory
 from memory_actors.handles.user import UserMemory
 from memory_actors.improve import (
     Critic,
@@ -110,6 +114,7 @@ __all__ = [
     "BoundedList",
     "CallableSummarizer",
     "CallbackSink",
+    "Change",
     "Cluster",
     "ClusterReport",
     "CommandCrashedError",
@@ -129,6 +134,7 @@ __all__ = [
     "Critic",
     "Critique",
     "DeadlineExceededError",
+    "Diff",
     "DiskFull",
     "DocumentBlock",
     "DocumentInfo",
@@ -151,6 +157,7 @@ __all__ = [
     "LocalCritic",
     "LocalReviser",
     "LogClosed",
+    "LogEntry",
     "LogLocked",
     "LogSink",
     "Memory",
@@ -163,16 +170,21 @@ __all__ = [
     "MemoryType",
     "MissingExtraError",
     "ModelMismatchError",
+    "Moment",
     "NotFoundError",
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "PastMemory",
+    "PayloadDropped",
     "Plan",
     "Prices",
     "PrometheusMetrics",
     "QuarantinedError",
     "QuotaExceededError",
     "QuotaUse",
+    "ReadOnlyError",
+    "Recall",
     "Receipt",
     "Reviser",
     "Settings",
@@ -191,6 +203,8 @@ __all__ = [
     "UserMemory",
     "WebhookSink",
     "Weights",
+    "Why",
+    "WhyStep",
     "WordEstimate",
     "WrongExpectedVersion",
     "improve",

@@ -18,6 +18,10 @@ class NotFoundError(MemoryActorsError, LookupError):
     """No such memory, key or session: it was never there, or it has gone."""
 
 
+class ReadOnlyError(MemoryActorsError):
+    """A past self takes no writes: write to `memory.user(...)`."""
+
+
 class QuotaExceededError(MemoryActorsError):
     """A limit of this user would be passed: delete something, prune, or raise the tier."""
 

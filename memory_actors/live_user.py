@@ -7,7 +7,7 @@ published event, and the order of last use of working memory, known here only an
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -49,6 +49,38 @@ _logger = structlog.get_logger("memory_actors.user")
 UserDecider = Decider[Command, Any, UserState]
 AlertHandler = Callable[[str, AlertChanged, UserState], None]
 """(stream, the alert, the state it came with): carries an alert out, at once and without fail."""
+
+
+class UserView(Protocol):
+    """What reads need of a user, live or past."""
+
+    @property
+    def stream(self) -> str:
+        """Where the texts are."""
+        ...
+
+    @property
+    def state(self) -> UserState:
+        """The confirmed state."""
+        ...
+
+    @property
+    def indexes(self) -> UserIndexes:
+        """What searches it."""
+        ...
+
+    @property
+    def values(self) -> Values:
+        """The documents of it."""
+        ...
+
+    def touch(self, key: str) -> None:
+        """Note that a key of working memory was used."""
+        ...
+
+    def note_read(self, entry_id: str, now_us: int) -> None:
+        """Note that an entry of a context document was read."""
+        ...
 
 
 class StateDivergedError(AssertionError):

@@ -25,7 +25,7 @@ from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
 from memory_actors.kinds import short_term, working
 from memory_actors.kinds.kind import Kind, Row, is_summary
-from memory_actors.live_user import LiveUser
+from memory_actors.live_user import UserView
 from memory_actors.ranking import Question, Ranked, Weights, rank
 from memory_actors.reading import Found, memories, texts
 from memory_actors.records import Hit
@@ -107,14 +107,14 @@ class _Search(NamedTuple):
         return sum(p.searched.size if p.rows is None else len(p.rows) for p in self.parts)
 
 
-async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit]:
+async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit]:
     """Return the best memories for a query.
 
     :raises EmbedderError: the query could not be embedded.
     """
     await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
     await live.indexes.indexed(query.kinds)
-    if not any(_at_hand(live, query)) and not _indexes(live, query):
+    if not _at_hand(live, query) and not _indexes(live, query):
         return []
     background = await services.embeddings.background_mean()
     (embedded,) = await services.embeddings.embed([query.text], keep=False)
@@ -130,7 +130,7 @@ async def retrieve(services: Services, live: LiveUser, query: Query) -> list[Hit
     return await _hits(services, live, await _ranked(searches), query)
 
 
-def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any) -> Question:
+def _question(live: UserView, query: Query, embedded: Embedded, background: Any) -> Question:
     return Question(
         text=query.text,
         embedded=embedded,
@@ -145,12 +145,12 @@ def _question(live: LiveUser, query: Query, embedded: Embedded, background: Any)
 # --- what may be found
 
 
-def _indexes(live: LiveUser, query: Query) -> list[tuple[Kind, MemoryIndex]]:
+def _indexes(live: UserView, query: Query) -> list[tuple[Kind, MemoryIndex]]:
     found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
     return [(kind, index) for kind, index in found if index is not None]
 
 
-async def _narrowed(live: LiveUser, kind: Kind, index: MemoryIndex, query: Query) -> _Part:
+async def _narrowed(live: UserView, kind: Kind, index: MemoryIndex, query: Query) -> _Part:
     """Return an index with the rows that a query is narrowed down to."""
     numbers = None
     if query.matches is not None and query.filters is not None:
@@ -185,26 +185,24 @@ def _but_summaries(passes: Callable[[Row], bool]) -> Callable[[Row], bool]:
 # --- rows at hand
 
 
-def _at_hand(live: LiveUser, query: Query) -> list[list[Found]]:
-    """Return the rows without a lasting index that a query may find, by kind."""
-    state, narrow = live.state.at(query.now_us), _narrowing(query)
-    return [
-        [Found(kind, row) for row in kind.at_hand(state.of(kind), query.session_id) if narrow(row)]
-        for kind in query.kinds
-    ]
+def _at_hand(live: UserView, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
+    """Return the rows without a lasting index that a query asks for, by kind."""
+    state = live.state.at(query.now_us)
+    asked = [(kind, kind.at_hand(state.of(kind), query.session_id)) for kind in query.kinds]
+    return [(kind, rows) for kind, rows in asked if rows]
 
 
-async def _warmed(services: Services, live: LiveUser, query: Query) -> list[_Part]:
+async def _warmed(services: Services, live: UserView, query: Query) -> list[_Part]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    parts = []
-    for found in _at_hand(live, query):
-        if found:
-            kind, state = found[0].kind, live.state.of(found[0].kind)
-            index = live.indexes.at_hand(kind)
-            await _warm(services, live, kind, index)
-            labels = [p.label for one in found for p in kind.passages(one.row)]
-            rows = np.sort(index.dense.rows_of(labels))
-            parts.append(_Part(kind, state, index.parts, index.owner, rows))
+    passes, parts = _narrowing(query), []
+    for kind, rows in _at_hand(live, query):
+        state = live.state.of(kind)
+        session_id = None if kind.chain(rows[0]) is None else query.session_id
+        index = live.indexes.at_hand(kind, session_id)
+        await _warm(services, live, index, [Found(kind, row) for row in rows])
+        labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
+        numbers = np.sort(index.dense.rows_of(labels))
+        parts.append(_Part(kind, state, index.parts, index.owner, numbers))
     return parts
 
 
@@ -223,22 +221,29 @@ def _narrowing(query: Query) -> Callable[[Row], bool]:
     return passes
 
 
-async def _warm(services: Services, live: LiveUser, kind: Kind, index: MemoryIndex) -> None:
-    """Bring an index in memory in step with the rows of its kind that are asked for."""
-    rows = {p.label: row for row in kind.rows(live.state.of(kind)) for p in kind.passages(row)}
-    wanted = {
-        p.label: row for row in kind.at_hand(live.state.of(kind), None) for p in kind.passages(row)
-    }
-    missing = [label for label in index.retain(rows.keys()) if label in wanted]
-    found = [Found(kind, wanted[label]) for label in missing]
+async def _warm(
+    services: Services, live: UserView, index: MemoryIndex, rows: Sequence[Found]
+) -> None:
+    """Bring an index in memory in step with the rows that are asked for, in their order."""
+    passages = [(one, passage) for one in rows for passage in one.kind.passages(one.row)]
+    missing = set(index.retain({passage.label for _, passage in passages}))
+    found = [one for one, passage in passages if passage.label in missing]
     events = await texts(services.log, live.stream, found)
-    phrased = [
-        kind.passage_text(row, label, events)
-        for label, (_, row) in zip(missing, found, strict=True)
-    ]
-    embedded = await services.embeddings.embed(phrased, keep=False)
-    for label, (_, row), text, one in zip(missing, found, phrased, embedded, strict=True):
-        index.insert(label, row.memory_id, Text(text, one))
+    phrased = {
+        passage.label: kind.passage_text(row, passage.label, events)
+        for (kind, row), passage in passages
+        if passage.label in missing
+    }
+    embedded = await services.embeddings.embed(list(phrased.values()), keep=False)
+    texts_of = dict(zip(phrased, map(Text, phrased.values(), embedded), strict=True))
+    ends: dict[str, int] = {}
+    for (kind, row), passage in passages:
+        chain = kind.chain(row)
+        if passage.label in missing:
+            after = None if chain is None else ends.get(chain)
+            index.insert(row, passage, texts_of[passage.label], after)
+        if chain is not None:
+            ends[chain] = passage.label
 
 
 # --- ranked
@@ -318,7 +323,7 @@ def _within(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
 
 
 async def _hits(
-    services: Services, live: LiveUser, best: Sequence[_Scored], query: Query
+    services: Services, live: UserView, best: Sequence[_Scored], query: Query
 ) -> list[Hit]:
     read = await memories(services.log, live.stream, [scored.found for scored in best])
     hits = [

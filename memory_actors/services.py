@@ -11,6 +11,7 @@ from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser, UserDecider
 from memory_actors.metrics import Metrics
 from memory_actors.monitor import MemoryMonitor
+from memory_actors.recalls import RecallAudit
 from memory_actors.runtime import Runtime
 from memory_actors.settings import Settings
 from memory_actors.totals import Totals
@@ -28,6 +29,7 @@ class Services:
     limits: LimitsByTier
     totals: Totals
     monitor: MemoryMonitor
+    recalls: RecallAudit
     metrics: Metrics
     settings: Settings
     clock_us: Callable[[], int]

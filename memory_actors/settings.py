@@ -74,6 +74,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_retention_days: float | None = None
     """How long the texts of compressed memories are kept; None: for ever. Then they cannot come
     back: their digests and places in the log are all that stays."""
+    recall_audit: str | None = None
+    """Keep which memories were returned to whom for which query: "hashed", "plain", or None: not.
+    See recalls.py."""
+    recall_audit_days: float = 90.0
+    """How long that is kept."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
 

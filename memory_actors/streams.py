@@ -1,6 +1,7 @@
-"""The name of a user's stream in the log."""
+"""The names of a user's streams in the log."""
 
 STREAM_PREFIX = "user:"
+RECALL_PREFIX = "recall:"
 
 
 def stream_of(user_id: str) -> str:
@@ -11,3 +12,8 @@ def stream_of(user_id: str) -> str:
 def user_of(stream: str) -> str:
     """Return whose stream it is."""
     return stream.removeprefix(STREAM_PREFIX)
+
+
+def recall_stream_of(user_id: str) -> str:
+    """Return the name of the stream that says what was returned to whom of a user's memory."""
+    return RECALL_PREFIX + stream_of(user_id)

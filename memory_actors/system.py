@@ -8,17 +8,22 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
 from eventlog import VerifyReport
 from eventlog.audit import Progress
-from eventlog.records import to_datetime
+from eventlog.records import OnDropped, to_datetime
 from eventlog.requests import system_clock_us
 from memory_actors.alerts import AlertSink
+from memory_actors.audit.diff import diff
+from memory_actors.audit.events import Wanted, entries
+from memory_actors.audit.moments import AsOf
+from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
 from memory_actors.live_user import StateDivergedError
 from memory_actors.metrics import Metrics, NoMetrics
@@ -26,11 +31,13 @@ from memory_actors.records import CompactionProgress, CompactionReport, Compacti
 from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
 from memory_actors.statistics import SystemStatistics, gauges
-from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.streams import STREAM_PREFIX, recall_stream_of, stream_of, user_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.user_state import totals
+from memory_actors.validation import check_count, check_name, check_optional_name, time_us
 from memory_actors.wiring import Parts, Plan, wired
+from memory_actors.writers.scope import Scope
 
 
 class MemorySystem:
@@ -96,7 +103,109 @@ class MemorySystem:
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        return UserMemory(self._services, user_id, agent_id=agent_id, session_id=session_id)
+        return UserMemory(Scope(self._services, user_id, agent_id, session_id))
+
+    @asynccontextmanager
+    async def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> AsyncIterator[PastMemory]:
+        """Hold a user's memory as it was at a position of the log or at a time (None: now).
+
+        It answers every read as it would have then, searches included; see `PastMemory`. Any
+        position will do, also one of another user's event; of a time, all that was recorded by
+        then. Opening it reads the nearest snapshot before it and the events since; the first
+        search makes its index, in memory. The live user is not touched.
+
+        Where retention has dropped the text of a memory that was there then, it cannot be told what
+        there was: `dropped="mark"` opens what is left, and `lost` says how much is not.
+
+        :raises NotFoundError: there is no such user.
+        :raises InvalidInputError: the log has no such position, or it is no time.
+        :raises PayloadDropped: retention has dropped something that was there then.
+        """
+        async with past_memory(
+            self._services,
+            user_id,
+            as_of,
+            agent_id=agent_id,
+            session_id=session_id,
+            dropped=dropped,
+        ) as past:
+            yield past
+
+    async def diff(
+        self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"
+    ) -> Diff:
+        """Return what happened to a user's memories between two moments, `a` the earlier one.
+
+        Each memory that was added, changed or lost, as it was before and after, with every event
+        about it in between: by whom, and why. Moments are given as in `replay`.
+
+        :raises NotFoundError: there is no such user.
+        :raises InvalidInputError: `a` is later than `b`, or one of them is no moment.
+        :raises PayloadDropped: retention has dropped something that was there at one of them;
+            `dropped="mark"` compares what is left.
+        """
+        return await diff(self._services, user_id, a, b, dropped)
+
+    async def events(
+        self,
+        user_id: str | None = None,
+        *,
+        after: int = 0,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[LogEntry]:
+        """Yield the events of one user, or of all, behind a position, in the order of the log.
+
+        `since` and `until` are about when the log got them. With `follow` it goes on with each new
+        one as it becomes durable, until the system closes.
+
+        :raises InvalidInputError: an argument is not what it must be.
+        """
+        wanted = Wanted(
+            user_id=check_optional_name(user_id, "user_id"),
+            after=check_count(after, "after"),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            follow=follow,
+        )
+        async for entry in entries(self._log, wanted):
+            yield entry
+
+    async def recalls(
+        self,
+        user_id: str,
+        *,
+        query: str | None = None,
+        memory_id: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 100,
+    ) -> list[Recall]:
+        """Return which memories of a user were returned to whom for which query, newest first.
+
+        Kept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see
+        recalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,
+        also where only hashes were kept. Searches are kept, not reads by id and not lists.
+
+        :raises InvalidInputError: an argument is not what it must be.
+        """
+        return await self._services.recalls.read(
+            recall_stream_of(check_name(user_id, "user_id")),
+            query=query,
+            memory_id=check_optional_name(memory_id, "memory_id"),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            limit=check_count(limit, "limit"),
+        )
 
     async def users(self) -> list[str]:
         """Return the id of every user who ever had a memory, sorted."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from eventlog import Decider, Dropped, EventRegistry, Recorded
-from memory_actors import account
+from memory_actors import account, recall_events
 from memory_actors.account import Account
 from memory_actors.kinds import (
     context,
@@ -82,8 +82,9 @@ _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 
 def event_registry() -> EventRegistry:
-    """Return a registry of every event a user's stream may hold."""
+    """Return a registry of every event that the streams of a store may hold."""
     registry = EventRegistry()
+    registry.include(recall_events.registry)
     for part in PARTS:
         registry.include(part.registry)
     return registry

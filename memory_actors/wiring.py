@@ -27,6 +27,7 @@ from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser
 from memory_actors.metrics import Metrics
 from memory_actors.monitor import MemoryMonitor
+from memory_actors.recalls import KEY_FILE, RecallAudit, check_mode
 from memory_actors.records import Tier
 from memory_actors.runtime import Runtime
 from memory_actors.services import Services
@@ -73,6 +74,7 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     """
     check_options(plan.settings)
     check_budget(plan.settings.context_budget())
+    check_mode(plan.settings.recall_audit, plan.settings.recall_audit_days)
     schedule = plan.settings.compaction_schedule
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(_log(plan))
@@ -142,6 +144,13 @@ def _services(
         await live.activate(plan.clock)
         return live
 
+    recalls = RecallAudit(
+        log,
+        settings.recall_audit,
+        settings.recall_audit_days,
+        plan.directory / KEY_FILE,
+        plan.clock,
+    )
     runtime = Runtime(activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s)
     monitor = MemoryMonitor(
         settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
@@ -154,6 +163,7 @@ def _services(
         limits,
         counted,
         monitor,
+        recalls,
         plan.metrics,
         settings,
         plan.clock,
@@ -163,6 +173,7 @@ def _services(
 
 def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:
     shutdown_s = services.settings.shutdown_s
+    stack.push_async_callback(services.recalls.close)
     alerts.start()
     stack.push_async_callback(alerts.close, shutdown_s)
     services.runtime.start()

@@ -67,15 +67,15 @@ def print_history(entries: list[HistoryEntry]) -> None:
     )
     for entry in entries:
         cause = " ".join(entry.cause.values())
-        what = shortened(_what(entry.data), DETAIL_CHARACTERS_MAX)
         event = text(entry.event) + text(f"\n{cause}", "dim")
-        events.add_row(str(entry.position), local(entry.recorded_at), event, text(what))
+        events.add_row(str(entry.position), local(entry.recorded_at), event, text(what(entry.data)))
     print_table(events)
 
 
-def _what(data: Mapping[str, Any]) -> str:
+def what(data: Mapping[str, Any]) -> str:
     """Return what an event changed, in short."""
-    return "  ".join(_told(name, data[name]) for name in SHOWN_FIELDS if data.get(name))
+    told = "  ".join(_told(name, data[name]) for name in SHOWN_FIELDS if data.get(name))
+    return shortened(told, DETAIL_CHARACTERS_MAX)
 
 
 def _told(name: str, value: Any) -> str:

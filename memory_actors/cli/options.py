@@ -153,6 +153,11 @@ def local_time(argument: str) -> datetime:
         ) from error
 
 
+def a_moment(argument: str) -> int | datetime:
+    """Read a moment: a position of the log, or a time."""
+    return int(argument) if argument.isdecimal() else local_time(argument)
+
+
 def given_text(argument: str) -> str:
     """Return a text; for `-` what stands on stdin, without its last line feed."""
     if argument != "-":

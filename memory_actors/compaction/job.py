@@ -299,7 +299,7 @@ class Compaction:
         return archived
 
     async def _snapshot(self, scope: Scope) -> None:
-        async with scope.live() as live:
+        async with scope.writable() as live:
             await live.snapshot()
 
     def _leave(self, run: _Run, user_id: str, error: Exception) -> None:
@@ -318,6 +318,8 @@ class Compaction:
             if days is not None:
                 before_us = self._services.clock_us() - int(days * DAY_US)
                 await self._log.drop_archived(before_us, stream)
+            if stream is None:
+                await self._services.recalls.trim_all()
             if run.archived and not cancelled:
                 await self._log.shrink()
                 await self._services.embeddings.shrink()

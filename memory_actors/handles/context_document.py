@@ -18,7 +18,7 @@ from memory_actors.kinds.context.commands import FREE, Change
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
 from memory_actors.kinds.kind import Command
-from memory_actors.live_user import LiveUser
+from memory_actors.live_user import UserView
 from memory_actors.reading import Found, texts
 from memory_actors.records import Hit, Item, Metadata
 from memory_actors.validation import (
@@ -203,11 +203,11 @@ class ContextDocument:
         text_bytes(query, "query", QUERY_BYTES_MAX)
         check_top_k(top_k)
         with self._scope.observed("SearchArchive", context.NAME):
-            async with self._scope.live() as live:
+            async with self._scope.searching() as live:
                 hits = await self._hits(live, query, top_k)
         return [_hit(hit) for hit in hits[:top_k]]
 
-    async def _hits(self, live: LiveUser, query: str, top_k: int) -> list[Hit]:
+    async def _hits(self, live: UserView, query: str, top_k: int) -> list[Hit]:
         """Return this document's hits: more are asked for until there are enough or no more."""
         asked = top_k
         while True:

@@ -9,6 +9,8 @@ import anyio.to_thread
 
 from eventlog.records import to_datetime
 from memory_actors import retrieval
+from memory_actors.audit.why import why
+from memory_actors.audit_records import Why
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.filters import predicate
 from memory_actors.handles.context import prompt
@@ -36,7 +38,6 @@ from memory_actors.records import (
     Tier,
     Usage,
 )
-from memory_actors.services import Services
 from memory_actors.usage import CostEstimate, estimate, usage
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
@@ -69,15 +70,8 @@ class UserMemory:
     (this user's actor keeps failing; reads still work) and `SystemClosedError`.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        user_id: str,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-    ):
-        scope = self._scope = Scope(services, user_id, agent_id, session_id)
+    def __init__(self, scope: Scope):
+        self._scope = scope
         working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
         self._long_term, episodic = LongTermWriter(scope), EpisodicWriter(scope)
         entity, structured = EntityWriter(scope), StructuredWriter(scope)
@@ -307,8 +301,10 @@ class UserMemory:
             compressed=compressed,
         )
         with self._scope.observed("Retrieve", "any"):
-            async with self._scope.live() as live:
-                return await retrieval.retrieve(self._scope.services, live, asked)
+            async with self._scope.searching() as live:
+                hits = await retrieval.retrieve(self._scope.services, live, asked)
+        await self._scope.recalled(query, [hit.memory_id for hit in hits])
+        return hits
 
     async def expand(self, compressed_id: str) -> list[Memory]:
         """Return the originals of a summary as they were, from the log, in order of time.
@@ -366,12 +362,20 @@ class UserMemory:
         :raises NotFoundError: no event ever named it.
         """
         log, stream = self._scope.services.log, self._scope.stream
-        check_name(memory_id, "memory_id")
-        await log.flush()  # working memory is acknowledged before it is in the log
-        versions = await log.versions_about(stream, memory_id)
+        versions = await self._scope.versions_about(check_name(memory_id, "memory_id"))
         if not versions:
             raise NotFoundError(f"no event names memory {memory_id!r}")
         return history(await log.read_versions(stream, versions, dropped="mark"))
+
+    async def why(self, memory_id: str) -> Why:
+        """Return why a memory is there, or no longer is: each event of its life in words.
+
+        Of a memory that was compressed, with what became of its summary; of a summary, with the ids
+        of its originals. Entities, relationships, episodes and documents alike.
+
+        :raises NotFoundError: no event ever named it.
+        """
+        return await why(self._scope, check_name(memory_id, "memory_id"))
 
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""
@@ -383,7 +387,7 @@ class UserMemory:
     async def estimate_monthly_cost(self) -> CostEstimate:
         """Return what this user's memory would cost a month at the prices in the settings."""
         settings = self._scope.services.settings
-        async with self._scope.live() as live:
+        async with self._scope.searching() as live:
             vector_bytes = live.indexes.vector_bytes
             plan = settings.plan(live.state.account.tier)
         return estimate(await self.usage(), vector_bytes, settings.prices, plan)

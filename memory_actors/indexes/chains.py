@@ -55,8 +55,8 @@ class Chains:
         columns = (self.labels, self.alive, self.lengths, self.spans, self.before, self.after)
         return sum(column.nbytes for column in columns) + 100 * len(self.row_of)
 
-    def append(self, label: int, length: int, previous: int = NONE) -> int:
-        """Add a row right behind another, or as a chain of its own; return it."""
+    def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
+        """Add a row right behind another, else in front of one, else as a chain of its own."""
         if self.count == len(self.labels):
             self._grow(int(self.count * _GROWTH) + _CAPACITY_MIN)
         row, self.count = self.count, self.count + 1
@@ -66,7 +66,7 @@ class Chains:
         if previous != NONE:
             following = int(self.after[previous])
             self._link(previous, row)
-            self._link(row, following)
+        self._link(row, following)
         self.alive[row] = True
         self._measure(row)
         return row
@@ -110,6 +110,12 @@ class Chains:
         row = self.row_of.get(label)
         before = NONE if row is None else int(self.before[row])
         return None if before == NONE else int(self.labels[before])
+
+    def following(self, label: int) -> int | None:
+        """Return the label behind this one in its chain."""
+        row = self.row_of.get(label)
+        after = NONE if row is None else int(self.after[row])
+        return None if after == NONE else int(self.labels[after])
 
     def _link(self, first: int, second: int) -> None:
         if first != NONE:

@@ -84,6 +84,14 @@ class LexicalIndex:
         """Return the label before this one in its session."""
         return self._chains.previous(label)
 
+    def following(self, label: int) -> int | None:
+        """Return the label behind this one in its session."""
+        return self._chains.following(label)
+
+    def ends(self, count: int) -> npt.NDArray[np.bool_]:
+        """Return which of the first rows have nothing behind them in their session."""
+        return np.asarray(self._chains.after[:count] == NONE)
+
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
@@ -91,17 +99,31 @@ class LexicalIndex:
 
     # --- writes
 
-    def add(self, label: int, text: str, after: int | None = None) -> None:
-        """Make a text searchable under a label; `after` is what came before it in its session."""
-        self.append(label, Counter(words(text)), after)
+    def add(
+        self, label: int, text: str, after: int | None = None, ahead_of: int | None = None
+    ) -> None:
+        """Make a text searchable under a label.
 
-    def append(self, label: int, counts: Mapping[str, int], after: int | None = None) -> None:
+        `after` is what came before it in its session; without that, `ahead_of` what comes next.
+        """
+        self.append(label, Counter(words(text)), after, ahead_of)
+
+    def append(
+        self,
+        label: int,
+        counts: Mapping[str, int],
+        after: int | None = None,
+        ahead_of: int | None = None,
+    ) -> None:
         """Do so with words that are counted already."""
         if label in self:
             return
-        previous = NONE if after is None else self._chains.row_of.get(after, NONE)
-        row = self._chains.append(label, sum(counts.values()), previous)
+        previous, following = self._row(after), self._row(ahead_of)
+        row = self._chains.append(label, sum(counts.values()), previous, following)
         self._postings.append(row, counts)
+
+    def _row(self, label: int | None) -> int:
+        return NONE if label is None else self._chains.row_of.get(label, NONE)
 
     def remove(self, label: int) -> bool:
         """Make a label unsearchable; say whether it was there."""
@@ -184,7 +206,7 @@ class LexicalIndex:
             if label not in newer:
                 self.remove(label)
         for label, counts in newer.since(saved.count):
-            self.append(label, counts, newer.previous(label))
+            self.append(label, counts, newer.previous(label), newer.following(label))
 
     def since(self, row: int) -> Iterator[tuple[int, Mapping[str, int]]]:
         """Yield the label and the words of each living row from this one on."""

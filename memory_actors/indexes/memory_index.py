@@ -20,6 +20,7 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import DenseIndex
+from memory_actors.indexes.ends import Ends, Place
 from memory_actors.indexes.fields import FieldIndex
 from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
@@ -47,13 +48,16 @@ class _Catalogue(NamedTuple):
 
 
 class MemoryIndex:
-    """The memories of one kind, found by meaning, words and token states."""
+    """The memories of one kind, found by meaning, words and token states.
+
+    Without a `path` nothing of it is kept on disk, and no embedding that it asks for.
+    """
 
     def __init__(
         self,
         stream: str,
         kind: Kind,
-        path: Path,
+        path: Path | None,
         *,
         log: EventStore,
         embeddings: EmbeddingService,
@@ -62,15 +66,16 @@ class MemoryIndex:
     ):
         self._stream = stream
         self._kind = kind
-        self._files = IndexFiles(kind, path, embeddings, self._fetch)
+        self._files = None if path is None else IndexFiles(kind, path, embeddings, self._fetch)
         self._log = log
         self._embeddings = embeddings
         self._chores = chores
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self._wanting = Wanting(kind.NAME, self._texts, self.settle, embeddings, chores)
-        self._last: dict[str, int] = {}  # label by chain
-        self._instead: dict[int, int | None] = {}  # label -> what came before the one it replaces
+        self._wanting = Wanting(
+            kind.NAME, self._texts, self.settle, embeddings, chores, keep=path is not None
+        )
+        self._ends = Ends()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self.dense = DenseIndex(embeddings.embedder.dimension)
@@ -110,22 +115,23 @@ class MemoryIndex:
             return
         before, after = indexed(self._kind, old), indexed(self._kind, new)
         if before != after:
-            self._exchange(before, after, row.memory_id)
+            self._exchange(before, after, row)
         if after:
             self._describe(row, after)
         elif before:
             self.fields.drop(self.traits.owners.of(row.memory_id))
 
-    def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], memory_id: str) -> None:
+    def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], row: Row) -> None:
         kept = {passage.label for passage in new}
         gone = [passage for passage in old if passage.label not in kept]
         fresh = [passage for passage in new if passage.label not in self._owners]
         if len(gone) == len(fresh) == 1:  # it keeps its place in the session
-            self._instead[fresh[0].label] = self.words.previous(gone[0].label)
+            self._ends.replace(gone[0].label, fresh[0].label, self.words)
         for passage in gone:
+            self._ends.leave(passage.label, self._kind.chain(row), self.words)
             self._drop(passage)
         for passage in fresh:
-            self._owners[passage.label] = _Owner(memory_id, passage.digest)
+            self._owners[passage.label] = _Owner(row.memory_id, passage.digest)
             self._wanting.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
@@ -186,20 +192,20 @@ class MemoryIndex:
 
     def _add(self, label: int, text: Text) -> None:
         row = self._find(self.owner(label) or "")
-        if row is None:
-            return
-        if label in self.dense:
-            return
+        if row is not None and label not in self.dense:
+            self._put(label, row, text, self._ends.place(label, self._kind.chain(row), self.words))
+
+    def _put(self, label: int, row: Row, text: Text, place: Place) -> None:
         chain = self._kind.chain(row)
         self.dense.add(label, text.embedded.vector)
-        self.words.add(label, text.text, self._before(label, chain))
+        self.words.add(label, text.text, *place)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
         said, summary = spoken(text.text), is_summary(row)
         self.traits.append(Trait(row.memory_id, times(row), chain, said, summary))
         self._changed = True
 
-    # --- for rows at hand, which are indexed when they are asked for and not kept on disk
+    # --- for who gives the passages, each with its text: nothing of that is kept on disk
 
     def retain(self, labels: Collection[int]) -> list[int]:
         """Forget all but these passages; return those that are not indexed yet."""
@@ -209,22 +215,11 @@ class MemoryIndex:
         self.maintain()
         return [label for label in labels if label not in self._owners]
 
-    def insert(self, label: int, memory_id: str, text: Text) -> None:
-        """Index a passage whose text is at hand."""
-        self._owners[label] = _Owner(memory_id, b"")
-        self._add(label, text)
-
-    def _before(self, label: int, chain: str | None) -> int | None:
-        """Return the label that a passage comes after in its session."""
-        if label in self._instead:
-            return self._instead.pop(label)
-        if chain is None:
-            return None
-        last = self._last.get(chain)
-        if last is not None and last > label:
-            return None
-        self._last[chain] = label
-        return last
+    def insert(self, row: Row, passage: Passage, text: Text, after: int | None) -> None:
+        """Index a passage of a row, behind another one of its session."""
+        self._owners[passage.label] = _Owner(row.memory_id, passage.digest)
+        if passage.label not in self.dense:
+            self._put(passage.label, row, text, Place(after))
 
     # --- kept quick
 
@@ -248,7 +243,7 @@ class MemoryIndex:
         self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
         self.dense = self.dense.adopted(made)
         self.words = words
-        self._last = self.parts.chain_ends()
+        self._ends.last = self.parts.chain_ends()
 
     # --- what did not come with its event
 
@@ -307,7 +302,7 @@ class MemoryIndex:
             loaded = self._loaded(state)
         else:
             loaded = await anyio.to_thread.run_sync(self._loaded, state)
-        parts, catalogue, self._last = loaded
+        parts, catalogue, self._ends.last = loaded
         self.dense, self.words, self.late, self.traits = parts[1:]
         self._take(catalogue)
         self.maintain()
@@ -316,6 +311,7 @@ class MemoryIndex:
 
     def _loaded(self, state: Any) -> tuple[Parts, _Catalogue, dict[str, int]]:
         rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
+        assert self._files is not None, "what is not kept on disk is not loaded from it"
         parts = self._files.load(rows)
         return parts, self._catalogued(parts, rows), parts.chain_ends()
 
@@ -331,11 +327,12 @@ class MemoryIndex:
 
     async def save(self) -> None:
         """Keep what would be slow to build again, if it has changed."""
-        if self._changed:
+        if self._changed and self._files is not None:
             await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
             await self.save_words()
 
     async def save_words(self) -> None:
         """Keep the quick part of that: words, what texts say of themselves, their tokens."""
-        file = self._files.words_of(self.parts)
-        await anyio.to_thread.run_sync(self._files.save_words, file)
+        if self._files is not None:
+            file = self._files.words_of(self.parts)
+            await anyio.to_thread.run_sync(self._files.save_words, file)

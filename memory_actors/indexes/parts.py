@@ -44,9 +44,9 @@ class Parts(NamedTuple):
         self.late.remove(label)
 
     def chain_ends(self) -> dict[str, int]:
-        """Return the newest passage of each session, by label."""
+        """Return the last passage of each session, by label."""
         view = self.dense.view()
-        return self.traits.chain_ends(view.labels, view.alive)
+        return self.traits.chain_ends(view.labels, view.alive & self.words.ends(len(view.labels)))
 
     def said(self) -> dict[int, Spoken]:
         """Return what texts say of themselves, by label, where that is anything."""

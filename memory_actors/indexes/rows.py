@@ -84,7 +84,7 @@ class VectorRows:
         self._labels[row] = label
         self._vectors[row] = vector
         self._codes[row : row + 1], self._steps[row : row + 1] = byte_codes(vector[None])
-        self._sum += vector
+        self._sum += self._vectors[row]  # as stored: it is the same whatever came and went
         self._alive[row] = True
         self._row_of[label] = row
         self.count += 1
@@ -101,7 +101,7 @@ class VectorRows:
             self._codes[chunk], self._steps[chunk] = byte_codes(self._vectors[chunk])
         self._alive[first:until] = True
         self._row_of.update(zip(labels, range(first, until), strict=True))
-        self._sum += vectors.sum(axis=0, dtype=np.float64)
+        self._sum += self._vectors[first:until].sum(axis=0, dtype=np.float64)
         self.count = until
 
     def remove(self, label: int) -> bool:

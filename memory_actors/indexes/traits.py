@@ -182,9 +182,9 @@ class Traits:
         name = None if speaker == NONE else self._named.names[speaker]
         return Spoken(name, bool(self._columns.asks[row]))
 
-    def chain_ends(self, labels: Rows, alive: npt.NDArray[np.bool_]) -> dict[str, int]:
-        """Return the newest label of each session, of living rows."""
-        rows = np.flatnonzero(alive & (self.view(len(labels)).chains != NONE))
+    def chain_ends(self, labels: Rows, ends: npt.NDArray[np.bool_]) -> dict[str, int]:
+        """Return the newest label of each session, of the rows that may end one."""
+        rows = np.flatnonzero(ends & (self.view(len(labels)).chains != NONE))
         rows = rows[np.argsort(labels[rows])]
         chains = self._columns.chains[rows].tolist()
         names = self._named.names

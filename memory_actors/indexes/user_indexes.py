@@ -4,10 +4,13 @@ They stand apart so that a search of one kind costs nothing for the others, and 
 that their scores compare.
 """
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
@@ -20,18 +23,20 @@ from memory_actors.indexes.wanting import Text
 from memory_actors.kinds.kind import Kind
 
 CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more
+EXACT_MAX = 1_000  # vectors: what rests on their centre is made anew in 0.1 ms
+AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
 
 Find = Callable[[Kind, str], Any]
 """(kind, memory id) -> the living row, or None."""
 
 
 class UserIndexes:
-    """The indexes of one user's memories, by kind."""
+    """The indexes of one user's memories, by kind; without a `path`, none is kept on disk."""
 
     def __init__(
         self,
         stream: str,
-        path: Path,
+        path: Path | None,
         *,
         log: EventStore,
         embeddings: EmbeddingService,
@@ -45,7 +50,7 @@ class UserIndexes:
         self._chores = chores
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
-        self._at_hand: dict[str, MemoryIndex] = {}
+        self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
         self._centre: tuple[int, Vectors | None] = (0, None)
 
     def get(self, kind: Kind) -> MemoryIndex | None:
@@ -67,25 +72,30 @@ class UserIndexes:
     def centre(self, background: Vectors) -> Vectors:
         """Return where the common part of all vectors lies; `background` is float32 [d].
 
-        The very same array until there are a fiftieth more or fewer: what rests on it is kept.
+        Where there are many vectors, the very same array until there are a fiftieth more or fewer:
+        what rests on it is kept. Where there are few it is exact, so that it depends on them alone.
         """
         count = sum(len(index.dense) for index in self._of.values())
         counted, kept = self._centre
-        if kept is None or abs(count - counted) * CENTRE_DRIFT > counted:
-            kept = centre(background, (index.dense.mass for index in self._of.values()))
-            self._centre = (count, kept)
+        drift = abs(count - counted) * CENTRE_DRIFT
+        if kept is not None and count >= EXACT_MAX and drift <= counted:
+            return kept
+        fresh = centre(background, (index.dense.mass for index in self._of.values()))
+        if kept is None or not np.array_equal(fresh, kept):
+            kept = fresh
+        self._centre = (count, kept)
         return kept
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Take note that a memory's row was `old` and is `new`; None is no row."""
         if kind.NAME in self._of or indexed(kind, new):
-            self._made(kind).follow(old, new)
+            self.made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Take these for all the rows of a kind that there are."""
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
-            self._made(kind).compare(found)
+            self.made(kind).compare(found)
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest."""
@@ -99,7 +109,7 @@ class UserIndexes:
 
     def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
         """Index what wants a vector after a pause. See `MemoryIndex.index_later`."""
-        self._made(kind).index_later(drained)
+        self.made(kind).index_later(drained)
 
     def index_now(self) -> None:
         """Begin to index what wants a vector."""
@@ -121,7 +131,7 @@ class UserIndexes:
     async def load(self, kind: Kind, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
         if any(indexed(kind, row) for row in kind.rows(state)):  # the first row says, mostly
-            await self._made(kind).load(state)
+            await self.made(kind).load(state)
 
     async def save(self) -> None:
         """Keep what would be slow to build again."""
@@ -141,24 +151,33 @@ class UserIndexes:
         self._at_hand.clear()
         del self._find
 
-    def at_hand(self, kind: Kind) -> MemoryIndex:
-        """Return the index of a kind whose rows are indexed when they are asked for."""
-        index = self._at_hand.get(kind.NAME)
+    def at_hand(self, kind: Kind, session_id: str | None) -> MemoryIndex:
+        """Return the index of a kind whose rows are indexed when they are asked for.
+
+        Each session has its own, so that an answer does not depend on who asked what before.
+        """
+        key = kind.NAME, session_id
+        index = self._at_hand.get(key)
         if index is None:
-            index = self._at_hand[kind.NAME] = self._new(kind)
+            index = self._at_hand[key] = self._new(kind)
+        self._at_hand.move_to_end(key)
+        if len(self._at_hand) > AT_HAND_MAX:
+            self._at_hand.popitem(last=False)
         return index
 
-    def _made(self, kind: Kind) -> MemoryIndex:
+    def made(self, kind: Kind) -> MemoryIndex:
+        """Return the index of a kind, an empty one if there is none yet."""
         index = self._of.get(kind.NAME)
         if index is None:
             index = self._of[kind.NAME] = self._new(kind)
         return index
 
     def _new(self, kind: Kind) -> MemoryIndex:
+        path = self._path
         return MemoryIndex(
             self._stream,
             kind,
-            self._path.with_suffix(f".{kind.NAME}.index"),
+            None if path is None else path.with_suffix(f".{kind.NAME}.index"),
             log=self._log,
             embeddings=self._embeddings,
             chores=self._chores,

@@ -8,6 +8,7 @@ import msgspec
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
+from memory_actors.audit_records import Why, WhyStep
 from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
@@ -81,6 +82,31 @@ HISTORY: Final = History(
             cause={"command": "AddMemories", "agent_id": "travel_agent"},
         )
     ]
+)
+WHY: Final = Why(
+    memory_id=MEMORY_ID,
+    memory_type="long_term",
+    alive=True,
+    summary_id=None,
+    originals=(),
+    steps=(
+        WhyStep(
+            memory_id=MEMORY_ID,
+            position=41,
+            version=7,
+            at=_AT,
+            event="long_term.added",
+            effect="added",
+            command="AddMemories",
+            agent_id="travel_agent",
+            session_id=None,
+            source=None,
+            cause=None,
+            by=None,
+            says="Added by agent travel_agent.",
+        ),
+    ),
+    says="It is there.",
 )
 USAGE: Final = Usage(
     user_id=USER_ID,

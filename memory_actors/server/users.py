@@ -12,6 +12,7 @@ from litestar import Request, Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
+from memory_actors.audit_records import Why
 from memory_actors.errors import InvalidInputError
 from memory_actors.handles.user import UserMemory
 from memory_actors.records import Memory, Receipt, Usage
@@ -184,6 +185,16 @@ async def history(user: OfUser, memory_id: MemoryId) -> History:
     return History(await user.history(memory_id))
 
 
+@get(
+    "/memories/{memory_id:str}/why",
+    summary="Why a memory is there",
+    responses=answers(200, examples.WHY, 400, 401, 403, 404),
+)
+async def why(user: OfUser, memory_id: MemoryId) -> Why:
+    """Return the life of a memory in words, also of one that is deleted or compressed."""
+    return await user.why(memory_id)
+
+
 @get("/usage", summary="Usage", responses=answers(200, examples.USAGE, 400, 401, 403))
 async def usage(user: OfUser) -> Usage:
     """Return how much of each kind the user holds, and how full each limit is."""
@@ -195,7 +206,7 @@ def router() -> Router:
     return Router(
         "/v1/users/{user_id:str}",
         route_handlers=[
-            add, search, list_memories, get_memory, update, delete_memory, history, usage,
+            add, search, list_memories, get_memory, update, delete_memory, history, why, usage,
         ],
         guards=[own_memory],
         dependencies={"user": Provide(user_memory)},

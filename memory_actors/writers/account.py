@@ -16,5 +16,5 @@ async def set_tier(scope: Scope, tier: Tier | str) -> None:
     except ValueError as error:
         known = ", ".join(Tier)
         raise InvalidInputError(f"unknown tier {tier!r}: use one of {known}") from error
-    async with scope.live() as live:
+    async with scope.writable() as live:
         await scope.ask(live, SetTier(now_us=scope.now_us(), tier=wanted))

@@ -216,7 +216,7 @@ class ContextWriter(Writer):
 
     async def _carried_out(self, command: Command) -> Change:
         started_s = perf_counter()
-        async with self.scope.live() as live:
+        async with self.scope.writable() as live:
             reply = await self.scope.ask(live, command, deletes=isinstance(command, Delete))
             if _archives(reply):
                 live.indexes.index_now()

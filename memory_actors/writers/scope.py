@@ -1,17 +1,17 @@
 """On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.asking import Reply, Request
 from memory_actors.kinds.kind import Command, Restore
-from memory_actors.live_user import LiveUser
+from memory_actors.live_user import LiveUser, UserView
 from memory_actors.quota import Limits
 from memory_actors.services import Services
-from memory_actors.streams import stream_of
+from memory_actors.streams import recall_stream_of, stream_of
 from memory_actors.user_state import UserState
 from memory_actors.validation import check_name, check_optional_name
 
@@ -31,10 +31,27 @@ class Scope:
         self.stream = stream_of(user_id)
 
     @asynccontextmanager
-    async def live(self) -> AsyncIterator[LiveUser]:
-        """Hold the user's actor live."""
+    async def live(self) -> AsyncIterator[UserView]:
+        """Hold what reads of the user need: the user's actor, live."""
+        async with self.writable() as live:
+            yield live
+
+    @asynccontextmanager
+    async def writable(self) -> AsyncIterator[LiveUser]:
+        """Hold the user's actor live, to give it commands. Every write comes this way."""
         async with self.services.runtime.use(self.stream) as live:
             yield live
+
+    @asynccontextmanager
+    async def searching(self) -> AsyncIterator[UserView]:
+        """Hold what a search needs: all that is indexed."""
+        async with self.live() as live:
+            yield live
+
+    async def versions_about(self, memory_id: str) -> list[int]:
+        """Return the versions of the events about a memory, in order."""
+        await self.services.log.flush()  # working memory is acknowledged before it is in the log
+        return await self.services.log.versions_about(self.stream, memory_id)
 
     def now_us(self) -> int:
         """Return the time that a command is given."""
@@ -57,7 +74,7 @@ class Scope:
         """Carry out a command; the log keeps who asked, and for what."""
         request = Request(
             command=command,
-            meta=self._meta(command),
+            meta=self._meta(type(command).__name__),
             durability="relaxed" if relaxed else "commit",
             deletes=deletes,
             alone=isinstance(command, Restore) or bool(getattr(command, "own_ids", ())),
@@ -82,6 +99,11 @@ class Scope:
             seconds = perf_counter() - started_s
             self.services.metrics.observe(operation, kind, seconds, outcome)
 
+    async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
+        """Take note that memories were returned for a query, where reads are audited."""
+        stream = recall_stream_of(self.user_id)
+        await self.services.recalls.keep(stream, query, memory_ids, self._meta("Retrieve"))
+
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         task = asyncio.create_task(work)
@@ -102,8 +124,8 @@ class Scope:
         """Return what a user of this state may hold."""
         return self.services.limits[state.account.tier]
 
-    def _meta(self, command: Command) -> dict[str, str]:
-        meta = {"command": type(command).__name__}
+    def _meta(self, command: str) -> dict[str, str]:
+        meta = {"command": command}
         if self.agent_id is not None:
             meta["agent_id"] = self.agent_id
         if self.session_id is not None:

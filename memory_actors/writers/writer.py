@@ -102,7 +102,7 @@ class Writer(ABC):
 
     async def _restored(self, command: Restore) -> Written:
         started_s = perf_counter()
-        async with self.scope.live() as live:
+        async with self.scope.writable() as live:
             reply = await self.scope.ask(live, command)
             live.indexes.index_now()  # their vectors are still in the table
             await live.indexes.indexed([self.kind])
@@ -141,7 +141,7 @@ class Writer(ABC):
             work = self._write_texts(command, list(texts), idempotency_key, digest)
             reply, indexed = await self.scope.to_the_end(work)
             return Written.of(reply, started_s, indexed=indexed)
-        async with self.scope.live() as live:
+        async with self.scope.writable() as live:
             reply = await self.scope.ask(
                 live, command, relaxed=self.relaxed, deletes=isinstance(command, Delete)
             )
@@ -155,7 +155,7 @@ class Writer(ABC):
         digest: bytes,
     ) -> tuple[Reply, bool]:
         """Ask the actor and embed the texts at the same time; say whether they are indexed."""
-        async with self.scope.live() as live:
+        async with self.scope.writable() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
                 await self.scope.refuse_early(live, command)
             embedding = asyncio.create_task(self.scope.services.embeddings.embed(texts))

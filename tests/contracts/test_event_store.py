@@ -793,6 +793,15 @@ async def test_the_newest_snapshot_of_a_schema_is_loaded(store: EventStore):
     assert await store.load_snapshot("s", "f3") is None
 
 
+async def test_a_snapshot_may_be_asked_for_up_to_a_version(store: EventStore):
+    await store.append("s", [Noted(str(n)) for n in range(9)], 0)
+    for version in (4, 8):
+        await store.save_snapshot("s", Snapshot(version, b"state"), "f")
+
+    found = [await store.load_snapshot("s", "f", until=version) for version in (3, 4, 7, 8, 99)]
+    assert [None if one is None else one.version for one in found] == [None, 4, 4, 8, 8]
+
+
 async def test_two_snapshots_are_kept(store: EventStore):
     await store.append("s", [Noted(str(n)) for n in range(9)], 0)
     for version in (2, 4, 6):

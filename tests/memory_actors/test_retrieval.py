@@ -409,3 +409,53 @@ async def test_an_id_of_working_memory_is_known_to_two_who_want_it_at_once(open_
                 *(user.add("a", memory_id="X") for _ in range(2)), return_exceptions=True
             )
             assert all(isinstance(outcome, InvalidInputError) for outcome in outcomes)
+
+
+# --- an answer depends on what there is, and not on what was asked or done before
+
+
+async def test_every_session_can_be_searched_however_old(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for n in range(12):
+            await user.short_term.add_message(f"word{n} here", session_id=f"s{n}")
+        for n in (0, 11, 5, 0):
+            hits = await user.retrieve("word", memory_types=["short_term"], session_id=f"s{n}")
+            assert contents(hits) == [f"word{n} here"]
+
+
+async def test_messages_score_the_same_whoever_asked_before(open_memory, clock: FakeClock) -> None:
+    async def scores(user: UserMemory) -> list[tuple[str, float]]:
+        hits = await user.retrieve("word2 word3", session_id="a")
+        return [(hit.memory_id, round(hit.score, 5)) for hit in hits]
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for n in range(5):
+            await user.short_term.add_message(f"word{n} word{n + 1}", session_id="a")
+            await user.short_term.add_message(f"word{n} there", session_id="b")
+        first = (await user.short_term.messages("a"))[1].memory_id
+        await user.retrieve("word2")
+        await user.retrieve("word3", session_id="a")
+        await user.update(first, content="word2 word9")
+        asked_before = await scores(user)
+    async with open_memory() as memory:
+        assert await scores(memory.user("u")) == asked_before
+
+
+async def test_scores_are_the_same_after_a_restart_also_where_memories_were_reworded(
+    open_memory,
+) -> None:
+    async def scores(user: UserMemory) -> list[tuple[str, float]]:
+        hits = await user.retrieve("word3 place3", top_k=60)
+        return [(hit.memory_id, round(hit.score, 5)) for hit in hits]
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        ids = await filled(user, 20)
+        await user.retrieve("word3")
+        for n in (0, 4, 7):
+            await user.update(ids[n], content=f"word{n} and nothing else of note")
+        before = await scores(user)
+    async with open_memory() as memory:
+        assert await scores(memory.user("u")) == before

@@ -188,11 +188,12 @@ class SystemMachine(RuleBasedStateMachine):
 
     async def open(self) -> None:
         self.stack = AsyncExitStack()
-        self.memory = await self.stack.enter_async_context(
-            MemorySystem.open(
-                Path(self.directory.name), embedder=self.embedder, clock=self.clock,
-                new_id=self.ids, settings=SETTINGS, alerts=[], summarizer=SUMMARIZER,
-            )
+        self.memory = await self.stack.enter_async_context(self.opening())
+
+    def opening(self) -> Any:
+        return MemorySystem.open(
+            Path(self.directory.name), embedder=self.embedder, clock=self.clock, new_id=self.ids,
+            settings=SETTINGS, alerts=[], summarizer=SUMMARIZER,
         )  # fmt: skip
 
     # --- what clients do

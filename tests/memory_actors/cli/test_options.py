@@ -30,7 +30,8 @@ def commands() -> list[list[str]]:
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
-        "tier", "history", "verify", "model install", "model path", "doctor", "demo",
+        "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
+        "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",

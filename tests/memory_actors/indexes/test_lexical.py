@@ -160,6 +160,17 @@ def test_a_text_may_take_the_place_of_another():
     assert {match.label for match in index.search("lantern", 5)} == {20, 3}
 
 
+def test_a_text_may_take_the_place_of_the_first_one():
+    index = build({1: "w1x", 2: "w2x", 3: "w3x"}, [[1, 2, 3]])
+    assert (index.following(1), index.following(3)) == (2, None)
+    index.remove(1)
+    index.add(4, "w4x", ahead_of=2)
+    fresh = build({4: "w4x", 2: "w2x", 3: "w3x"}, [[4, 2, 3]])
+    assert (index.previous(2), index.following(4)) == (4, 2)
+    for query in ("w2x", "w4x w3x"):
+        assert index.scores(query, [2, 3, 4]).tolist() == fresh.scores(query, [2, 3, 4]).tolist()
+
+
 def test_adding_a_label_twice_changes_nothing():
     index = build({1: "tea"})
     index.add(1, "coffee")

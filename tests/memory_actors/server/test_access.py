@@ -30,6 +30,7 @@ CASES = {
     ("PATCH", f"{MEMORIES}/{{memory_id}}"): Case("user", 200, {"metadata": {"a": 1}}),
     ("DELETE", f"{MEMORIES}/{{memory_id}}"): Case("user", 200),
     ("GET", f"{MEMORIES}/{{memory_id}}/history"): Case("user", 200),
+    ("GET", f"{MEMORIES}/{{memory_id}}/why"): Case("user", 200),
     ("GET", "/v1/users/{user_id}/usage"): Case("user", 200),
     ("POST", "/admin/compress/run"): Case("root", 202, {"dry_run": True}),
     ("GET", "/admin/compress/jobs/{job_id}"): Case("root", 200),

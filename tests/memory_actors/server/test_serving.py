@@ -25,6 +25,7 @@ from memory_actors.cli import App, main
 from memory_actors.cli.serve import is_loopback
 from memory_actors.server import KeyStore, create_app
 from memory_actors.server.serving import address, listening
+from memory_actors.writers.scope import Scope
 from tests.memory_actors.server.helpers import ALICE, StandIn, bearer, serving, until
 
 ROOT = Path(__file__).parents[3]
@@ -154,7 +155,7 @@ def test_requests_in_work_are_finished_before_the_end(tmp_path: Path) -> None:
                 return await super().usage()
 
         def user(user_id: str, **given: Any) -> Slow:
-            return Slow(memory._services, user_id, **given)
+            return Slow(Scope(memory._services, user_id, **given))
 
         return StandIn(memory, user=user)
 

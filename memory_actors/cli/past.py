@@ -1,0 +1,164 @@
+"""replay, diff, why: what was known when, what changed in between, and why."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from memory_actors.audit_records import Change, Diff, Moment, Why, WhyStep
+from memory_actors.cli import options
+from memory_actors.cli.log import style_of
+from memory_actors.cli.options import App, Command, a_moment, pass_app
+from memory_actors.cli.output import (
+    counted,
+    local,
+    note,
+    print_json,
+    print_table,
+    say,
+    shortened,
+    table,
+    text,
+)
+from memory_actors.cli.running import ensure_model, with_system, with_user
+from memory_actors.cli.showing import memory_table
+from memory_actors.handles.user import UserMemory
+from memory_actors.records import Memory
+from memory_actors.system import MemorySystem
+
+CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
+MOMENT = "a position of the log or a time"
+
+left = click.option(
+    "--left", is_flag=True,
+    help="Go on where retention has dropped something that was there then: with what is left.",
+)  # fmt: skip
+
+
+# --- replay
+
+
+@click.command(cls=Command)
+@click.argument("query", required=False)
+@click.option("--as-of", type=a_moment, metavar="MOMENT", required=True, help=f"When: {MOMENT}.")
+@options.types
+@options.limit
+@left
+@pass_app
+def replay(
+    app: App,
+    /,
+    query: str | None,
+    as_of: int | datetime,
+    kinds: Sequence[str],
+    limit: int,
+    left: bool,
+) -> None:
+    """Show the memory as it was: what QUERY found then, or, without one, all that was there."""
+    if query is not None:
+        ensure_model(app)
+
+    async def work(memory: MemorySystem) -> tuple[Moment, int, Sequence[Memory]]:
+        async with memory.replay(app.user_id, as_of, dropped="mark" if left else "raise") as past:
+            if query is None:
+                return past.moment, past.lost, await past.list_memories(kinds or None, limit=limit)
+            hits = await past.retrieve(query, memory_types=kinds or None, top_k=limit)
+            return past.moment, past.lost, hits
+
+    moment, lost, memories = with_system(app, work)
+    if app.json:
+        print_json({"moment": moment, "lost": lost, "memories": memories})
+        return
+    say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
+    _say_lost(lost)
+    if memories:
+        print_table(memory_table(memories))
+    else:
+        say("Nothing there." if query is None else "Nothing found.")
+
+
+def _say_lost(lost: int) -> None:
+    if lost:
+        note(f"Retention has dropped {counted(lost, 'event')} about what was there.", "yellow")
+
+
+# --- diff
+
+
+@click.command(cls=Command)
+@click.argument("a", type=a_moment)
+@click.argument("b", type=a_moment, required=False)
+@left
+@pass_app
+def diff(app: App, /, a: int | datetime, b: int | datetime | None, left: bool) -> None:
+    """Show what changed between the moments A and B, by whom and why. B is now, if it is missing.
+
+    A moment is a position of the log, or a time such as 2024-05-01T12:00.
+    """
+
+    async def work(memory: MemorySystem) -> Diff:
+        return await memory.diff(app.user_id, a, b, dropped="mark" if left else "raise")
+
+    found = with_system(app, work)
+    if app.json:
+        print_json(found)
+    else:
+        _print_diff(found)
+
+
+def _print_diff(found: Diff) -> None:
+    say(f"From position {found.a.position:,} to {found.b.position:,}:", "bold")
+    _say_lost(found.lost)
+    if found.tier_before != found.tier_after:
+        say(f"Tier: {found.tier_before or 'none set'} → {found.tier_after}", "yellow")
+    changes = table("change", "type", "memory", "why", whole=("change", "type"))
+    for change in found.changes:
+        said = text(_contents(change)) + text(f"\n{change.memory_id}", "dim")
+        why = "\n".join(f"{step.says} (#{step.position})" for step in change.steps)
+        style = style_of(change.change)
+        kind = text(change.memory_type)
+        changes.add_row(text(change.change, style), kind, said, text(why or "Its time was up."))
+    if found.changes:
+        print_table(changes)
+    else:
+        say("Nothing changed.")
+
+
+def _contents(change: Change) -> str:
+    """Return what a memory said before and after."""
+    said = [
+        shortened(memory.content, CONTENT_CHARACTERS_MAX)
+        for memory in (change.before, change.after)
+        if memory is not None
+    ]
+    return "\n→ ".join(dict.fromkeys(said))
+
+
+# --- why
+
+
+@click.command(cls=Command)
+@click.argument("memory_id")
+@pass_app
+def why(app: App, /, memory_id: str) -> None:
+    """Show why a memory is there, or no longer is: its life from the first event on."""
+
+    async def work(user: UserMemory) -> Why:
+        return await user.why(memory_id)
+
+    found = with_user(app, work)
+    if app.json:
+        print_json(found)
+        return
+    for step in found.steps:
+        _print_step(step, found.memory_id)
+    say(found.says, "bold")
+    if found.originals:
+        say(f"It was made of {', '.join(found.originals)}", "dim")
+
+
+def _print_step(step: WhyStep, memory_id: str) -> None:
+    """Print one point of a timeline."""
+    whose = "" if step.memory_id == memory_id else f" [{step.memory_id}]"
+    say(f"● {local(step.at)}  {step.says}{whose}", style_of(step.effect))
+    say(f"│ #{step.position} {step.event} {step.command or ''}".rstrip(), "dim")

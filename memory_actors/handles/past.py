@@ -1,0 +1,59 @@
+"""`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from eventlog.records import OnDropped
+from memory_actors.audit.folding import state_at
+from memory_actors.audit.moments import AsOf, moment
+from memory_actors.audit.past_user import PastScope, PastUser
+from memory_actors.errors import NotFoundError
+from memory_actors.handles.user import UserMemory
+from memory_actors.services import Services
+from memory_actors.streams import stream_of
+from memory_actors.validation import check_name
+
+
+class PastMemory(UserMemory):
+    """One user's memory as it was. It is read like any other, and takes no writes.
+
+    What expires is decided at `moment`, limits and prices are those of today's settings. Every
+    write raises `ReadOnlyError`. A read whose answer rests on a text that retention has dropped
+    raises `PayloadDropped`.
+    """
+
+    def __init__(self, scope: PastScope, lost: int):
+        super().__init__(scope)
+        self.moment = scope.moment
+        """Which moment it is."""
+        self.lost = lost
+        """How many events about what was there then have lost their payload to retention."""
+
+
+@asynccontextmanager
+async def past_memory(
+    services: Services,
+    user_id: str,
+    as_of: AsOf,
+    *,
+    agent_id: str | None,
+    session_id: str | None,
+    dropped: OnDropped,
+) -> AsyncIterator[PastMemory]:
+    """Hold a user's memory as it was. See `MemorySystem.replay`."""
+    stream = stream_of(check_name(user_id, "user_id"))
+    then = await moment(services.log, stream, as_of, services.clock_us())
+    if (await services.log.head(stream)).version == 0:
+        raise NotFoundError(f"no user {user_id!r}: they never had a memory")
+    decider = services.decider
+    state, lost = await state_at(services.log, decider, stream, then.version, dropped=dropped)
+    past = PastUser(services, stream, state)
+    scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
+    try:
+        yield PastMemory(scope, lost)
+    finally:
+        scope.closed = True
+        with anyio.CancelScope(shield=True):
+            await past.close()

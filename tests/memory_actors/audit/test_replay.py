@@ -1,0 +1,237 @@
+"""A past self answers every read as the user did then."""
+
+from typing import Any
+
+import pytest
+from support.answers import answers
+from support.compacting import SHORT, with_a_past
+from support.fakes import SECOND_US, START_US, FakeClock, FakeEmbedder
+
+from eventlog.records import to_datetime
+from memory_actors import (
+    InvalidInputError,
+    MemorySystem,
+    NotFoundError,
+    PayloadDropped,
+    ReadOnlyError,
+    SystemClosedError,
+    live_user,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def position_of(memory: MemorySystem) -> int:
+    await memory._log.flush()
+    return memory.statistics().log.last_position
+
+
+async def some_of_everything(memory: MemorySystem, name: str = "ada") -> list[str]:
+    user = memory.user(name, agent_id="scout", session_id="s1")
+    receipts = [
+        await user.add("red apple pie", metadata={"a": 1}, session_id="s0", role="ann"),
+        await user.add("blue car", metadata={"a": 2}, session_id="s0"),
+        await user.add("a green tree", session_id="s0"),
+        await user.short_term.add_message("where is my red apple", role="user"),
+        await user.short_term.add_message("in the car"),
+        await user.entities.add_entity("Ann", "person", ["likes red cars"]),
+        await user.entities.add_entity("Bonn", "town"),
+        await user.entities.relate("Ann", "lives_in", "Bonn"),
+        await user.episodes.start("find an apple"),
+        await user.documents.put("default", {"fruit": "apple"}, key="d1"),
+        await user.working.set("colour", "red"),
+    ]
+    await user.episodes.step(receipts[8].memory_id, "look in the tree")
+    return [receipt.memory_id for receipt in receipts]
+
+
+async def change_everything(memory: MemorySystem, ids: list[str]) -> None:
+    user = memory.user("ada", agent_id="scout", session_id="s1")
+    await user.update(ids[0], content="yellow banana", metadata={"b": 1})
+    await user.delete(ids[1])
+    await user.update(ids[3], content="where is my banana")
+    await user.short_term.add_message("nowhere")
+    await user.entities.observe("Ann", "moved away")
+    await user.entities.add_entity("Rome", "town")
+    await user.entities.relate("Ann", "lives_in", "Rome")
+    await user.episodes.finish(ids[8], "there is none")
+    await user.documents.put("default", {"fruit": "banana"}, key="d1")
+    await user.working.set("colour", "yellow")
+
+
+async def test_every_read_answers_as_it_did(open_memory: Any, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        ids = await some_of_everything(memory)
+        user, position = memory.user("ada", session_id="s1"), await position_of(memory)
+        then = await answers(user, ids)
+        clock.move(10)
+        await change_everything(memory, ids)
+        assert await answers(user, ids) != then
+        async with memory.replay("ada", position, session_id="s1") as past:
+            assert await answers(past, ids) == then
+            assert past.moment.position == position
+    async with open_memory() as memory, memory.replay("ada", position, session_id="s1") as past:
+        assert await answers(past, ids) == then, "after a restart, too"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_session_reads_the_same_when_it_was_reworded_reopened_and_went_on(
+    open_memory: Any, place: int
+) -> None:
+    texts = ["red apple", "blue car", "green tree"]
+    async with open_memory() as memory:
+        for number, text in enumerate(texts):
+            await memory.user("ada").add(text, memory_id=f"own{number}", session_id="s")
+        await memory.user("ada").update(f"own{place}", content="red car and more")
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("blue apple", session_id="s")
+        await user.delete("own1")
+        await user.add("a green car", session_id="s")
+        position, then = await position_of(memory), await answers(user, [])
+        await user.add("something else")
+        async with memory.replay("ada", position) as past:
+            assert await answers(past, []) == then
+
+
+async def test_a_time_means_what_was_recorded_by_then(open_memory: Any, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        for text in ("one", "two", "three"):
+            await user.add(text)
+            clock.move(60)
+        for seconds, said in ((-1, []), (0, ["one"]), (59, ["one"]), (60, ["two", "one"])):
+            as_of = to_datetime(START_US + seconds * SECOND_US)
+            async with memory.replay("ada", as_of) as past:
+                assert [m.content for m in await past.list_memories()] == said
+        async with memory.replay("ada", "2023-11-14T22:13:20+00:00") as past:
+            assert past.moment.version == 1
+        async with memory.replay("ada") as past:
+            assert len(await past.list_memories()) == 3
+            assert (await past.usage()).at == to_datetime(clock())
+
+
+async def test_any_position_will_do_and_none_beyond_the_end(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        for number in range(6):
+            await memory.user("ada" if number % 2 else "bob").add(f"text {number}")
+        for position, count in enumerate((0, 0, 1, 1, 2, 2, 3)):
+            async with memory.replay("ada", position) as past:
+                assert len(await past.list_memories()) == count, position
+        for wrong in (7, -1, True, "yesterday", 1.5):
+            with pytest.raises(InvalidInputError):
+                async with memory.replay("ada", wrong):
+                    pass
+        with pytest.raises(NotFoundError):
+            async with memory.replay("nobody"):
+                pass
+
+
+async def test_what_expires_is_decided_at_that_time(open_memory: Any, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.short_term.add_message("hello")
+        clock.move(10_000)
+        assert await user.short_term.messages() == []
+        for seconds, count in ((10, 1), (3_599, 1), (3_600, 0)):
+            as_of = to_datetime(START_US + seconds * SECOND_US)
+            async with memory.replay("ada", as_of) as past:
+                assert len(await past.short_term.messages()) == count
+
+
+async def test_the_past_takes_no_writes(open_memory: Any, embedder: FakeEmbedder) -> None:
+    async with open_memory() as memory:
+        ids = await some_of_everything(memory)
+        before, texts = await position_of(memory), len(embedder.texts)
+        async with memory.replay("ada", before, session_id="s1") as past:
+            writes = (
+                lambda: past.add("x"), lambda: past.add_many([]), lambda: past.delete(ids[0]),
+                lambda: past.update(ids[0], content="y"), lambda: past.restore([ids[0]]),
+                lambda: past.set_tier("free"), lambda: past.working.set("k", 1),
+                lambda: past.add("n", "entity"), lambda: past.short_term.add_message("m"),
+                lambda: past.documents.put("c", {}), lambda: past.episodes.start("g"),
+            )  # fmt: skip
+            for write in writes[:1] + writes[2:]:
+                with pytest.raises(ReadOnlyError):
+                    await write()
+        with pytest.raises(SystemClosedError):
+            await past.list_memories()
+        assert await position_of(memory) == before
+        assert len(embedder.texts) == texts, "nothing was even embedded for them"
+
+
+async def test_a_replay_leaves_the_live_user_alone(
+    open_memory: Any, embedder: FakeEmbedder
+) -> None:
+    async with open_memory() as memory:
+        await some_of_everything(memory)
+        position = await position_of(memory)
+    async with open_memory() as memory:
+        embedder.failure = AssertionError("vectors are at hand")
+        async with memory.replay("ada", position) as past:
+            assert len(await past.list_memories(limit=100)) > 5
+            assert memory.statistics().runtime.activations == 0
+        embedder.failure = None
+
+
+async def test_the_fold_begins_at_the_nearest_snapshot(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_user, "SNAPSHOT_MIN_EVENTS", 1)
+    positions = []
+    for number in range(3):
+        async with open_memory() as memory:
+            await memory.user("ada").add(f"text {number}")
+            await memory.user("ada").add(f"and text {number}")
+            positions.append(await position_of(memory))
+    async with open_memory() as memory:
+        read, read_stream = list[int](), memory._log.read_stream
+
+        async def noted(stream: str, after: int = 0, *rest: Any, **more: Any) -> Any:
+            events = await read_stream(stream, after, *rest, **more)
+            read.extend(event.version for event in events)
+            return events
+
+        monkeypatch.setattr(memory._log, "read_stream", noted)
+        for position, versions in ((6, []), (5, [5]), (4, []), (3, [1, 2, 3])):
+            async with memory.replay("ada", position) as past:
+                assert read == versions, position
+                assert len(await past.list_memories()) == position
+            read.clear()
+
+
+async def test_originals_of_a_summary_are_there_before_it(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user, position = await with_a_past(memory), 0
+        position = await position_of(memory)
+        ids = [m.memory_id for m in await user.list_memories(limit=100)]
+        then = await answers(user, ids)
+        await memory.compact()
+        later, summaries = await position_of(memory), await user.list_memories(limit=100)
+        compacted = await answers(user, [*ids, *(m.memory_id for m in summaries)])
+        await user.delete(summaries[0].memory_id)
+        async with memory.replay("ada", position) as past:
+            assert await answers(past, ids) == then
+        async with memory.replay("ada", later) as past:
+            found = await answers(past, [*ids, *(m.memory_id for m in summaries)])
+            assert found == compacted
+
+
+async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:
+    async with open_memory(summarizer=SHORT, archive_retention_days=0) as memory:
+        user = await with_a_past(memory)
+        position = await position_of(memory)
+        count = len(await user.list_memories(limit=100))
+        await memory.compact()
+        later = await position_of(memory)
+        clock.move(1)
+        await memory.compact()
+        async with memory.replay("ada", later) as past:
+            assert len(await past.list_memories()) == len(await user.list_memories())
+        with pytest.raises(PayloadDropped):
+            async with memory.replay("ada", position) as past:
+                await past.list_memories(limit=100)
+        async with memory.replay("ada", position, dropped="mark") as past:
+            left = await past.list_memories(limit=100)
+            assert len(left) + past.lost == count
+            assert await past.retrieve("login bug") is not None

@@ -1,0 +1,147 @@
+"""Which memories were returned to whom: kept if asked for, hashed, bounded, nobody's memory."""
+
+from typing import Any
+
+import pytest
+from support.fakes import FakeClock
+
+from eventlog import DiskFull, Dropped
+from memory_actors import InvalidInputError, MemorySystem, recalls
+from memory_actors.streams import recall_stream_of
+
+pytestmark = pytest.mark.anyio
+
+DAY_S = 86_400
+
+
+async def searched(memory: MemorySystem) -> None:
+    ada = memory.user("ada", agent_id="scout", session_id="s1")
+    await ada.add("likes tea", memory_id="tea")
+    await ada.add("has a blue car", memory_id="car")
+    await ada.retrieve("tea", top_k=1)
+    await memory.user("ada").retrieve("blue car", top_k=2)
+    await memory.user("bob").retrieve("tea")
+
+
+async def test_nothing_is_kept_unless_asked_for(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await searched(memory)
+        assert await memory.recalls("ada") == []
+        assert memory.statistics().log.last_position == 2
+
+
+async def test_plain_recalls_say_who_got_what_for_which_query(open_memory: Any) -> None:
+    async with open_memory(recall_audit="plain") as memory:
+        await searched(memory)
+        second, first = await memory.recalls("ada")
+        assert (first.query, first.memory_ids, first.hashed) == ("tea", ("tea",), False)
+        assert (first.agent_id, first.session_id) == ("scout", "s1")
+        assert (second.query, second.memory_ids, second.agent_id) == (
+            "blue car", ("car", "tea"), None,
+        )  # fmt: skip
+        assert await memory.recalls("ada", memory_id="car") == [second]
+        assert await memory.recalls("ada", query="tea") == [first]
+        assert await memory.recalls("ada", limit=1) == [second]
+        (nothing,) = await memory.recalls("bob")
+        assert nothing.memory_ids == ()
+        assert await memory.recalls("nobody") == []
+
+
+async def test_hashed_recalls_can_be_asked_for_and_not_read(
+    open_memory: Any, tmp_path: Any
+) -> None:
+    async with open_memory(recall_audit="hashed") as memory:
+        await searched(memory)
+    async with open_memory() as memory:
+        second, first = await memory.recalls("ada")
+        assert first.hashed
+        assert "tea" not in (first.query, *first.memory_ids)
+        assert len({first.query, *second.memory_ids}) == 3 - (first.query in second.memory_ids)
+        assert await memory.recalls("ada", query="tea") == [first]
+        assert await memory.recalls("ada", memory_id="car") == [second]
+        assert await memory.recalls("ada", query="coffee") == []
+    key = tmp_path / "memory" / recalls.KEY_FILE
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert b"blue car" not in (await _raw(tmp_path)).replace(b"has a blue car", b"")
+    key.unlink()
+    async with open_memory() as memory:
+        assert await memory.recalls("ada", query="tea") == []
+
+
+async def _raw(tmp_path: Any) -> bytes:
+    data: bytes = (tmp_path / "memory" / "log.mdb").read_bytes()
+    return data
+
+
+async def test_recalls_make_no_user_and_count_for_nothing(open_memory: Any) -> None:
+    async with open_memory(recall_audit="plain") as memory:
+        await searched(memory)
+        assert await memory.users() == ["ada"]
+        assert (await memory.usage()).users == 1
+        assert await memory.check_replay() == []
+        assert (await memory.verify()).ok
+        async with memory.replay("ada") as past:
+            await past.retrieve("tea")
+        assert len(await memory.recalls("ada")) == 2, "looking back is no recall"
+
+
+async def test_what_is_too_old_is_not_shown_and_then_dropped(
+    open_memory: Any, clock: FakeClock
+) -> None:
+    async with open_memory(recall_audit="plain", recall_audit_days=2) as memory:
+        await searched(memory)
+        clock.move(1.5 * DAY_S)
+        await memory.user("ada").retrieve("newer")
+        assert len(await memory.recalls("ada")) == 3
+        clock.move(DAY_S)
+        (newer,) = await memory.recalls("ada")
+        assert newer.query == "newer"
+        assert await memory.recalls("ada", until=newer.at) == []
+        assert await memory.recalls("ada", since=newer.at) == [newer]
+        await memory.compact()
+        clock.move(-2 * DAY_S)
+        assert await memory.recalls("ada") == [newer], "the clock brings nothing back"
+        assert (await memory._log.archive_statistics()).dropped_events == 3
+        assert (await memory.verify()).ok
+
+
+async def test_old_recalls_go_as_new_ones_come(
+    open_memory: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recalls, "TRIM_EVERY", 4)
+    async with open_memory(recall_audit="plain", recall_audit_days=1) as memory:
+        await memory.user("ada").add("likes tea")
+        for _ in range(8):
+            await memory.user("ada").retrieve("tea")
+            for chore in list(memory._services.recalls._chores._running.values()):
+                await chore
+            clock.move(DAY_S)
+        stream = recall_stream_of("ada")
+        kept = await memory._log.read_stream(stream, dropped="mark")
+        gone = [isinstance(event.data, Dropped) for event in kept]
+        assert gone == [True] * 6 + [False] * 2, "with each fourth one, what was over a day old"
+
+
+async def test_a_read_goes_on_when_its_record_cannot_be_kept(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory(recall_audit="plain") as memory:
+        await searched(memory)
+        log = memory._services.log
+
+        async def full(*_given: Any, **_more: Any) -> None:
+            raise DiskFull("no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "append", full)
+            assert len(await memory.user("ada").retrieve("tea")) == 2
+        assert memory._services.recalls.failed == 1
+        await memory.user("ada").retrieve("coffee")
+        assert (await memory.recalls("ada"))[0].query == "coffee"
+
+
+async def test_settings_that_mean_nothing_are_refused(open_memory: Any) -> None:
+    for wrong in ({"recall_audit": "loud"}, {"recall_audit_days": -1}):
+        with pytest.raises(InvalidInputError):
+            async with open_memory(**wrong):
+                pass
