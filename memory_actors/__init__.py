@@ -18,7 +18,9 @@ from eventlog import (
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.erasing import EraseReceipt
 from memory_actors.errors import (
+    BeingErasedError,
     CommandCrashedError,
     DeadlineExceededError,
     EmbedderError,
@@ -59,6 +61,7 @@ from memory_actors.records import (
     Tier,
     Usage,
 )
+from memory_actors.repairing import repair_store
 from memory_actors.settings import SUNDAYS, Settings
 from memory_actors.statistics import SystemStatistics
 from memory_actors.summarizers import (
@@ -70,11 +73,13 @@ from memory_actors.summarizers import (
 )
 from memory_actors.system import MemorySystem
 from memory_actors.usage import CostEstimate, SystemUsage
+from memory_actors.verifying import verify_store
 
 __all__ = [
     "SUNDAYS",
     "Alert",
     "AlertSink",
+    "BeingErasedError",
     "CallableSummarizer",
     "CallbackSink",
     "Cluster",
@@ -91,6 +96,7 @@ __all__ = [
     "DiskFull",
     "Embedder",
     "EmbedderError",
+    "EraseReceipt",
     "EventLogError",
     "ExtractiveSummarizer",
     "GlobalLimits",
@@ -135,4 +141,6 @@ __all__ = [
     "WebhookSink",
     "Weights",
     "WrongExpectedVersion",
+    "repair_store",
+    "verify_store",
 ]

@@ -23,6 +23,7 @@ from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
+from memory_actors.cli.keeping import backup, erase, heads, heads_key, repair, restore_backup
 from memory_actors.cli.memories import delete, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
@@ -111,7 +112,7 @@ def main() -> None:
 
 for command in (
     add, search, list_, get, delete, restore, entity, episode, document, import_, export, usage,
-    cost, tier, history, verify, model, doctor, demo, serve, keys, compact,
-    compaction,
+    cost, tier, history, verify, backup, restore_backup, repair, erase, heads, heads_key, model,
+    doctor, demo, serve, keys, compact, compaction,
 ):  # fmt: skip
     main.add_command(command)
