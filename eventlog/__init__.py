@@ -13,6 +13,7 @@ It knows nothing about what the events mean.
 """
 
 from eventlog.audit import Finding, VerifyReport
+from eventlog.backup import BackedUp, Restored, restore
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
 from eventlog.copying import Shrunk
@@ -29,11 +30,16 @@ from eventlog.errors import (
     LogLocked,
     LogUnavailable,
     MissingCodec,
+    MissingExtra,
     PayloadDropped,
+    PayloadErased,
     StorageFailed,
     UnknownEvent,
     WrongExpectedVersion,
 )
+from eventlog.exporting import Exported
+from eventlog.heads import Heads, load_heads, write_heads
+from eventlog.importing import Imported
 from eventlog.inmemory import InMemoryLog
 from eventlog.log import EventLog, LogStatistics
 from eventlog.port import EventStore
@@ -45,12 +51,14 @@ from eventlog.records import (
     Dropped,
     DroppedPayloads,
     Durability,
+    Erased,
     OnDropped,
     Prepared,
     Recorded,
     Snapshot,
     StreamHead,
 )
+from eventlog.repair import LeftBehind, RepairReport, repair
 from eventlog.replay import PoisonedStream, replay
 from eventlog.subscription import subscribe
 
@@ -59,6 +67,7 @@ __all__ = [
     "Appended",
     "ArchiveStatistics",
     "Archived",
+    "BackedUp",
     "Checkpoint",
     "CorruptLog",
     "Decider",
@@ -67,25 +76,34 @@ __all__ = [
     "DroppedPayloads",
     "Durability",
     "Environment",
+    "Erased",
     "EventLog",
     "EventLogError",
     "EventRegistry",
     "EventStore",
+    "Exported",
     "Fenced",
     "Finding",
+    "Heads",
     "IdempotencyConflict",
+    "Imported",
     "InMemoryLog",
     "InvalidAppend",
+    "LeftBehind",
     "LogClosed",
     "LogLocked",
     "LogStatistics",
     "LogUnavailable",
     "MissingCodec",
+    "MissingExtra",
     "OnDropped",
     "PayloadDropped",
+    "PayloadErased",
     "PoisonedStream",
     "Prepared",
     "Recorded",
+    "RepairReport",
+    "Restored",
     "Shrunk",
     "Snapshot",
     "StorageFailed",
@@ -93,6 +111,10 @@ __all__ = [
     "UnknownEvent",
     "VerifyReport",
     "WrongExpectedVersion",
+    "load_heads",
+    "repair",
     "replay",
+    "restore",
     "subscribe",
+    "write_heads",
 ]

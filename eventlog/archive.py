@@ -137,10 +137,34 @@ class Archive:
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""
+        self._forget(gone)
+        self._remove([segment.name for segment in gone])
+
+    def _forget(self, gone: Container[SegmentId]) -> None:
         with self._lock:
             for key in [key for key in self._blocks if key[0] in gone]:
                 self._cached_bytes -= len(self._blocks.pop(key).raw)
-        self._remove([segment.name for segment in gone])
+
+    def remove_stream(self, sid: bytes, kept: Container[SegmentId]) -> int:
+        """Remove every file of a stream but these segments; return how many there were.
+
+        :raises StorageFailed: one could not be removed.
+        """
+        try:
+            names = [path.name for path in self.directory.iterdir()]
+        except FileNotFoundError:
+            return 0
+        files = [(name, segments.parse_name(name)) for name in names]
+        gone = {name: of[0] for name, of in files if of and of[0].sid == sid}
+        gone = {name: segment for name, segment in gone.items() if segment not in kept}
+        self._forget(set(gone.values()))
+        try:
+            for name in gone:
+                (self.directory / name).unlink(missing_ok=True)
+            sync_directory(self.directory)
+        except OSError as error:
+            raise StorageFailed(f"a file in {self.directory} cannot be removed: {error}") from error
+        return len(gone)
 
     def remove_unnamed(self, named: Container[SegmentId]) -> None:
         """Remove every segment that is not one of these, and those that were never finished."""

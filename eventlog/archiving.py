@@ -90,10 +90,10 @@ class Archiving:
         return batch
 
     def _hot(self, txn: Transaction, stream: str, sid: bytes, version: int) -> Hot | None:
-        """Return an event with its payload, None if that is in the archive."""
+        """Return an event with its payload, None if that is in the archive or erased."""
         position, data = self._reading.row(txn, stream, sid, version)
         taken = frame.unpack(position, data)
-        if taken.place is not None:
+        if taken.place is not None or taken.gone is not None:
             return None
         raw = frame.payload(taken)
         whole = frame.digest_of(taken.salt, raw) == taken.digest

@@ -20,14 +20,17 @@ from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.archive_audit import ArchiveAudit
 from eventlog.environment import Environment, Transaction
+from eventlog.erase import TABLE as ERASURES
+from eventlog.erase import ErasureRecord
 from eventlog.errors import EventLogError
+from eventlog.heads import Heads, check_heads
 from eventlog.ledger import Ledger, RequestRecord, StreamRecord
 from eventlog.reading import Reading
 from eventlog.segment import SegmentId
 from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
 from eventlog.store_format import unpack_format
-from eventlog.tables import U64, key_check, key_id, unseal, unseal_record
+from eventlog.tables import U64, key_check, key_id, scan, unseal, unseal_record
 from eventlog.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
@@ -58,6 +61,7 @@ class VerifyReport(msgspec.Struct, frozen=True):
     """Whose payloads are in the archive."""
     dropped_events: int = 0
     """Whose payloads retention has dropped: only their digests could be verified."""
+    erased_events: int = 0
 
     @property
     def ok(self) -> bool:
@@ -72,6 +76,8 @@ class _End:
     version: int
     chain: bytes
     stored_bytes: int = 0
+    erased: int = 0
+    """The last version whose payload is erased."""
 
 
 class Verification:
@@ -84,22 +90,27 @@ class Verification:
         reading: Reading,
         archive: Archive,
         progress: Progress | None,
+        against: Heads | None = None,
     ):
         self._env = env
         self._ledger = ledger
         self._reading = reading
         self._archive = archive
         self._progress = progress or (lambda _done, _total: None)
+        self._against = against
         self._findings: list[Finding] = []
         self._ends: dict[bytes, _End] = {}
         self._prefix = b""
         self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
         self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
+        self._erased = 0
+        self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
 
     def run(self) -> VerifyReport:
         """Read everything and report."""
         with self._env.read() as txn:
+            self._erasing = self._under_way(txn)
             last = self._ledger.last_position(txn)
             count = 0
             for position, data in self._raw_frames(txn):
@@ -109,10 +120,12 @@ class Verification:
                     self._progress(count, last)
             self._check_archive(txn)
             self._check_tables(txn, count)
+            if self._against is not None:
+                check_heads(self._env, txn, self._against, self._found)
         self._progress(last, last)
         dropped = sum(self._stubs[segment] for segment in self._dropped)
         archived = self._stubs.total() - dropped
-        return VerifyReport(count, len(self._ends), self._findings, archived, dropped)
+        return VerifyReport(count, len(self._ends), self._findings, archived, dropped, self._erased)
 
     # --- the events
 
@@ -143,6 +156,8 @@ class Verification:
             self._check_chain(position, taken, end.chain)
         end.version, end.chain = taken.version, taken.chain
         end.stored_bytes += taken.stored_bytes
+        if taken.gone is not None or taken.version <= self._erasing.get(sid, 0):
+            end.erased = taken.version
         self._check_indexes(txn, position, taken)
 
     def _check_chain(self, position: int, taken: frame.Frame, before: bytes) -> None:
@@ -159,6 +174,9 @@ class Verification:
         at = taken.stream_id + U64.pack(taken.version)
         if txn.get(at, db=self._env.tables["versions"]) != U64.pack(position):
             self._found(position, taken.stream_id, "the index of versions leads elsewhere")
+        if taken.gone is not None or taken.version <= self._erasing.get(taken.stream_id, 0):
+            self._erased += 1
+            return
         if taken.place is not None:  # its keys are known when the archive is read
             self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
             return
@@ -181,6 +199,8 @@ class Verification:
         audit = ArchiveAudit(self._env, self._reading, self._archive, self._found)
         segments = self._segments(txn)
         for segment, record in segments.items():
+            if segment.sid in self._erasing:
+                continue
             if record.dropped_at_us is not None or audit.check(txn, segment, record):
                 self._dropped.add(segment)
             if self._stubs[segment] != record.events:
@@ -190,8 +210,17 @@ class Verification:
                 self._found(0, segment.sid, message)
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
-        known = self._keys is not None and audit.keys is not None and not self._dropped
+        gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
+        known = self._keys is not None and audit.keys is not None and not gone
         self._keys = (self._keys or 0) + (audit.keys or 0) if known else None
+
+    def _under_way(self, txn: Transaction) -> dict[bytes, int]:
+        """Return up to which version streams are just being erased; damage shows with the table."""
+        found = {}
+        for sid, value in scan(self._env, txn, ERASURES, b""):
+            with suppress(EventLogError):
+                found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
+        return found
 
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
         """Return the records that are whole; the others are found with the other tables."""
@@ -215,6 +244,7 @@ class Verification:
             "projections": self._check_entry,
             "meta": self._check_meta,
             TABLE: unpack_segment,
+            ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
         should = {"streams": None, "versions": events, "keys": self._keys, "meta": META_ROWS}
         for table, check in checks.items():
@@ -258,8 +288,11 @@ class Verification:
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
         end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
-        if frame.stream_id(record.name) != sid:
+        nameless = not record.name and record.erased_version == record.version
+        if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")
+        if record.erased_version != end.erased:
+            self._found(0, sid, f"its record says it is erased up to {record.erased_version}")
         if (record.version, record.chain) != (end.version, end.chain):
             self._found(0, sid, f"its record says version {record.version}, not {end.version}")
         if record.stored_bytes != end.stored_bytes:

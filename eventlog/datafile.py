@@ -38,15 +38,28 @@ def check_file(path: Path) -> None:
         raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
+    stated = _stated_bytes(path, head)
+    if size < stated:
+        raise CorruptLog(f"{path} is cut short: {size:,} bytes of {stated:,}: restore a backup")
+
+
+def pad(path: Path) -> None:
+    """Make a copy that is cut short as long as it says it is, with zeros, so that it can be mapped.
+
+    :raises CorruptLog: it has no readable meta page.
+    """
+    with path.open("r+b") as file:
+        stated = _stated_bytes(path, file.read(2 * 65536))
+        file.truncate(max(stated, file.seek(0, os.SEEK_END)))
+
+
+def _stated_bytes(path: Path, head: bytes) -> int:
+    """Return how long a file is by its own newest meta page."""
     metas = list(_metas(head))
     if not metas:
         raise CorruptLog(f"{path} has no readable meta page: restore a backup")
     _, last_page, page_bytes = max(metas)
-    if size < (last_page + 1) * page_bytes:
-        raise CorruptLog(
-            f"{path} is cut short: {size:,} bytes of {(last_page + 1) * page_bytes:,}: "
-            "restore a backup"
-        )
+    return (last_page + 1) * page_bytes
 
 
 def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
@@ -112,6 +125,18 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a small file so that it is there whole, whatever happens, or as it was before."""
+    temporary = beside(path, ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+    temporary.replace(path)
+    sync_directory(path.parent)
 
 
 def free_bytes(directory: Path) -> int:

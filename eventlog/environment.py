@@ -247,30 +247,48 @@ class Environment:
         """
         self.check_process()
         with self._alone(), self._shared() as file:
-            copy = self._copied(file, store or (lambda _txn, _transactions: None))
+            store = store or (lambda _txn, _transactions: None)
+            copy = self._copied(file, store, self._copy_path)
             before, after = self.path.stat().st_size, self._copy_path.stat().st_size
             self._replace(copy)
         return Shrunk(before, after)
+
+    def copy_to(self, path: Path, store: Callable[[Transaction, int], object]) -> int:
+        """Copy what is there, as of one moment, into a new file; return its last transaction.
+
+        Reads and writes go on. `store` is called as by `shrink`. Blocks.
+
+        :raises DiskFull, CorruptLog, StorageFailed: as by `shrink`; nothing is left of the copy.
+        """
+        with self._shared() as file:
+            copy = self._copied(file, store, path)
+            try:
+                return copy.last_transaction()
+            finally:
+                copy.env.close()
+                beside(path, "-lock").unlink(missing_ok=True)
 
     @property
     def _copy_path(self) -> Path:
         return beside(self.path, ".shrunk")
 
-    def _discard_copy(self) -> None:
-        """Remove what a process that died has left of a copy."""
+    def _discard_copy(self, path: Path | None = None) -> None:
+        """Remove a copy, by default what a process that died has left of one."""
         with _unavailable(self.path):
             for suffix in ("", "-lock"):
-                beside(self._copy_path, suffix).unlink(missing_ok=True)
+                beside(path or self._copy_path, suffix).unlink(missing_ok=True)
 
-    def _copied(self, file: _File, store: Callable[[Transaction, int], object]) -> _File:
+    def _copied(
+        self, file: _File, store: Callable[[Transaction, int], object], path: Path
+    ) -> _File:
         """Return an open copy of `file`, all of it synced."""
         with file.env.begin() as source:
             if file.env.stat()["entries"] != len(self._names):
                 raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-            check_disk(self.path.parent, self.used_bytes(source) + SPARE_BYTES, "shrinking")
+            check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
             copy: _File | None = None
             try:
-                copy = self._load(self._copy_path, file.last_transaction())
+                copy = self._load(path, file.last_transaction())
                 begin = partial(copy.env.begin, write=True)
                 for name in self._names:
                     copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
@@ -278,31 +296,31 @@ class Environment:
                     store(txn, copy.earlier)
                 return copy
             except BaseException as error:
-                self._abandon(copy)
+                self._abandon(copy, path)
                 if isinstance(error, lmdb.Error | OSError):
-                    raise self._not_copied(error) from error
+                    raise self._not_copied(error, path) from error
                 raise
 
-    def _not_copied(self, error: Exception) -> Exception:
+    def _not_copied(self, error: Exception, path: Path) -> Exception:
         if isinstance(error, DAMAGE):
             return CorruptLog(f"{self.path} cannot be read: {error}: nothing was changed")
-        if explains_no_room(self.path, error):
-            return DiskFull(f"no space left to shrink {self.path}: free some, try again")
+        if explains_no_room(path, error):
+            return DiskFull(f"no space left to copy {self.path}: free some, try again")
         return StorageFailed(f"copying {self.path} failed: {error}; nothing was changed")
 
-    def _abandon(self, copy: _File | None) -> None:
+    def _abandon(self, copy: _File | None, path: Path) -> None:
         if copy is not None:
             copy.env.close()
         with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
-            self._discard_copy()
+            self._discard_copy(path)
 
     def _replace(self, copy: _File) -> None:
         """Put a copy in the place of the file, for good, and then in use."""
         try:
             self._copy_path.replace(self.path)
         except OSError as error:
-            self._abandon(copy)
-            raise self._not_copied(error) from error
+            self._abandon(copy, self._copy_path)
+            raise self._not_copied(error, self.path) from error
         try:
             beside(self._copy_path, "-lock").replace(beside(self.path, "-lock"))
             sync_directory(self.path.parent)

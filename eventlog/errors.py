@@ -72,15 +72,26 @@ class StorageFailed(EventLogError):
 class PayloadDropped(EventLogError):
     """A payload was dropped by retention: only its digest is left. Read with `dropped="mark"`."""
 
-    def __init__(self, stream: str, version: int, since_us: int):
+    def __init__(self, stream: str, version: int, since_us: int, how: str = "dropped by retention"):
         super().__init__(
-            f"the payload of event {version} of stream {stream!r} was dropped by retention on "
+            f"the payload of event {version} of stream {stream!r} was {how} on "
             f"{to_datetime(since_us):%Y-%m-%d %H:%M} UTC; its place in the chain is kept: "
             'read with dropped="mark" to pass over it'
         )
         self.stream = stream
         self.version = version
         self.since_us = since_us
+
+
+class PayloadErased(PayloadDropped):
+    """A payload was erased: only its digest is left. Read with `dropped="mark"`."""
+
+    def __init__(self, stream: str, version: int, since_us: int):
+        super().__init__(stream, version, since_us, how="erased")
+
+
+class MissingExtra(EventLogError, ImportError):
+    """An optional package is not installed: the message names the extra that brings it."""
 
 
 class MissingCodec(EventLogError):

@@ -22,6 +22,11 @@ When a payload is moved to the archive, its frame becomes a stub: the same heade
 
 So the chain verifies from stubs as it did before, and the digest tells whether what the archive
 gives is what was taken there.
+
+When a payload is erased, wherever it was, its frame becomes a stub with the flag `ERASED`, which
+says when:
+
+    ... | tag | erased_at_us i64
 """
 
 import functools
@@ -39,6 +44,7 @@ from eventlog.records import Prepared
 FORMAT = 1
 COMPRESSED = 1  # flag: the body is zlib
 ARCHIVED = 2  # flag: a pointer into the archive stands in the place of salt and body
+ERASED = 4  # flag: the time when they were erased does
 STREAM_ID_BYTES = 16  # of a SHA-256; the stream's record holds the whole name to compare
 CHAIN_BYTES = 32
 
@@ -47,7 +53,9 @@ _READ = struct.Struct(">IBBHB16sQqII64x")  # the header without digest and chain
 _CHAINED = struct.Struct(">BHB16sQqII")
 _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
+_TIME = struct.Struct(">q")
 _FLAGS_AT = 5
+_TAG_BYTES_AT = 8
 
 
 class Place(NamedTuple):
@@ -68,6 +76,12 @@ class Elsewhere(NamedTuple):
     digest: bytes
 
 
+class Gone(NamedTuple):
+    """What stays of a payload that was erased."""
+
+    erased_at_us: int
+
+
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """A frame taken apart, its CRC checked."""
 
@@ -83,8 +97,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     tag: str
     salt: bytes
     body: bytes
-    """Empty, as the salt is, when the payload is in the archive."""
+    """Empty, as the salt is, when the payload is in the archive or erased."""
     place: Place | None = None
+    gone: Gone | None = None
 
 
 @functools.lru_cache(8192)
@@ -115,7 +130,7 @@ def pack(
     return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest, chain
 
 
-Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, bytes | Elsewhere]
+Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, bytes | Elsewhere | Gone]
 """Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
 
 
@@ -134,7 +149,7 @@ def read(position: int, data: bytes) -> Taken:
     tag, body = data[_READ.size : _READ.size + tag_bytes], data[body_at:]
     if not flags:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
-    raw = _elsewhere(position, data) if flags & ARCHIVED else decompress(body, raw_bytes)
+    raw = decompress(body, raw_bytes) if flags == COMPRESSED else _not_here(position, data)
     return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
 
 
@@ -157,17 +172,50 @@ def unpack(position: int, data: bytes) -> Frame:
         flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
     )  # fmt: skip
     if flags & ARCHIVED:
-        return Frame(*header, b"", b"", _place_at(position, data, salt_at))
+        return Frame(*header, b"", b"", place=_place_at(position, data, salt_at))
+    if flags & ERASED:
+        return Frame(*header, b"", b"", gone=_gone_at(position, data, salt_at))
     body_at = salt_at + SALT_BYTES
     return Frame(*header, data[salt_at:body_at], data[body_at:])
 
 
 def stub(position: int, data: bytes, place: Place) -> bytes:
     """Return what stays of a frame, whose CRC was checked, when its payload goes to `place`."""
-    tag_bytes = data[_FLAGS_AT + 3]
-    kept = data[_FLAGS_AT + 1 : _HEADER.size + tag_bytes]
-    rest = b"".join((data[_CRC.size : _FLAGS_AT], bytes([ARCHIVED]), kept, _POINTER.pack(*place)))
+    return _stub(position, data, ARCHIVED, _POINTER.pack(*place))
+
+
+def erased(position: int, data: bytes, at_us: int) -> bytes:
+    """Return what stays of a frame when its payload is erased, whatever state that is in.
+
+    The CRC is made anew, so damage to the header no longer fails it; it breaks the chain.
+
+    :raises CorruptLog: it is cut short.
+    """
+    if len(data) < _HEADER.size or len(data) < _HEADER.size + data[_TAG_BYTES_AT]:
+        raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
+    return _stub(position, data, ERASED, _TIME.pack(at_us))
+
+
+def _stub(position: int, data: bytes, flags: int, instead: bytes) -> bytes:
+    """Return the header of a frame with other flags, its tag, and `instead` of the rest."""
+    kept = data[_FLAGS_AT + 1 : _HEADER.size + data[_TAG_BYTES_AT]]
+    return moved(position, b"".join((data[:_FLAGS_AT], bytes([flags]), kept, instead)))
+
+
+def refilled(position: int, data: bytes, salt: bytes, raw: bytes) -> bytes:
+    """Return the frame of which a stub is left, with its payload, uncompressed, in its place."""
+    return _stub(position, data, 0, salt + raw)
+
+
+def moved(position: int, data: bytes) -> bytes:
+    """Return a frame, whose CRC was checked, as it lies at another position."""
+    rest = data[_CRC.size :]
     return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest
+
+
+def is_erased(data: bytes) -> bool:
+    """Say whether a frame is the stub of an erased payload, unchecked."""
+    return len(data) > _FLAGS_AT and data[_FLAGS_AT] == ERASED
 
 
 def header_of(data: bytes) -> bytes:
@@ -175,8 +223,10 @@ def header_of(data: bytes) -> bytes:
     return data[: _HEADER.size]
 
 
-def _elsewhere(position: int, data: bytes) -> Elsewhere:
+def _not_here(position: int, data: bytes) -> Elsewhere | Gone:
     taken = unpack(position, data)
+    if taken.gone is not None:
+        return taken.gone
     assert taken.place is not None
     return Elsewhere(taken.place, taken.digest)
 
@@ -187,12 +237,18 @@ def _place_at(position: int, data: bytes, at: int) -> Place:
     return Place(*_POINTER.unpack_from(data, at))
 
 
+def _gone_at(position: int, data: bytes, at: int) -> Gone:
+    if len(data) != at + _TIME.size:
+        raise CorruptLog(f"event {position} is erased and does not say when")
+    return Gone(*_TIME.unpack_from(data, at))
+
+
 def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
     if zlib.crc32(data[_CRC.size :]) ^ _fold(position) != crc:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
-    if flags not in (0, COMPRESSED, ARCHIVED):
+    if flags not in (0, COMPRESSED, ARCHIVED, ERASED):
         raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
 
 
@@ -220,7 +276,8 @@ def check_chain(frame: Frame, prev: bytes) -> bool:
         prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
         frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
     )  # fmt: skip
-    whole = frame.place is not None or digest_of(frame.salt, payload(frame)) == frame.digest
+    has_payload = frame.place is None and frame.gone is None
+    whole = not has_payload or digest_of(frame.salt, payload(frame)) == frame.digest
     return whole and chain == frame.chain
 
 

@@ -6,7 +6,7 @@ Nothing is durable; everything else holds.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +20,18 @@ from eventlog.errors import (
     IdempotencyConflict,
     LogClosed,
     PayloadDropped,
+    PayloadErased,
     WrongExpectedVersion,
 )
+from eventlog.frame import stream_id
+from eventlog.reading import erased_name
 from eventlog.records import (
     ANY_VERSION,
     Appended,
     Archived,
     Dropped,
     DroppedPayloads,
+    Erased,
     OnDropped,
     Prepared,
     Recorded,
@@ -58,6 +62,7 @@ class _Stream:
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
     """When the payload of a version was archived."""
+    erased_version: int = 0
 
 
 class InMemoryLog(TakesAppends):
@@ -135,11 +140,17 @@ class InMemoryLog(TakesAppends):
     async def head(self, stream: str) -> StreamHead:
         """Return the end of a stream; version 0 if it never was."""
         held = self._streams.get(stream) or _Stream()
-        return StreamHead(len(held.events), held.epoch, held.stored_bytes)
+        return StreamHead(
+            len(held.events), held.epoch, held.stored_bytes, erased_version=held.erased_version
+        )
 
     async def streams(self) -> list[str]:
-        """Return the name of every stream."""
-        return list(self._streams)
+        """Return the name of every stream that has one."""
+        return [
+            name
+            for name, held in self._streams.items()
+            if not held.erased_version or held.erased_version < len(held.events)
+        ]
 
     async def read_stream(
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
@@ -230,7 +241,8 @@ class InMemoryLog(TakesAppends):
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, len(held.events))
         self._check_open()
-        moved = dict.fromkeys(set(versions) - held.archived.keys(), self._clock())
+        there = {version for version in versions if version > held.erased_version}
+        moved = dict.fromkeys(there - held.archived.keys(), self._clock())
         held.archived |= moved
         return Archived(events=len(moved))
 
@@ -243,14 +255,43 @@ class InMemoryLog(TakesAppends):
             for version, archived_at_us in held.archived.items():
                 kept = not isinstance(held.events[version - 1].data, Dropped)
                 if kept and archived_at_us < before_us and stream in (None, name):
-                    self._drop(held, version, now_us)
+                    self._drop(held, version, name, Dropped(now_us))
                     events += 1
         return DroppedPayloads(events=events)
 
-    def _drop(self, held: _Stream, version: int, now_us: int) -> None:
+    def _drop(self, held: _Stream, version: int, name: str, instead: Dropped) -> None:
         event = held.events[version - 1]
-        gone = msgspec.structs.replace(event, data=Dropped(now_us), raw_meta=b"")
+        gone = msgspec.structs.replace(event, stream=name, data=instead, raw_meta=b"")
         held.events[version - 1] = self._log[event.position - 1] = gone
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+    ) -> Erased:
+        """Erase a stream. See `EventStore.erase`."""
+        check_stream_name(stream)
+        self._check_open()
+        held = self._streams.get(stream) or _Stream()
+        events = len(held.events) - held.erased_version
+        if not events:
+            return Erased()
+        erased = Erased(events, self._clock())
+        instead, name = Dropped(erased.erased_at_us, erased=True), erased_name(stream_id(stream))
+        for version in range(held.erased_version + 1, len(held.events) + 1):
+            self._drop(held, version, name, instead)
+        held.erased_version = len(held.events)
+        for gone in (held.keys, held.requests, held.archived, self._snapshots[stream]):
+            gone.clear()
+        for projection in projections:
+            self._checkpoints.pop(projection, None)
+            for entry in [entry for entry in self._entries if entry[0] == projection]:
+                del self._entries[entry]
+        taken = {total: -min(n, self._totals.get(total, 0)) for total, n in (counted or {}).items()}
+        self._totals = count(self._totals, taken)
+        return erased
 
     async def totals(self) -> dict[str, int]:
         """Return the totals."""
@@ -273,7 +314,8 @@ class InMemoryLog(TakesAppends):
 def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[Any]]:
     for event in events:
         if dropped != "mark" and isinstance(event.data, Dropped):
-            raise PayloadDropped(event.stream, event.version, event.data.since_us)
+            kind = PayloadErased if event.data.erased else PayloadDropped
+            raise kind(event.stream, event.version, event.data.since_us)
     return events
 
 

@@ -11,7 +11,7 @@ an append under way could make a total refuse it, and every one while commits ar
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -116,11 +116,26 @@ class Intake:
         return Appended(request.stream, head.version + 1, after.version, 0)
 
     async def submit(
-        self, run: Callable[[Transaction], T], *, payload_bytes: int = 0, use_reserve: bool = False
+        self,
+        run: Callable[[Transaction], T],
+        *,
+        payload_bytes: int = 0,
+        use_reserve: bool = False,
+        counters: Mapping[str, int] | None = None,
     ) -> T:
-        """Queue other work for the writer and return what it returns, once it is durable."""
+        """Queue other work for the writer and return what it returns, once it is durable.
+
+        `counters` says by how much it may change totals, up or down.
+        """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(Job(run, 0, payload_bytes, partial(settle, result), use_reserve))
+        swing = {} if counters is None else counters
+
+        def done(outcome: Outcome) -> None:
+            self._tally.leave(swing, relaxed=False)
+            settle(result, outcome)
+
+        self._put(Job(run, 0, payload_bytes, done, use_reserve))
+        self._tally.enter(swing, relaxed=False)
         return await result
 
     async def flush(self) -> None:

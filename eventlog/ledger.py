@@ -34,14 +34,19 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream's name and its end."""
 
     name: str
+    """Empty when the stream was erased and nobody has written to it since."""
     version: int
     epoch: int
     stored_bytes: int
     chain: bytes
+    erased_version: int = 0
+    erased_at_us: int = 0
 
     def head(self) -> StreamHead:
         """Return it as callers see it."""
-        return StreamHead(self.version, self.epoch, self.stored_bytes, self.chain)
+        return StreamHead(
+            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
+        )
 
 
 class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -93,17 +98,20 @@ class Ledger:
             raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
         if record is None:
             return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
+        if not record.name and record.erased_version == record.version:
+            return msgspec.structs.replace(record, name=name)
         if record.name != name:
             raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
         return record
 
     def stream_names(self, txn: Transaction) -> list[str]:
-        """Return the name of every stream, in no useful order."""
+        """Return the name of every stream that has one, in no useful order."""
         with txn.cursor(self._env.tables["streams"]) as cursor:
-            return [
+            names = (
                 unseal_record(value, StreamRecord, "a stream's record").name
                 for value in cursor.iternext(keys=False, values=True)
-            ]
+            )
+            return [name for name in names if name]
 
     # --- append
 
@@ -116,7 +124,7 @@ class Ledger:
         sid = frame.stream_id(request.stream)
         stream = self.stream(txn, request.stream)
         if request.idempotency_key is not None:
-            first = self.first_result(txn, request.stream, request.idempotency_key, request.digest)
+            first = self._first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
                 return first
         _check_append(stream, request)
@@ -138,12 +146,18 @@ class Ledger:
 
         :raises IdempotencyConflict: the key stood for another request.
         """
+        return self._first_result(txn, self.stream(txn, name), idempotency_key, digest)
+
+    def _first_result(
+        self, txn: Transaction, stream: StreamRecord, idempotency_key: str, digest: bytes
+    ) -> Appended | None:
+        name = stream.name
         key = frame.stream_id(name) + key_id(idempotency_key)
         for row, value in neighbours(self._env, txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
-            if row == key:
+            if row == key and record.last_version > stream.erased_version:
                 return self._first_result_in(record, name, idempotency_key, digest)
         return None
 
@@ -177,10 +191,14 @@ class Ledger:
                 txn.put(row, key_check(row), db=tables["keys"])
             stored += len(prepared.body)
         epoch = max(stream.epoch, request.epoch)
-        self._put_stream(txn, sid, StreamRecord(stream.name, version, epoch, stored, chain))
+        end = msgspec.structs.replace(
+            stream, version=version, epoch=epoch, stored_bytes=stored, chain=chain
+        )
+        self.put_stream(txn, sid, end)
         return position
 
-    def _put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
+    def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
+        """Store the record of a stream."""
         txn.put(sid, seal_record(record), db=self._env.tables["streams"])
 
     def _put_request(
@@ -199,7 +217,7 @@ class Ledger:
         stream = self.stream(txn, name)
         _check_epoch(stream, epoch)
         held = msgspec.structs.replace(stream, epoch=epoch)
-        self._put_stream(txn, frame.stream_id(name), held)
+        self.put_stream(txn, frame.stream_id(name), held)
         return held.head()
 
     def stream_record(self, txn: Transaction, sid: bytes) -> StreamRecord:

@@ -19,20 +19,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from eventlog import frame
 from eventlog.archive import NotInMemory
 from eventlog.audit import Progress, Verification, VerifyReport
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.copying import Shrunk
 from eventlog.environment import MAP_BYTES, Transaction
+from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
+from eventlog.kept import Kept
 from eventlog.opening import Files
 from eventlog.records import (
     Appended,
-    Archived,
-    ArchiveStatistics,
-    DroppedPayloads,
     OnDropped,
     Recorded,
     Snapshot,
@@ -73,7 +70,7 @@ class LogStatistics(msgspec.Struct, frozen=True):
     used_bytes: int
 
 
-class EventLog(TakesAppends):
+class EventLog(Kept, TakesAppends):
     """An append-only log of streams in one directory. Open it with `EventLog.open`."""
 
     def __init__(
@@ -217,10 +214,8 @@ class EventLog(TakesAppends):
         self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        sid, event = frame.stream_id(stream), self._reading.stream_event
-        return await self._read(
-            len(versions), lambda txn: [event(txn, stream, sid, v, dropped) for v in versions]
-        )
+        events = self._reading.stream_versions
+        return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
@@ -271,45 +266,6 @@ class EventLog(TakesAppends):
         """Wait for an event behind `position`; False when the log closes."""
         return await self._intake.wait_beyond(position)
 
-    # --- upkeep
-
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
-        """Move the payloads of these events of a stream to the archive. See `EventStore.archive`.
-
-        What is asked goes in segments of up to 512 events, each for itself: a caller who is
-        cancelled, or gets an error, has archived whole segments, and asks again for the rest.
-
-        :raises DiskFull: no room for a segment.
-        :raises CorruptLog: a payload is damaged; its segment is not archived.
-        """
-        return await self._upkeep.archive(stream, versions)
-
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
-        """Delete payloads archived before a time, for good. See `EventStore.drop_archived`."""
-        return await self._upkeep.drop_archived(before_us, stream)
-
-    async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
-        """Return what is in the archive, of one stream or of all."""
-        return await self._upkeep.statistics(stream)
-
-    async def shrink(self, *, force: bool = False) -> Shrunk:
-        """Replace the file of the log by one that holds nothing but what is there.
-
-        Reads go on. Appends wait, relaxed ones too: 5 to 10 ms for each MB that is left. A crash at
-        any point leaves the old file or the new one, whole. Nothing is done, unless `force`d, where
-        less than a tenth of the file is known to go.
-
-        :raises DiskFull: there is no room for a copy; nothing was changed.
-        :raises CorruptLog: a table is damaged; nothing was changed.
-        :raises StorageFailed: the disk failed: nothing was changed, or the log has to be opened
-            again.
-        """
-        return await self._upkeep.shrink(force=force)
-
-    def reclaimable_bytes(self) -> int:
-        """Return by how much `shrink` would at least make the file smaller."""
-        return self._upkeep.reclaimable_bytes()
-
     # --- the log itself
 
     def statistics(self) -> LogStatistics:
@@ -325,10 +281,23 @@ class EventLog(TakesAppends):
             used_bytes=used,
         )
 
-    async def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every event, chain and index; `progress(done, total)` is called from a thread."""
+    async def heads(self) -> Heads:
+        """Return where the log and its streams stand, to be published. Reads all of it."""
         await self.flush()
-        verification = Verification(self._env, self._ledger, self._reading, self._archive, progress)
+        now_us = self._clock()
+        return await self._read_in_thread(lambda txn: read_heads(self._env, txn, now_us))
+
+    async def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        """Check every event, chain and index; `progress(done, total)` is called from a thread.
+
+        With `against`, heads that were published, also whether history up to them is unchanged.
+        """
+        await self.flush()
+        verification = Verification(
+            self._env, self._ledger, self._reading, self._archive, progress, against
+        )
         return await anyio.to_thread.run_sync(verification.run)
 
     async def _read(self, rows: int, read: Callable[[Transaction], T]) -> T:

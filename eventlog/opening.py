@@ -1,6 +1,7 @@
 """Opening a log: its files, checked against each other before anything is read or written."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,11 +11,12 @@ from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.codec import EventRegistry
 from eventlog.environment import Environment
-from eventlog.errors import CorruptLog
+from eventlog.erase import Erasing, finish
+from eventlog.errors import CorruptLog, DiskFull, StorageFailed
 from eventlog.ledger import Ledger
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
-from eventlog.store_format import check_format, put_format
+from eventlog.store_format import check_format, put_format, put_shrunk
 from eventlog.tables import TABLES
 from eventlog.totals import load_totals
 
@@ -31,6 +33,8 @@ class Files(msgspec.Struct, frozen=True):
     archive: Archive
     ledger: Ledger
     reading: Reading
+    erasing: Erasing
+    registry: EventRegistry
     position: int
     """Of the last event."""
     totals: dict[str, int]
@@ -51,10 +55,13 @@ class Files(msgspec.Struct, frozen=True):
             env.write(lambda txn: put_format(env, txn, now_us))
             with env.read() as txn:
                 totals = load_totals(env, txn)
+            erasing = Erasing(env, ledger, archive)
+            if _finish_erasures(env, erasing):
+                _write_anchor(env, ledger, anchor)
             _clear(env, archive)
             opened.pop_all()
             reading = Reading(env, ledger, registry, archive)
-            return cls(env, anchor, archive, ledger, reading, position, totals)
+            return cls(env, anchor, archive, ledger, reading, erasing, registry, position, totals)
 
     def close(self) -> None:
         """Close the files. Blocks while somebody reads."""
@@ -89,6 +96,22 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
             "replaced; restore a backup"
         )
     return last.position
+
+
+def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
+    """Finish what a crash has left of erasures; say whether there was anything."""
+    try:
+        return finish(env, erasing, lambda: env.shrink(partial(put_shrunk, env)))
+    except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
+        _logger.warning("erasure not finished", error=str(error))
+        return True
+
+
+def _write_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> None:
+    """Anchor what was done before there is a writer."""
+    with env.read() as txn:
+        tail = ledger.tail(txn)
+    anchor.write(tail._replace(transaction=env.last_transaction()))
 
 
 def _clear(env: Environment, archive: Archive) -> None:

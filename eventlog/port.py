@@ -23,6 +23,7 @@ from eventlog.records import (
     Archived,
     DroppedPayloads,
     Durability,
+    Erased,
     OnDropped,
     Recorded,
     Snapshot,
@@ -87,7 +88,7 @@ class EventStore(Protocol):
         ...
 
     async def streams(self) -> list[str]:
-        """Return the name of every stream, in no useful order."""
+        """Return the name of every stream, in no useful order; an erased one has none."""
         ...
 
     async def read_stream(
@@ -95,8 +96,9 @@ class EventStore(Protocol):
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`, in order.
 
-        :raises PayloadDropped: retention has dropped the payload of one of them; with
-            `dropped="mark"` its data is `Dropped` instead. So it is with every read.
+        :raises PayloadDropped: the payload of one of them was dropped by retention, or erased
+            (`PayloadErased`); with `dropped="mark"` its data is `Dropped` instead. So it is with
+            every read.
         """
         ...
 
@@ -174,6 +176,25 @@ class EventStore(Protocol):
         What counts is when they were archived, not when they were recorded: a grace period begins
         when they are moved. They go together as they were moved together: those of one call of
         `archive` have one time, or a few.
+        """
+        ...
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+    ) -> Erased:
+        """Delete the payloads of all events of a stream, wherever they are, for good.
+
+        Also its name, its snapshots, idempotency keys and index of keys, and the checkpoints and
+        entries of `projections`. `counted`, what the stream has added to the totals, is taken out
+        of them, down to 0. What stays of each event is its place, type, times, sizes and digest, so
+        that the chain verifies; it reads as an event whose payload was dropped, under another name.
+
+        The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
+        up to where that is. To erase what is erased is to erase nothing.
         """
         ...
 

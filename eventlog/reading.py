@@ -3,9 +3,13 @@
 An event whose payload is in the archive reads as any other: its stub says where the payload is, and
 the digest in the stub says whether what came back is what was taken there. Where retention has
 dropped it, the record of its segment says so, and the caller has said what to do about it.
+
+So it is with an event that was erased. Its stub says so; while the erasure is under way, and the
+payload may still be there, the record of its stream does. Such an event does not carry the name of
+its stream, which may be what had to be erased.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eventlog import frame
@@ -13,8 +17,8 @@ from eventlog.archive import Archive
 from eventlog.block import Entry
 from eventlog.codec import EventRegistry
 from eventlog.environment import Environment, Transaction
-from eventlog.errors import CorruptLog, PayloadDropped, UnknownEvent
-from eventlog.ledger import Ledger
+from eventlog.errors import CorruptLog, PayloadDropped, PayloadErased, UnknownEvent
+from eventlog.ledger import Ledger, StreamRecord
 from eventlog.records import Dropped, OnDropped, Recorded
 from eventlog.segment import MissingSegment, SegmentId
 from eventlog.segment_table import load_segment
@@ -40,22 +44,26 @@ class Reading:
         if data is None:
             return None
         taken = frame.read(position, data)
-        name = self._ledger.stream_record(txn, taken[0]).name
-        return self._recorded(txn, position, taken, name, dropped)
+        record = self._ledger.stream_record(txn, taken[0])
+        return self._recorded(txn, position, taken, record, dropped)
 
     def events(
         self, txn: Transaction, after: int, limit: int, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
-        names: dict[bytes, str] = {}
+        streams: dict[bytes, StreamRecord] = {}
         found = []
         for position, data in self._rows_behind(txn, after, limit):
             taken = frame.read(position, data)
-            name = names.get(taken[0])
-            if name is None:
-                name = names[taken[0]] = self._ledger.stream_record(txn, taken[0]).name
-            found.append(self._recorded(txn, position, taken, name, dropped))
+            stream = streams.get(taken[0])
+            if stream is None:
+                stream = streams[taken[0]] = self._ledger.stream_record(txn, taken[0])
+            found.append(self._recorded(txn, position, taken, stream, dropped))
         return found
+
+    def frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
+        """Yield every frame as stored, with its position; a gap is damage."""
+        return self._rows_behind(txn, 0, self._ledger.last_position(txn))
 
     def _rows_behind(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
         """Yield frames as stored, in order of position; a gap is damage.
@@ -76,8 +84,8 @@ class Reading:
         self, txn: Transaction, name: str, after: int, limit: int, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
-        sid = frame.stream_id(name)
-        until = min(self._ledger.stream(txn, name).version, after + limit)
+        sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
+        until = min(stream.version, after + limit)
         if until <= after:
             return []
         found: list[Recorded[Any]] = []
@@ -88,21 +96,29 @@ class Reading:
             )
             for version, packed in zip(range(after + 1, until + 1), places, strict=False):
                 data = txn.get(packed, db=events)
-                found.append(self._event_in(txn, packed, data, name, sid, version, dropped))
+                found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
         if len(found) < until - after:
             raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
         return found
 
-    def stream_event(
-        self, txn: Transaction, name: str, sid: bytes, version: int, dropped: OnDropped = "raise"
-    ) -> Recorded[Any]:
-        """Return one event of a stream that has it.
+    def stream_versions(
+        self,
+        txn: Transaction,
+        name: str,
+        versions: Sequence[int],
+        dropped: OnDropped = "raise",
+    ) -> list[Recorded[Any]]:
+        """Return these events of a stream that has them, in the order asked for.
 
-        :raises CorruptLog: it is missing, damaged or another one.
+        :raises CorruptLog: one is missing, damaged or another one.
         """
-        packed = self._packed_position(txn, name, sid, version)
-        data = txn.get(packed, db=self._env.tables["events"])
-        return self._event_in(txn, packed, data, name, sid, version, dropped)
+        sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
+        found = []
+        for version in versions:
+            packed = self._packed_position(txn, name, sid, version)
+            data = txn.get(packed, db=self._env.tables["events"])
+            found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
+        return found
 
     def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
         """Return the key of the row of an event.
@@ -132,19 +148,19 @@ class Reading:
         txn: Transaction,
         packed: bytes,
         data: bytes | None,
-        name: str,
+        stream: StreamRecord,
         sid: bytes,
         version: int,
         dropped: OnDropped,
     ) -> Recorded[Any]:
         """Return the event in the row at a packed position, which must be this version."""
         if data is None:
-            raise _missing(name, version)
+            raise _missing(stream.name, version)
         position = U64.unpack(packed)[0]
         taken = frame.read(position, data)
         if taken[1] != version or taken[0] != sid:
-            raise CorruptLog(f"event {position} is not version {version} of stream {name!r}")
-        return self._recorded(txn, position, taken, name, dropped)
+            raise CorruptLog(f"event {position} is not version {version} of stream {stream.name!r}")
+        return self._recorded(txn, position, taken, stream, dropped)
 
     def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
         """Return the versions of a stream's events about a key, in order.
@@ -160,7 +176,9 @@ class Reading:
         missed = any(row.startswith(prefix) for row, _ in set(beside) - set(found))
         if damaged or missed:
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
-        return [U64.unpack(row[len(prefix) :])[0] for row, _ in found]
+        versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
+        erased = self._ledger.stream(txn, name).erased_version if found else 0
+        return [version for version in versions if version > erased]
 
     def keys_of(self, tag: str, schema: int, payload: bytes) -> tuple[str, ...]:
         """Return the keys that an event is found under."""
@@ -168,14 +186,22 @@ class Reading:
         return self._registry.keys(data)
 
     def _recorded(
-        self, txn: Transaction, position: int, taken: frame.Taken, name: str, dropped: OnDropped
+        self,
+        txn: Transaction,
+        position: int,
+        taken: frame.Taken,
+        stream: StreamRecord,
+        dropped: OnDropped,
     ) -> Recorded[Any]:
-        _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
-        tag: str
-        data: Any
+        sid, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
+        if version <= stream.erased_version:
+            return _without_payload(
+                position, taken, erased_name(sid), _erased(stream, raw), dropped
+            )
+        name, tag, data = stream.name, "", None
         try:
-            if isinstance(raw, frame.Elsewhere):
-                found = self._archived(txn, taken[0], version, raw)
+            if not isinstance(raw, bytes):
+                found = self._elsewhere(txn, sid, version, raw)
                 if isinstance(found, Dropped):
                     return _without_payload(position, taken, name, found, dropped)
                 raw = found
@@ -188,13 +214,16 @@ class Reading:
 
     # --- the archive
 
-    def _archived(
-        self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere
+    def _elsewhere(
+        self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere | frame.Gone
     ) -> bytes | Dropped:
         """Return a payload from the archive, or since when it is gone.
 
-        :raises CorruptLog: it is missing, damaged or another one.
+        :raises CorruptLog: it is missing, damaged or another one, or erased in a stream that is
+            not.
         """
+        if isinstance(elsewhere, frame.Gone):
+            raise CorruptLog("it is erased and its stream is not: restore a backup")
         segment = SegmentId(sid, elsewhere.place.number)
         gone = self._dropped(txn, segment)
         if gone is not None:
@@ -226,6 +255,16 @@ def _missing(name: str, version: int) -> CorruptLog:
     return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
 
 
+def erased_name(sid: bytes) -> str:
+    """Return what an erased event has for the name of its stream."""
+    return f"erased:{sid.hex()}"
+
+
+def _erased(stream: StreamRecord, raw: object) -> Dropped:
+    since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
+    return Dropped(since_us, erased=True)
+
+
 def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:
     """Compare what an archive has given with the stub that pointed to it.
 
@@ -243,7 +282,8 @@ def _without_payload(
 ) -> Recorded[Any]:
     _, version, recorded_at_us, raw_bytes, stored_bytes, _, tag_bytes, _ = taken
     if dropped != "mark":
-        raise PayloadDropped(name, version, gone.since_us)
+        kind = PayloadErased if gone.erased else PayloadDropped
+        raise kind(name, version, gone.since_us)
     tag = tag_bytes.decode()
     return Recorded(
         name, version, position, recorded_at_us, tag, gone, raw_bytes, stored_bytes, b""

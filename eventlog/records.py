@@ -9,7 +9,7 @@ Durability: TypeAlias = Literal["commit", "relaxed"]
 """`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
 
 OnDropped: TypeAlias = Literal["raise", "mark"]
-"""Of a read, where retention has dropped a payload: raise `PayloadDropped`, or give the event with
+"""Of a read, where a payload was dropped or erased: raise `PayloadDropped`, or give the event with
 `Dropped` for its data."""
 
 ANY_VERSION = -1
@@ -88,13 +88,14 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """Stands for the data of an event whose payload retention has dropped."""
+    """Stands for the data of an event whose payload is gone: dropped by retention, or erased."""
 
     since_us: int
+    erased: bool = False
 
     @property
     def since(self) -> datetime:
-        """When it was dropped, in UTC."""
+        """When it went, in UTC."""
         return to_datetime(self.since_us)
 
 
@@ -117,6 +118,13 @@ class StreamHead(msgspec.Struct, frozen=True, gc=False):
     epoch: int = 0
     stored_bytes: int = 0
     chain: bytes = b""
+    erased_version: int = 0
+    """Up to which the stream is erased; what follows was appended since."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has nothing to read: it never was, or all of it is erased."""
+        return self.version == self.erased_version
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
@@ -144,6 +152,20 @@ class DroppedPayloads(msgspec.Struct, frozen=True, gc=False):
     events: int = 0
     segments: int = 0
     archive_bytes: int = 0
+
+
+class Erased(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `erase` has done away with, and when. It holds nothing of it."""
+
+    events: int = 0
+    """Whose payloads are gone; their places in the log and the chain stay."""
+    erased_at_us: int = 0
+    """0 when there was nothing to erase."""
+    segments: int = 0
+    """Files of the archive that were deleted."""
+    before_bytes: int = 0
+    after_bytes: int = 0
+    """Of the store's file."""
 
 
 class ArchiveStatistics(msgspec.Struct, frozen=True, gc=False):

@@ -7,8 +7,12 @@ from eventlog.errors import CorruptLog, UnknownEvent
 from eventlog.tables import seal_record, unseal_record
 from eventlog.totals import put_totals
 
-STORE_FORMAT = 3  # 2: with a row of totals; 3: with an archive, and a file that may be replaced
-UPGRADED = (2,)  # what this version makes its own format of: they differ by what 3 may have beside
+# 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures.
+STORE_FORMAT = 4
+UPGRADED = (
+    2,
+    3,
+)  # what this version makes its own format of: they differ by what 4 may have beside
 ROW = b"format"
 _LOST = "the store has lost its format: restore a backup"
 

@@ -15,6 +15,8 @@ All integers in keys are big-endian, so that keys sort by number:
                  "totals"                          -> record of all totals, sealed with its key
     segments     stream id | number u32            -> record of a file of archived payloads, sealed
                                                       with its key
+    erasures     stream id                         -> record of an erasure that is under way, sealed
+                                                      with its key
 
 A sealed value opens with its CRC. Frames carry their own.
 """
@@ -32,7 +34,7 @@ from eventlog.errors import CorruptLog
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
-    "meta", "segments",
+    "meta", "segments", "erasures",
 )  # fmt: skip
 
 U64 = struct.Struct(">Q")

@@ -93,6 +93,16 @@ class Counting:
         before = load_totals(self._env, txn) if self._changed is None else self._changed
         self._changed = count(before, counters)
 
+    def take(self, txn: Transaction, counted: Mapping[str, int]) -> None:
+        """Take what a stream has counted out of the totals; none falls below 0."""
+        before = load_totals(self._env, txn) if self._changed is None else self._changed
+        gone = {name: -min(number, before.get(name, 0)) for name, number in counted.items()}
+        self._changed = count(before, gone)
+
+    def replace(self, totals: Mapping[str, int]) -> None:
+        """Let these be the totals: those of a log that this one now is the same as."""
+        self._changed = dict(totals)
+
     def finish(self, txn: Transaction) -> dict[str, int] | None:
         """Store the totals if the transaction has changed them, and return them."""
         if self._changed is not None:

@@ -1,4 +1,4 @@
-"""Upkeep of a log while it is in use: archiving, retention, and a smaller file.
+"""Upkeep of a log while it is in use: archiving, retention, erasure, and a smaller file.
 
 One piece of upkeep is under way at a time. Each goes on to its end once it has begun: a caller who
 is cancelled stops what has not begun. Closing the log waits for it.
@@ -9,20 +9,25 @@ once must be there 50 ms later.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio.to_thread
 
 from eventlog.archiving import Archiving
+from eventlog.backup import Also, BackedUp, write_backup
 from eventlog.copying import Shrunk
+from eventlog.erase import STEP_BYTES
 from eventlog.errors import CorruptLog, DiskFull, LogClosed
+from eventlog.exporting import Exported, write_export
 from eventlog.frame import stream_id
+from eventlog.importing import Imported, Importing
 from eventlog.intake import Intake
 from eventlog.opening import Files
-from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads
-from eventlog.requests import check_int, check_stream_name
+from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
+from eventlog.requests import check_int, check_stream_name, check_text
 from eventlog.segment_table import archive_statistics
 from eventlog.store_format import load_format, put_shrunk
 
@@ -36,11 +41,13 @@ class Upkeep:
     """Upkeep of one log. Belongs to the event loop."""
 
     def __init__(self, files: Files, intake: Intake, clock: Callable[[], int]):
+        self._files = files
         self._env = files.env
         self._ledger = files.ledger
         self._intake = intake
         self._clock = clock
         self._archiving = Archiving(files.env, files.reading, files.archive)
+        self._erasing = files.erasing
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
         self._closed = False
@@ -102,6 +109,88 @@ class Upkeep:
         await anyio.to_thread.run_sync(self._archiving.forget, segments)
         return dropped
 
+    async def erase(
+        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+    ) -> Erased:
+        """Erase a stream. See `EventStore.erase`."""
+        check_stream_name(stream)
+        for name in projections:
+            check_text("projection's name", name)
+        return await self._alone(partial(self._erase, stream, counted, projections))
+
+    async def _erase(
+        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+    ) -> Erased:
+        sid, now_us = stream_id(stream), self._clock()
+        erasure = await self._intake.submit(
+            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections),
+            use_reserve=True,
+            counters=counted,
+        )
+        if erasure is None:
+            return Erased()
+        segments = await self._erase_payloads(sid)
+        shrunk = await self._forget_erased([sid])
+        return Erased(
+            erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes
+        )
+
+    async def _erase_payloads(self, sid: bytes) -> int:
+        """Do what is left of an erasure but the copy; return how many files of the archive went."""
+        step = partial(self._erasing.step, sid=sid)
+        while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
+            pass
+        return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
+
+    async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
+        """Take the bytes of erased streams out of the file, and note that they are done."""
+        shrunk = await self._shrink(force=True)
+        for sid in sids:
+            await self._intake.submit(partial(self._erasing.done, sid=sid), use_reserve=True)
+        return shrunk
+
+    async def backup(self, directory: Path, also: Also | None) -> BackedUp:
+        """Write a backup. See `EventLog.backup`."""
+        return await self._alone(partial(self._backup, directory, also))
+
+    async def _backup(self, directory: Path, also: Also | None) -> BackedUp:
+        await self._intake.flush()
+        backup = partial(write_backup, self._files, directory, self._clock(), also)
+        return await anyio.to_thread.run_sync(backup)
+
+    async def export_since(self, position: int, path: Path) -> Exported:
+        """Write an export. See `EventLog.export_since`."""
+        check_int("position", position, 0, None)
+        return await self._alone(partial(self._export, position, path))
+
+    async def _export(self, position: int, path: Path) -> Exported:
+        await self._intake.flush()
+        write = partial(write_export, self._files, path, position, self._clock())
+        return await anyio.to_thread.run_sync(write)
+
+    async def import_events(self, path: Path) -> Imported:
+        """Append an export. See `EventLog.import_events`."""
+        return await self._alone(partial(self._import, path))
+
+    async def _import(self, path: Path) -> Imported:
+        await self._intake.flush()
+        importing = Importing(self._files, path)
+        await anyio.to_thread.run_sync(importing.check)
+        with self._env.read() as txn:
+            erased = list(importing.erased(txn))
+        for stream in erased:
+            mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
+            await self._intake.submit(mark)
+            await self._erase_payloads(stream.sid)
+        batches = importing.batches()
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
+            size = sum(len(event.data) for event in batch)
+            await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
+        await self._intake.submit(importing.finish)
+        if erased:
+            await self._forget_erased([stream.sid for stream in erased])
+        return Imported(importing.last - importing.position, importing.last, len(erased))
+
     async def shrink(self, *, force: bool) -> Shrunk:
         """Replace the file by a smaller one. See `EventLog.shrink`."""
         return await self._alone(partial(self._shrink, force=force))
@@ -114,7 +203,7 @@ class Upkeep:
         try:
             await self._intake.flush()
             shrunk = await anyio.to_thread.run_sync(
-                self._env.shrink, lambda txn, earlier: put_shrunk(self._env, txn, earlier)
+                self._env.shrink, partial(put_shrunk, self._env)
             )
         finally:
             self._intake.is_stalled = False

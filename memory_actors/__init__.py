@@ -29,7 +29,9 @@ from memory_actors.context_records import (
     DocumentInfo,
 )
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.erasing import EraseReceipt
 from memory_actors.errors import (
+    BeingErasedError,
     CommandCrashedError,
     ContextFileError,
     ContextLimitError,
@@ -92,6 +94,7 @@ from memory_actors.records import (
     Tier,
     Usage,
 )
+from memory_actors.repairing import repair_store
 from memory_actors.settings import SUNDAYS, Settings
 from memory_actors.statistics import SystemStatistics
 from memory_actors.summarizers import (
@@ -105,11 +108,13 @@ from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, SystemUsage
+from memory_actors.verifying import verify_store
 
 __all__ = [
     "SUNDAYS",
     "Alert",
     "AlertSink",
+    "BeingErasedError",
     "BoundedDict",
     "BoundedList",
     "CallableSummarizer",
@@ -140,6 +145,7 @@ __all__ = [
     "DocumentInfo",
     "Embedder",
     "EmbedderError",
+    "EraseReceipt",
     "EventLogError",
     "ExtractiveSummarizer",
     "Finding",
@@ -210,4 +216,6 @@ __all__ = [
     "improve",
     "improve_stream",
     "recorded_run",
+    "repair_store",
+    "verify_store",
 ]

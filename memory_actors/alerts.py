@@ -225,6 +225,11 @@ class AlertDispatcher:
         for lane in self._lanes:
             lane.post(alert)
 
+    def forget(self, user_id: str) -> None:
+        """Drop what waits about a user."""
+        for lane in self._lanes:
+            lane.forget(user_id)
+
     async def close(self, deadline_s: float) -> None:
         """Deliver what waits until the deadline, then stop; close the sinks that can be closed."""
         await asyncio.gather(*(lane.close(deadline_s) for lane in self._lanes))
@@ -267,6 +272,11 @@ class _Lane:
             self._drop_oldest()
         self.waiting.append(alert)
         self._news.set()
+
+    def forget(self, user_id: str) -> None:
+        kept = [alert for alert in self.waiting if alert.user_id != user_id]
+        self.dropped += len(self.waiting) - len(kept)
+        self.waiting = deque(kept)
 
     async def close(self, deadline_s: float) -> None:
         if self._closing:

@@ -82,6 +82,10 @@ class QuarantinedError(UnavailableError):
     """This user's actor keeps failing and takes no writes; reads and export still work."""
 
 
+class BeingErasedError(UnavailableError):
+    """This user's memory is being erased: try again when that is done, and it is empty."""
+
+
 class SystemClosedError(UnavailableError):
     """The memory system is closed or closing: open it again."""
 

@@ -23,6 +23,7 @@ from eventlog import (
     Snapshot,
     replay,
 )
+from eventlog.frame import stream_id
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.actor import Actor
@@ -44,11 +45,18 @@ PAST_PAGE = 256  # events read at a time for a restore
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
 
+INDEXES = "indexes"
+
 _logger = structlog.get_logger("memory_actors.user")
 
 UserDecider = Decider[Command, Any, UserState]
 AlertHandler = Callable[[str, AlertChanged, UserState], None]
 """(stream, the alert, the state it came with): carries an alert out, at once and without fail."""
+
+
+def index_path(directory: Path, stream: str) -> Path:
+    """Return what the names of a user's index files begin with, in a data directory."""
+    return directory / INDEXES / stream_id(stream).hex()
 
 
 class UserView(Protocol):
@@ -163,6 +171,15 @@ class LiveUser:
             self.indexes.retire()
             self.actor.retire()
 
+    async def discard(self) -> None:
+        """Finish what is under way; keep nothing."""
+        try:
+            await self.actor.drain()
+            await self._chores.cancel()
+        finally:
+            self.indexes.retire()
+            self.actor.retire()
+
     # --- what the actor asks
 
     async def enrich(self, command: Any, state: UserState) -> Any:
@@ -237,7 +254,7 @@ class LiveUser:
         self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
     ) -> None:
         """Keep the indexes and the order of use in step; snapshot now and then."""
-        for kind, memory_id in _touched(events):
+        for kind, memory_id in touched(events):
             old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
             self.indexes.follow(kind, old, new)
             if old is not None and (new is None or new.version != old.version):
@@ -316,8 +333,8 @@ class LiveUser:
 
     async def activate(self, clock: Callable[[], int]) -> None:
         """Read the state from snapshot and log, and the index from its files and the vectors."""
-        state, version, poison = await self._read_state()
         head = await self._log.head(self.stream)
+        state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
             rebuild=self._replayed, state=state, version=version, epoch=head.epoch,
@@ -327,9 +344,10 @@ class LiveUser:
         for kind in KINDS:
             await self.indexes.load(kind, state.of(kind))
 
-    async def _read_state(self) -> tuple[UserState, int, PoisonedStream | None]:
+    async def _read_state(self, erased: int) -> tuple[UserState, int, PoisonedStream | None]:
+        """Return the state behind the version up to which the stream is erased."""
         snapshot = await self._log.load_snapshot(self.stream, user_state.SNAPSHOT_FINGERPRINT)
-        state, version = UserState(), 0
+        state, version = UserState(), erased
         if snapshot is not None:
             try:
                 state = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
@@ -356,7 +374,7 @@ def _state_bytes(state: UserState) -> int:
     return ROW_BYTES * rows + texts
 
 
-def _touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
+def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
     """Return the memories that events are about, each once."""
     touched: dict[tuple[str, str], Kind] = {}
     for recorded in events:

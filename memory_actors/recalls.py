@@ -121,6 +121,12 @@ class RecallAudit:
             held.version = version + 1
         return version + 1
 
+    async def leave(self, stream: str) -> str:
+        """Forget a stream that is to be erased; return the name of its checkpoint."""
+        held = self._streams.pop(stream, _Stream())
+        async with held.turn:  # what is under way is in the log
+            return _checkpoint(stream)
+
     async def close(self) -> None:
         """Stop what runs in the background."""
         await self._chores.cancel()

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 import structlog
 
-from memory_actors.errors import SystemClosedError
+from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.privacy import reason
 
 SWEEP_S = 1.0
@@ -41,6 +41,10 @@ class Live(Protocol):
 
     async def passivate(self) -> None:
         """Finish, and keep what makes the next activation quick."""
+        ...
+
+    async def discard(self) -> None:
+        """Finish, and keep nothing."""
         ...
 
 
@@ -85,6 +89,7 @@ class Runtime(Generic[L]):
         self._users = 0
         self._unused = anyio.Event()
         self._unused.set()
+        self._barred: dict[str, asyncio.Event] = {}  # set when a user of the key has left
         self._sweeper: asyncio.Task[None] | None = None
         self._relief: asyncio.Task[None] | None = None
 
@@ -108,6 +113,35 @@ class Runtime(Generic[L]):
                 self._leave(key, slot)
         finally:
             self._count(-1)
+
+    @asynccontextmanager
+    async def alone(self, key: str) -> AsyncIterator[None]:
+        """Keep everybody from a key; its actor is discarded when those who are at it have left.
+
+        :raises BeingErasedError: somebody else is alone with it, as who comes is told meanwhile.
+        :raises SystemClosedError: the runtime is closing.
+        """
+        self._check_open(key)
+        self._barred[key] = asyncio.Event()
+        self._count(+1)
+        try:
+            await self._emptied(key)
+            yield
+        finally:
+            del self._barred[key]
+            self._count(-1)
+
+    async def _emptied(self, key: str) -> None:
+        while (slot := self._slots.get(key)) is not None:
+            if slot.leaving is not None:
+                await asyncio.wait([slot.leaving])
+            elif not slot.activation.done():
+                await asyncio.wait([slot.activation])
+            elif slot.users:
+                await self._barred[key].wait()
+                self._barred[key].clear()
+            else:
+                slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
 
     def peek(self, key: str) -> L | None:
         """Return a key's actor if it is live and not leaving."""
@@ -152,8 +186,7 @@ class Runtime(Generic[L]):
 
     async def _enter(self, key: str) -> _Slot[L]:
         while True:
-            if self._closed:
-                raise SystemClosedError("the memory system is closed: open it again")
+            self._check_open(key)
             slot = self._slots.get(key) or self._new_slot(key)
             if slot.leaving is not None:
                 await asyncio.wait([slot.leaving])
@@ -167,6 +200,12 @@ class Runtime(Generic[L]):
                 slot.users -= 1
                 raise
             return slot
+
+    def _check_open(self, key: str) -> None:
+        if self._closed:
+            raise SystemClosedError("the memory system is closed: open it again")
+        if key in self._barred:
+            raise BeingErasedError("this user's memory is being erased: try again later")
 
     def _count(self, change: int) -> None:
         """Keep the number of users of all actors, and let closing know when there are none."""
@@ -193,6 +232,8 @@ class Runtime(Generic[L]):
 
     def _leave(self, key: str, slot: _Slot[L]) -> None:
         slot.users -= 1
+        if key in self._barred:
+            self._barred[key].set()
         slot.last_used_s = asyncio.get_running_loop().time()
         size = slot.activation.result().size_bytes
         self._live_bytes += size - slot.size_bytes
@@ -243,13 +284,13 @@ class Runtime(Generic[L]):
         if slot is None:
             return
         if slot.leaving is None:
-            slot.leaving = asyncio.create_task(self._passivated(key, slot))
+            slot.leaving = asyncio.create_task(self._left(key, slot, keep=True))
         await asyncio.wait([slot.leaving])
 
-    async def _passivated(self, key: str, slot: _Slot[L]) -> None:
+    async def _left(self, key: str, slot: _Slot[L], *, keep: bool) -> None:
         try:
             live = await slot.activation
-            await live.passivate()
+            await (live.passivate() if keep else live.discard())
         except Exception as error:  # it only makes the next activation slower
             _logger.warning("passivation failed", error=reason(error))
         finally:

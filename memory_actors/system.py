@@ -12,17 +12,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from eventlog import VerifyReport
+from eventlog import BackedUp, Heads, Restored, VerifyReport, restore
 from eventlog.audit import Progress
 from eventlog.records import OnDropped, to_datetime
 from eventlog.requests import system_clock_us
 from memory_actors.alerts import AlertSink
+from memory_actors.api_keys.store import FILE as API_KEYS
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
 from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.erasing import EraseReceipt
 from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
 from memory_actors.live_user import StateDivergedError
@@ -34,9 +36,9 @@ from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import STREAM_PREFIX, recall_stream_of, stream_of, user_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.usage import SystemUsage, system_usage
-from memory_actors.user_state import totals
+from memory_actors.user_state import event_registry, totals
 from memory_actors.validation import check_count, check_name, check_optional_name, time_us
-from memory_actors.wiring import Parts, Plan, wired
+from memory_actors.wiring import DERIVED, Parts, Plan, wired
 from memory_actors.writers.scope import Scope
 
 
@@ -48,6 +50,7 @@ class MemorySystem:
         self._services = parts.services
         self._alerts = parts.alerts
         self._compaction = parts.compaction
+        self._erasing = parts.erasing
 
     @classmethod
     @asynccontextmanager
@@ -253,9 +256,78 @@ class MemorySystem:
         """
         return await self._compaction.stats(user_id)
 
-    async def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every event, chain and index of the log; `progress(done, total)` in a thread."""
-        return await self._log.verify(progress)
+    async def erase(self, user_id: str) -> EraseReceipt:
+        """Erase a user, for good: memories, history, vectors, indexes, archive, API keys.
+
+        Payloads go from the log, its file and the archive; what stays of each event is its place,
+        type, times, sizes and digest, so that the log still verifies. The user's id is in no file
+        any more, only its hash; afterwards the user reads as one who never was, and may come back.
+        Backups made before are not touched.
+
+        Until it is done, the user is refused; others go on, but for the moments in which files are
+        replaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or
+        an error, repeat it: what was erased before is erased. A cluster of the user that is just
+        being compacted is finished first.
+
+        :raises InvalidInputError: that is no user's id.
+        :raises BeingErasedError: it is under way.
+        :raises DiskFull, StorageFailed, CorruptLog, KeyFileError: see the message, then repeat it.
+        """
+        return await self._erasing.erase(user_id)
+
+    async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
+        """Write a backup of all memories as they are at one moment, and verify it.
+
+        Reads and writes go on meanwhile. With `derived` vectors and token states are in it too;
+        without, the model makes them again after a restore. API keys are not. `directory` must not
+        be there yet; it appears whole, or not at all. See `restore_backup`.
+
+        :raises LogUnavailable: there is something at `directory`, or it cannot be made.
+        :raises CorruptLog: what is backed up is damaged.
+        :raises DiskFull, StorageFailed: there is nothing of it.
+        """
+
+        def also(scratch: Path) -> None:
+            if derived:
+                self._services.embeddings.copy_to(scratch / DERIVED)
+
+        return await self._log.backup(directory, also=also)
+
+    @staticmethod
+    async def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
+        """Put a backup in the place of a data directory that is closed, or of none.
+
+        Nothing is changed before a copy of the backup has been verified. What is there is moved
+        aside, and never deleted: see the result. Its API keys are kept. Who was erased since the
+        backup was made is back, and has to be erased again.
+
+        :raises LogUnavailable: `backup` is none, or `directory` holds something else.
+        :raises LogLocked: `directory` is open.
+        :raises CorruptLog: the backup is damaged.
+        :raises DiskFull, StorageFailed: see the message.
+        """
+        return await restore(backup, directory, event_registry(), kept=[API_KEYS])
+
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        """Have `forget(user_id)` called on the loop when a user is erased.
+
+        For what a program remembers of users beside the store.
+        """
+        self._erasing.watch(forget)
+
+    async def heads(self) -> Heads:
+        """Return where the log and each user's stream stand, to be published. Reads all of it."""
+        return await self._log.heads()
+
+    async def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        """Check every event, chain and index of the log; `progress(done, total)` in a thread.
+
+        With `against`, heads that were published, also whether history up to them is unchanged. A
+        badly damaged file can end the process that reads it: `verify_store` reads in a child.
+        """
+        return await self._log.verify(progress, against=against)
 
     async def check_replay(self) -> list[str]:
         """Return the users whose live state is not what a replay of their stream gives: none.

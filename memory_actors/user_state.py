@@ -103,8 +103,9 @@ def kind_of_tag(tag: str) -> Kind | None:
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     """Return the state after events, each run of one part at once.
 
-    Events whose payload retention has dropped are passed over: each is of one memory that was
-    compressed later, and nothing that lives depends on it.
+    Events whose payload is gone are passed over. Nothing that lives depends on them: what retention
+    has dropped is of one memory that was compressed later, and what was erased was erased
+    with everything before it.
     """
     whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
     for part, run in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):

@@ -15,7 +15,6 @@ import anyio.to_thread
 import structlog
 
 from eventlog import CorruptLog, EventLog
-from eventlog.frame import stream_id
 from eventlog.records import to_datetime
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
@@ -24,7 +23,9 @@ from memory_actors.compaction.options import check_options
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
-from memory_actors.live_user import LiveUser
+from memory_actors.embedding.vector_table import DAMAGED
+from memory_actors.erasing import Erasing
+from memory_actors.live_user import INDEXES, LiveUser, index_path
 from memory_actors.metrics import Metrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.recalls import KEY_FILE, RecallAudit, check_mode
@@ -37,6 +38,8 @@ from memory_actors.summarizers import Summarizer
 from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
 from memory_actors.user_state import UserState, event_registry, user_decider
+
+DERIVED = "derived.mdb"
 
 _logger = structlog.get_logger("memory_actors.system")
 
@@ -64,6 +67,7 @@ class Parts:
     services: Services
     alerts: AlertDispatcher
     compaction: Compaction
+    erasing: Erasing
 
 
 @asynccontextmanager
@@ -86,7 +90,8 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
         if schedule is not None:
             _schedule(plan, schedule, compaction, stack)
         try:
-            yield Parts(log, services, alerts, compaction)
+            erasing = Erasing(services, log, alerts, compaction, plan.directory)
+            yield Parts(log, services, alerts, compaction, erasing)
         finally:
             with anyio.CancelScope(shield=True):
                 await stack.aclose()
@@ -110,12 +115,12 @@ async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
 
 def _open_embeddings(plan: Plan) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, deadline_s = plan.directory / "derived.mdb", plan.settings.embedder_deadline_s
+    path, deadline_s = plan.directory / DERIVED, plan.settings.embedder_deadline_s
     try:
         return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
     except CorruptLog as error:
         _logger.warning("derived data is damaged and made anew", error=str(error))
-        path.replace(path.with_suffix(".damaged"))
+        path.replace(path.with_suffix(DAMAGED))
         return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
 
 
@@ -124,7 +129,7 @@ def _services(
 ) -> Services:
     settings, limits = plan.settings, plan.settings.limits_by_tier()
     decider, counted = user_decider(limits), Totals(log, settings.global_limits)
-    indexes = plan.directory / "indexes"
+    indexes = plan.directory / INDEXES
     indexes.mkdir(exist_ok=True)
 
     def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
@@ -137,7 +142,7 @@ def _services(
             log=log,
             decider=decider,
             embeddings=embeddings,
-            index_path=indexes / stream_id(stream).hex(),
+            index_path=index_path(plan.directory, stream),
             totals=counted,
             on_alert=raise_alert,
         )

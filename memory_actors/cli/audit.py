@@ -1,12 +1,13 @@
 """history, verify."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from eventlog import VerifyReport
+from eventlog import VerifyReport, load_heads
 from eventlog.records import to_datetime
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
@@ -19,10 +20,12 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import opened, run, with_user
+from memory_actors.cli.running import check_store, with_user
 from memory_actors.handles.user import UserMemory
 from memory_actors.records import HistoryEntry
+from memory_actors.verifying import verify_store
 
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FINDINGS_SHOWN_MAX = 20
 DETAIL_CHARACTERS_MAX = 120
 TEXT_FIELDS = (
@@ -89,16 +92,20 @@ def _told(name: str, value: Any) -> str:
 
 
 @click.command(cls=Command)
+@click.option("--against", type=FILE, help="Also check that history up to these heads is the same.")
+@click.option("--public-key", type=FILE, help="Whose signature the heads must have.")
 @pass_app
-def verify(app: App, /) -> None:
-    """Check every event in the store against its checksum and the chain it is part of."""
+def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
+    """Check every event against its checksum and chain, and every state against a replay.
+
+    It reads in a process of its own, which a badly damaged file may end.
+    """
+    if public_key is not None and against is None:
+        raise click.UsageError("--public-key goes with --against")
+    check_store(app)
+    heads = None if against is None else load_heads(against, public_key)
     with progress_bar("Verifying", quiet=app.json) as moved:
-
-        async def work() -> VerifyReport:
-            async with opened(app) as memory:
-                return await memory.verify(moved)
-
-        report = run(work)
+        report = verify_store(app.directory, moved, against=heads)
     if app.json:
         print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:

@@ -24,9 +24,14 @@ PAGE = 256  # events read at a time
 LOOKUPS_AT_ONCE = 32  # 15 us each, before the loop gets its turn
 
 
+def checkpoint_name(stream: str) -> str:
+    """Return what the checkpoint of a user's archived originals is called."""
+    return f"archived originals of {stream}"
+
+
 async def archive_originals(scope: Scope) -> int:
     """Archive the events of all originals of a user that have not been; return how many moved."""
-    log, name = scope.services.log, f"archived originals of {scope.stream}"
+    log, name = scope.services.log, checkpoint_name(scope.stream)
     done = await log.load_checkpoint(name)
     state = await _state(scope)
     living = [row.version for kind in COMPACTED for row in kind.summaries(state.of(kind))]

@@ -12,8 +12,8 @@ takes no commands, is left for the next run.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace
 from memory_actors.compaction.replacing import Replacing
 from memory_actors.compaction.selection import DAY_US, Old, age, clustered, old_memories
-from memory_actors.errors import NotFoundError, SystemClosedError
+from memory_actors.errors import BeingErasedError, NotFoundError, SystemClosedError
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.privacy import hashed, reason
@@ -120,6 +120,10 @@ class Compaction:
         self._under_way: asyncio.Task[CompactionReport] | None = None
         self._halt = asyncio.Event()
         self._closing = False
+        self._now: _Run | None = None
+        self._at: str | None = None  # the user in hand
+        self._left = asyncio.Event()  # set when a user's turn is over
+        self._barred: set[str] = set()
         self._runs = 0
         self._failed_clusters = 0
         self._last_run_at: datetime | None = None
@@ -195,11 +199,28 @@ class Compaction:
             episodes = self._settings.compaction_episodes
         return (long_term, episodic) if episodes else (long_term,)
 
+    @asynccontextmanager
+    async def without(self, user_id: str) -> AsyncIterator[None]:
+        """Leave a user alone; a cluster of theirs in hand is finished, and not reported."""
+        self._barred.add(user_id)
+        try:
+            while self._at == user_id:
+                self._left.clear()
+                await self._left.wait()
+            if self._now is not None:
+                told = self._now.clusters
+                self._now.clusters = [each for each in told if each.user_id != user_id]
+            yield
+        finally:
+            self._barred.discard(user_id)
+
     def _stops(self, stop: asyncio.Event | None) -> bool:
-        return self._closing or self._halt.is_set() or (stop is not None and stop.is_set())
+        asked = self._halt.is_set() or (stop is not None and stop.is_set())
+        return asked or self._closing or self._at in self._barred
 
     def _done(self, task: "asyncio.Task[CompactionReport]") -> None:
         self._alone.release()
+        self._now = None
         if not task.cancelled():
             task.exception()  # its caller may have gone
 
@@ -208,7 +229,7 @@ class Compaction:
             streams = await self._log.streams()
             return sorted(user_of(name) for name in streams if name.startswith(STREAM_PREFIX))
         scope = Scope(self._services, user_id, None, None)
-        if (await self._log.head(scope.stream)).version == 0:
+        if (await self._log.head(scope.stream)).is_empty:
             raise NotFoundError(f"no user {user_id!r}: they never had a memory")
         return [user_id]
 
@@ -216,12 +237,12 @@ class Compaction:
 
     async def _run(self, run: _Run, users: list[str], *, everyone: bool) -> CompactionReport:
         started_s, before = perf_counter(), await self._file_bytes()
-        run.users_total = len(users)
+        run.users_total, self._now = len(users), run
         for user_id in users:
             if run.asked_to_stop():
                 break
             try:
-                await self._user(run, user_id)
+                await self._turn(run, user_id)
             except Exception as error:  # whatever it is, the others have nothing to do with it
                 if not everyone or isinstance(error, SystemClosedError):
                     raise
@@ -231,6 +252,16 @@ class Compaction:
         if not run.dry_run:
             await self._finish(run, None if everyone else stream_of(users[0]), cancelled=cancelled)
         return _reported(run, started_s, before, await self._file_bytes(), cancelled=cancelled)
+
+    async def _turn(self, run: _Run, user_id: str) -> None:
+        if user_id in self._barred:
+            raise BeingErasedError("this user's memory is being erased: try again later")
+        self._at = user_id
+        try:
+            await self._user(run, user_id)
+        finally:
+            self._at = None
+            self._left.set()
 
     async def _user(self, run: _Run, user_id: str) -> None:
         scope = Scope(self._services, user_id, None, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 import anyio.to_thread
@@ -162,6 +162,23 @@ class EmbeddingService:
         for digest in digests:
             self._cache.pop(digest, None)
         await anyio.to_thread.run_sync(self._table.delete, digests)
+
+    async def erase(self, digests: Set[bytes]) -> int:
+        """Delete what is known of texts, of any model, and every byte of it; return how many.
+
+        What is remembered of queries goes too, for nobody knows whose they were.
+
+        :raises EventLogError: the file could not be written or copied; all of it can be repeated.
+        """
+        self._cache.clear()
+        return await anyio.to_thread.run_sync(self._table.erase, digests)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy what is on disk into a new file, while it is in use. Blocks.
+
+        :raises EventLogError: the disk is full or failed, or the file is damaged.
+        """
+        self._table.copy_to(path)
 
     async def shrink(self) -> None:
         """Give the room of what was deleted back to the disk, where that is a good part of it."""

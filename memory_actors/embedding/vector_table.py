@@ -15,7 +15,8 @@ import hashlib
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,10 @@ DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
 SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
+
+DAMAGED = ".damaged"
+"""Suffix of a file that was put aside."""
+MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
 _logger = structlog.get_logger("memory_actors.embedding")
@@ -52,7 +57,7 @@ class VectorTable:
 
     def use_model(self, fingerprint: str) -> None:
         """Read and write the vectors of this model from now on."""
-        self._model = hashlib.sha256(fingerprint.encode()).digest()[:8]
+        self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
 
     def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
@@ -142,6 +147,27 @@ class VectorTable:
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
+    def erase(self, digests: Set[bytes]) -> int:
+        """Delete the embeddings of texts under every model, and every byte of them; count them.
+
+        Reads all keys and copies the file. Blocks: call it off the loop.
+
+        :raises EventLogError: the disk is full or failed; it can be repeated.
+        """
+        with self._lock:
+            known = {digest for digest in digests if self._waiting.pop(digest, None) is not None}
+            found = {name: self._keys_of(name, digests) for name in ("vectors", "tokens")}
+            for name, keys in found.items():
+                self._env.write(partial(_delete_keys, self._env, name, keys))
+            self._env.shrink()
+        self._env.path.with_suffix(DAMAGED).unlink(missing_ok=True)
+        return len(known.union(key[MODEL_BYTES:] for key in found["vectors"]))
+
+    def _keys_of(self, table: str, digests: Set[bytes]) -> list[bytes]:
+        with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
+            keys = cursor.iternext(keys=True, values=False)
+            return [key for key in keys if key[MODEL_BYTES:] in digests]
+
     def shrink(self) -> None:
         """Make the file smaller, where a good part of it is free. Blocks: call it off the loop."""
         with self._env.read() as txn:
@@ -153,6 +179,14 @@ class VectorTable:
                 self._env.shrink()
         except EventLogError as error:
             _logger.warning("file of embeddings not shrunk", error=str(error))
+
+    def copy_to(self, path: Path) -> None:
+        """Copy what is there into a new file, while it is in use. Blocks.
+
+        :raises EventLogError: as `Environment.copy_to` does.
+        """
+        self.flush()
+        self._env.copy_to(path, lambda _txn, _transactions: None)
 
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""
@@ -187,6 +221,11 @@ class VectorTable:
             self._env.write(put)
         except EventLogError as error:  # derived data: missed later, and computed again
             _logger.warning("embeddings not kept", count=len(rows), error=str(error))
+
+
+def _delete_keys(env: Environment, table: str, keys: Sequence[bytes], txn: Transaction) -> None:
+    for key in keys:
+        txn.delete(key, db=env.tables[table])
 
 
 def _sealed(data: bytes) -> bytes:

@@ -303,7 +303,7 @@ class UserMemory:
         with self._scope.observed("Retrieve", "any"):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
-        await self._scope.recalled(query, [hit.memory_id for hit in hits])
+                await self._scope.recalled(query, [hit.memory_id for hit in hits])
         return hits
 
     async def expand(self, compressed_id: str) -> list[Memory]:

@@ -5,9 +5,9 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 
 from typing import TYPE_CHECKING, Any
 
+from memory_actors.api_keys.keys import ApiKey
+from memory_actors.api_keys.store import KeyFileError, KeyStore
 from memory_actors.errors import MissingExtraError
-from memory_actors.server.key_store import KeyFileError, KeyStore
-from memory_actors.server.keys import ApiKey
 from memory_actors.system import MemorySystem
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
+from memory_actors.api_keys.keys import ApiKey
+from memory_actors.api_keys.store import KeyFileError, KeyStore
 from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
-from memory_actors.server.key_store import KeyFileError, KeyStore
-from memory_actors.server.keys import ApiKey
 from memory_actors.system import MemorySystem
 
 Connection = ASGIConnection[Any, Any, Any, Any]

@@ -112,6 +112,15 @@ class CompactionJobs:
             )
         return job
 
+    def forget(self, user_id: str) -> None:
+        """Forget finished jobs of a user who was erased, and what others tell about the user."""
+        for job in list(self._jobs.values()):
+            if job.user_id == user_id and job.state in _ENDED:
+                del self._jobs[job.job_id]
+            elif job.report is not None:
+                told = [each for each in job.report["clusters"] if each["user_id"] != user_id]
+                self._set(job.job_id, report={**job.report, "clusters": told})
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Carry jobs out meanwhile; at the end, cancel the one in hand and those that wait."""

@@ -17,6 +17,7 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 
 from eventlog import DiskFull, LogClosed
+from memory_actors.api_keys.store import KeyFileError
 from memory_actors.errors import (
     EmbedderError,
     InvalidInputError,
@@ -27,7 +28,6 @@ from memory_actors.errors import (
     UnavailableError,
 )
 from memory_actors.privacy import reason
-from memory_actors.server.key_store import KeyFileError
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import uvicorn
 
+from memory_actors.api_keys.store import KeyStore
 from memory_actors.errors import InvalidInputError
 from memory_actors.server.app import create_app
-from memory_actors.server.key_store import KeyStore
 from memory_actors.system import MemorySystem
 
 SHUTDOWN_S: Final = 10  # what requests in work are given to end

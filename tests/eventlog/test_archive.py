@@ -298,7 +298,7 @@ async def test_a_read_under_way_is_told_that_a_payload_went_meanwhile(tmp_path: 
             await log.drop_archived(FOREVER)
             log._archive._loop_thread = None
             with pytest.raises(PayloadDropped):
-                log._reading.stream_event(txn, "s", S, 3)
+                log._reading.stream_versions(txn, "s", [3])
 
 
 # --- crashes and full disks

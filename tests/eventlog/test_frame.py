@@ -12,6 +12,7 @@ from eventlog import CorruptLog, Prepared, UnknownEvent, frame
 
 GOLDEN = Path(__file__).parent / "golden" / "frame_v1.bin"
 GOLDEN_STUB = GOLDEN.with_name("stub_v1.bin")
+GOLDEN_ERASED = GOLDEN.with_name("erased_v1.bin")
 PLACE = {
     "position": 7,
     "sid": frame.stream_id("golden"),
@@ -228,3 +229,52 @@ def test_a_stub_cut_short_or_too_long_is_damage():
     for stub in (data[:-1], data + b"x", data[:-14]):
         with pytest.raises(CorruptLog):
             frame.unpack(7, resealed(stub))
+
+
+# --- erased
+
+
+def test_what_stays_of_an_erased_payload_is_what_the_first_release_with_erasure_left():
+    stub = frame.erased(7, GOLDEN.read_bytes(), 1_800_000_000_000_000)
+
+    assert stub == GOLDEN_ERASED.read_bytes()
+    assert frame.is_erased(stub)
+    assert not frame.is_erased(GOLDEN.read_bytes())
+    assert not frame.is_erased(GOLDEN_STUB.read_bytes())
+
+
+def test_an_erased_frame_has_its_header_and_says_when():
+    taken = frame.unpack(7, GOLDEN_ERASED.read_bytes())
+    whole = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert taken.gone == frame.Gone(1_800_000_000_000_000)
+    assert (taken.salt, taken.body, taken.place) == (b"", b"", None)
+    for name in ("tag", "schema", "version", "recorded_at_us", "raw_bytes", "digest", "chain"):
+        assert getattr(taken, name) == getattr(whole, name)
+    assert frame.check_chain(taken, PLACE["prev"])
+    assert frame.read(7, GOLDEN_ERASED.read_bytes())[-1] == taken.gone
+
+
+def test_any_flipped_bit_of_an_erased_frame_shows():
+    data = GOLDEN_ERASED.read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.read(7, bytes(damaged))
+
+
+def test_an_erased_frame_that_does_not_say_when_is_damaged():
+    with pytest.raises(CorruptLog, match="does not say when"):
+        frame.unpack(7, resealed(GOLDEN_ERASED.read_bytes()[:-1]))
+
+
+def test_a_damaged_payload_can_be_erased_and_a_damaged_header_still_shows():
+    whole = GOLDEN.read_bytes()
+    payload_hit = frame.erased(7, whole[:-1] + b"?", 5)
+    header_hit = frame.erased(7, whole[:30] + b"?" + whole[31:], 5)
+
+    assert frame.check_chain(frame.unpack(7, payload_hit), PLACE["prev"])
+    assert not frame.check_chain(frame.unpack(7, header_hit), PLACE["prev"])
+    with pytest.raises(CorruptLog, match="cut short"):
+        frame.erased(7, whole[:20], 5)

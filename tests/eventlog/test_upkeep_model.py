@@ -16,6 +16,7 @@ from eventlog import (
     ANY_VERSION,
     Archived,
     DroppedPayloads,
+    Erased,
     EventLog,
     EventLogError,
     EventRegistry,
@@ -53,8 +54,12 @@ def comparable(result: Any) -> Any:
         return "dropped", result.stream, result.version, result.since_us
     if isinstance(result, EventLogError):
         return type(result)
+    if isinstance(result, list) and all(isinstance(name, str) for name in result):
+        return sorted(result)
     if isinstance(result, Archived | DroppedPayloads):
         return result.events
+    if isinstance(result, Erased):
+        return result.events, result.erased_at_us
     return result
 
 
@@ -133,6 +138,10 @@ class AgreeingStores(RuleBasedStateMachine):
     def drop(self, ago: int, stream: str | None) -> None:
         self.both("drop_archived", self.now_us - ago, stream)
 
+    @rule(stream=streams)
+    def erase(self, stream: str) -> None:
+        self.both("erase", stream)
+
     @rule(force=st.booleans())
     def shrink(self, force: bool) -> None:
         before = self.lmdb.reclaimable_bytes()
@@ -177,6 +186,7 @@ class AgreeingStores(RuleBasedStateMachine):
         self.both("read_stream", stream, 3, 2, dropped=dropped)
         self.both("read_versions", stream, self.versions(stream, behind), dropped=dropped)
         self.both("versions_about", stream, "k")
+        self.both("streams")
         for position in range(1, 12):
             self.both("read_event", position, dropped=dropped)
 

@@ -128,3 +128,35 @@ async def test_progress_is_told_cluster_by_cluster(open_memory: Any) -> None:
     at = [(p.user_id, p.users_done, p.clusters_done) for p in told]
     assert at == [(name, n, done) for n, name in enumerate(("ada", "bob")) for done in range(3)]
     assert {(p.users_total, p.clusters_total) for p in told} == {(2, 2)}
+
+
+# --- a user who is erased meanwhile
+
+
+async def test_a_user_who_is_erased_meanwhile_is_left_alone_and_not_reported(
+    open_memory: Any,
+) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(cluster: Cluster) -> str:
+        begun.set()
+        await gate.wait()
+        return short(cluster)
+
+    async with open_memory(summarizer=CallableSummarizer(slow)) as memory:
+        for user_id in ("ada", "bob"):
+            await with_a_past(memory, user_id)
+        run = asyncio.create_task(memory.compact())
+        await begun.wait()
+        erasing = asyncio.create_task(memory.erase("ada"))
+        await asyncio.sleep(0.02)
+        assert not erasing.done(), "the cluster in hand is finished first"
+        gate.set()
+
+        assert (await erasing).events > 0
+        report = await run
+        assert {cluster.user_id for cluster in report.clusters} == {"bob"}
+        assert report.compressed >= 2
+        assert await memory.users() == ["bob"]
+        assert (await memory.verify()).findings == []
+        assert await memory.check_replay() == []

@@ -5,7 +5,7 @@ import asyncio
 import anyio
 import pytest
 
-from memory_actors.errors import SystemClosedError
+from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.runtime import Runtime
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +27,11 @@ class FakeLive:
         if self.world.passivation_failure:
             raise RuntimeError("disk")
 
+    async def discard(self) -> None:
+        await asyncio.sleep(0)
+        self.world.living.remove(self.key)
+        self.world.discarded.append(self.key)
+
 
 class World:
     """Activations and passivations, in order."""
@@ -34,6 +39,7 @@ class World:
     def __init__(self) -> None:
         self.living: list[str] = []
         self.left: list[str] = []
+        self.discarded: list[str] = []
         self.failure: Exception | None = None
         self.passivation_failure = False
 
@@ -230,3 +236,59 @@ async def test_passivated_actors_are_freed_at_once(open_memory) -> None:
             assert gone() is None
     finally:
         gc.enable()
+
+
+async def test_who_is_alone_with_a_key_has_waited_for_all_others_and_keeps_them_out() -> None:
+    runtime, world = make()
+    async with runtime.use("a"), runtime.use("b"):
+        alone = asyncio.create_task(hold_alone(runtime, "a"))
+        await asyncio.sleep(0.01)
+        assert not alone.done()
+        assert world.living == ["a", "b"]
+        for refused in (runtime.use("a"), runtime.alone("a")):
+            with pytest.raises(BeingErasedError):
+                async with refused:
+                    pass
+        async with runtime.use("b"):
+            pass
+    await alone
+    assert (world.discarded, world.left) == (["a"], [])
+    async with runtime.use("a"):
+        assert world.living == ["b", "a"]
+
+
+async def hold_alone(runtime: Runtime[FakeLive], key: str) -> None:
+    async with runtime.alone(key):
+        assert runtime.peek(key) is None
+        with pytest.raises(BeingErasedError):
+            async with runtime.use(key):
+                pass
+
+
+async def test_an_actor_that_is_just_coming_or_going_is_waited_for() -> None:
+    runtime, world = make(budget_bytes=0)
+    using = asyncio.create_task(use_shortly(runtime, "a"))
+    await asyncio.sleep(0)
+    await hold_alone(runtime, "a")
+    await using
+    async with runtime.use("a"):
+        pass
+    going = asyncio.create_task(runtime._passivate("a"))
+    await asyncio.sleep(0)
+    await hold_alone(runtime, "a")
+    await going
+    assert world.living == []
+
+
+async def use_shortly(runtime: Runtime[FakeLive], key: str) -> None:
+    async with runtime.use(key):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_failure_alone_lets_the_others_in_again() -> None:
+    runtime, _ = make()
+    with pytest.raises(RuntimeError):
+        async with runtime.alone("a"):
+            raise RuntimeError("disk")
+    async with runtime.use("a"):
+        pass

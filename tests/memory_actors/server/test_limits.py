@@ -134,6 +134,8 @@ def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
     class Slow(UserMemory):
         def __init__(self) -> None: ...
 
+        def watch_erasures(self, _forget: Any) -> None: ...
+
         def user(self, _user_id: str, **_: Any) -> "Slow":
             return self
 
@@ -197,6 +199,8 @@ class Failing(UserMemory):
 
     def __init__(self) -> None:
         self.error: Exception = RuntimeError()
+
+    def watch_erasures(self, _forget: Any) -> None: ...
 
     def user(self, _user_id: str, **_: Any) -> "Failing":
         return self

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memory_actors import InvalidInputError, NotFoundError, Tier
-from memory_actors.server import KeyFileError, KeyStore, key_store
-from memory_actors.server.keys import matches
+from memory_actors.api_keys import KeyFileError, KeyStore, store
+from memory_actors.api_keys.keys import matches
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_key_for_nobody_or_of_no_tier_is_refused(keys: KeyStore, user_id, tier
 
 
 def test_there_is_an_end_to_the_number_of_keys(keys: KeyStore, monkeypatch) -> None:
-    monkeypatch.setattr(key_store, "KEYS_MAX", 2)
+    monkeypatch.setattr(store, "KEYS_MAX", 2)
     keys.create("ada")
     keys.create("ada")
     with pytest.raises(InvalidInputError, match="revoke some"):
@@ -143,7 +143,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(keys: KeyStore, monkeypatch) -
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(key_store.os, "fsync", full)
+    monkeypatch.setattr(store.os, "fsync", full)
     with pytest.raises(KeyFileError, match="No space left"):
         keys.create("bob")
     assert keys.path.read_bytes() == before
@@ -153,3 +153,19 @@ def test_a_failed_write_leaves_the_file_as_it_was(keys: KeyStore, monkeypatch) -
 
 def test_nobody_is_compared_too(keys: KeyStore) -> None:
     assert not matches("ma_whatever", None)
+
+
+def test_all_keys_of_a_user_are_revoked_at_once_and_nobody_elses(keys: KeyStore) -> None:
+    gone = [keys.create("ada")[0] for _ in range(3)]
+    kept = [keys.create("ada2")[0], keys.create(None)[0]]
+
+    assert keys.revoke_all("ada") == 3
+    assert keys.revoke_all("ada") == 0
+    assert [keys.find(token) for token in gone] == [None] * 3
+    assert None not in [keys.find(token) for token in kept]
+    assert '"ada"' not in keys.path.read_text()
+
+
+def test_where_there_are_no_keys_no_file_is_made(keys: KeyStore) -> None:
+    assert keys.revoke_all("ada") == 0
+    assert not keys.path.parent.exists()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
-from memory_actors.server.keys import ApiKey, id_in, matches, new_key
 from memory_actors.validation import check_name
 
 FILE, LOCK = "api_keys.json", "api_keys.lock"
@@ -77,6 +77,13 @@ class KeyStore:
 
         self._change(without)
         return revoked[0]
+
+    def revoke_all(self, user_id: str) -> int:
+        """Delete every key of a user; return how many there were."""
+        gone = sum(key.user_id == user_id for key in self._current().values())
+        if gone:
+            self._change(lambda keys: [key for key in keys if key.user_id != user_id])
+        return gone
 
     def find(self, token: str) -> ApiKey | None:
         """Return the key that a token is, None for none."""

@@ -1,0 +1,187 @@
+"""Import of an export (exporting.py) into a log that has the same past.
+
+First the whole file is read and compared with the log, and nothing is written. Then erasures are
+carried out, and events appended in order, so many a transaction, each with its idempotency keys;
+the totals come with the last one. A crash in between leaves a log that ends somewhere in the file,
+and the import is repeated.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from eventlog import frame
+from eventlog.environment import Transaction
+from eventlog.errors import CorruptLog, WrongExpectedVersion
+from eventlog.exporting import Begin, End, Event, Key, Message, Stream, read_export
+from eventlog.frame import Frame
+from eventlog.ledger import RequestRecord, StreamRecord
+from eventlog.opening import Files
+from eventlog.tables import U64, key_check, key_id, unseal_record
+
+EVENTS_AT_ONCE = 512  # appended in one transaction
+WHOLE_LOG = "the whole log"
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an import has added."""
+
+    events: int
+    position: int
+    """Of the last event now."""
+    erased_streams: int
+
+
+class Importing:
+    """One import."""
+
+    def __init__(self, files: Files, path: Path):
+        self._files = files
+        self._path = path
+        self.streams: dict[bytes, Stream] = {}
+        self.keys: dict[int, list[Key]] = {}
+        """By the position of the last event that each is about."""
+        self.totals: dict[str, int] = {}
+        self.last = 0
+        self.position = 0
+        """Where the log stood when it was checked."""
+
+    def check(self) -> None:
+        """Read the whole file and compare it with the log. Blocks.
+
+        :raises WrongExpectedVersion: the log ends before the file begins, or behind its end.
+        :raises CorruptLog: the file is damaged, or the log has another past.
+        :raises LogUnavailable: the file cannot be read.
+        """
+        with self._files.env.read() as txn:
+            self.position = self._files.ledger.last_position(txn)
+            chains = [frame.chain_of(data) for _, data in self._files.reading.frames(txn)]
+        digest = hashlib.sha256()
+        for message in read_export(self._path):
+            self._take(message, chains, digest)
+
+    def _take(self, message: Message, chains: Sequence[bytes], digest: "hashlib._Hash") -> None:
+        if isinstance(message, Begin):
+            self.last = message.since
+            if message.since > len(chains):
+                raise WrongExpectedVersion(WHOLE_LOG, message.since, len(chains))
+            digest.update(b"".join(chains[: message.since]))
+        elif isinstance(message, Stream):
+            self.streams[message.sid] = message
+        elif isinstance(message, Event):
+            self._take_event(message, chains, digest)
+        elif isinstance(message, Key):
+            record = unseal_record(message.data, RequestRecord, "an idempotency key")
+            self.keys.setdefault(record.last_position, []).append(message)
+        else:
+            self._take_end(message, len(chains), digest)
+
+    def _take_event(self, event: Event, chains: Sequence[bytes], digest: "hashlib._Hash") -> None:
+        self.last += 1
+        known = self.last <= len(chains)
+        if event.position != self.last or frame.unpack(
+            event.position, event.data
+        ).stream_id not in (self.streams):
+            raise CorruptLog(f"{self._path} has event {event.position} out of place")
+        digest.update(chains[self.last - 1] if known else frame.chain_of(event.data))
+
+    def _take_end(self, end: End, have: int, digest: "hashlib._Hash") -> None:
+        if have > end.position:
+            raise WrongExpectedVersion(WHOLE_LOG, end.position, have)
+        if end.position != self.last or end.digest != digest.digest():
+            raise CorruptLog(
+                f"{self._path} continues another log: the two have parted; restore a backup of "
+                "that one instead"
+            )
+        self.totals = end.totals
+
+    # --- what is to be done
+
+    def erased(self, txn: Transaction) -> Iterator[Stream]:
+        """Yield the streams of which this log has more than the other one."""
+        for stream in self.streams.values():
+            record = self._record(txn, stream)
+            if record.version and record.erased_version < min(
+                stream.erased_version, record.version
+            ):
+                yield stream
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Yield the events that are new, so many at a time. Reads the file again."""
+        events = (
+            message
+            for message in read_export(self._path)
+            if isinstance(message, Event) and message.position > self.position
+        )
+        while batch := list(islice(events, EVENTS_AT_ONCE)):
+            yield batch
+
+    def append(self, txn: Transaction, events: Sequence[Event]) -> None:
+        """Append events that follow each other.
+
+        :raises WrongExpectedVersion: somebody else has appended meanwhile.
+        :raises CorruptLog: one does not follow from the one before it.
+        """
+        last = self._files.ledger.last_position(txn)
+        if last != events[0].position - 1:
+            raise WrongExpectedVersion(WHOLE_LOG, events[0].position - 1, last)
+        records: dict[bytes, StreamRecord] = {}
+        for event in events:
+            taken = frame.unpack(event.position, event.data)
+            stream = self.streams[taken.stream_id]
+            before = records.get(taken.stream_id) or self._record(txn, stream)
+            if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
+                raise CorruptLog(f"event {event.position} does not follow from the one before it")
+            self._put(txn, event, taken)
+            records[taken.stream_id] = _after(before, stream, taken)
+        for sid, record in records.items():
+            self._files.ledger.put_stream(txn, sid, record)
+        if events[-1].position == self.last:
+            self.finish(txn)
+
+    def finish(self, txn: Transaction) -> None:
+        """Take over the totals, and names and epochs of streams."""
+        self._files.ledger.counting.replace(self.totals)
+        for sid, stream in self.streams.items():
+            record = self._record(txn, stream)
+            if record.version:
+                named = msgspec.structs.replace(
+                    record, name=stream.name, epoch=max(record.epoch, stream.epoch)
+                )
+                self._files.ledger.put_stream(txn, sid, named)
+
+    def _record(self, txn: Transaction, stream: Stream) -> StreamRecord:
+        value = txn.get(stream.sid, db=self._files.env.tables["streams"])
+        if value is not None:
+            return unseal_record(value, StreamRecord, "a stream's record")
+        return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))
+
+    def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
+        tables, at = self._files.env.tables, U64.pack(event.position)
+        version = U64.pack(taken.version)
+        if not txn.put(at, event.data, db=tables["events"], append=True):
+            raise CorruptLog(f"position {event.position} is not the end of the log")
+        txn.put(taken.stream_id + version, at, db=tables["versions"])
+        if taken.gone is None:
+            payload = frame.payload(taken)
+            for key in self._files.reading.keys_of(taken.tag, taken.schema, payload):
+                row = taken.stream_id + key_id(key) + version
+                txn.put(row, key_check(row), db=tables["keys"])
+        for key_row in self.keys.get(event.position, ()):
+            txn.put(key_row.key, key_row.data, db=tables["requests"])
+
+
+def _after(before: StreamRecord, stream: Stream, taken: Frame) -> StreamRecord:
+    gone = taken.gone is not None
+    return msgspec.structs.replace(
+        before,
+        name="" if gone else stream.name,
+        version=taken.version,
+        stored_bytes=before.stored_bytes + taken.stored_bytes,
+        chain=taken.chain,
+        erased_version=taken.version if gone else before.erased_version,
+        erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
+    )

@@ -1,0 +1,290 @@
+"""Repair: the valid beginning of each stream of a damaged log, in a new one.
+
+Nothing is repaired in place, and nothing is guessed. The damaged file is copied first and only the
+copy is opened. Event by event, in order of position, what is whole (CRC, digest, chain, payload in
+the archive) and follows from what was kept of its stream goes into a new log, at the next position
+that is free there. The first event that is not ends its stream; what is behind it is left behind
+and reported. Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections
+can be made again, and are left out; totals are for the caller to count.
+
+LMDB can end the process that reads a damaged tree: do it in a child.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from eventlog import frame
+from eventlog.anchor import Anchor
+from eventlog.archive import Archive
+from eventlog.backup import LOG, held, verify_copy, written
+from eventlog.codec import EventRegistry
+from eventlog.datafile import pad, sync_directory
+from eventlog.environment import Environment, Transaction
+from eventlog.errors import CorruptLog, EventLogError, LogUnavailable, UnknownEvent
+from eventlog.frame import Frame
+from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.opening import ARCHIVE
+from eventlog.reading import Reading, check_entry
+from eventlog.segment import SegmentId
+from eventlog.segment_table import SegmentRecord, load_segment, put_segment
+from eventlog.store_format import put_format
+from eventlog.tables import TABLES, U64, key_check, key_id, scan, seal_record, unseal_record
+
+EVENTS_AT_ONCE = 512  # put in one transaction
+
+
+class LeftBehind(msgspec.Struct, frozen=True):
+    """The part of a stream that was not whole."""
+
+    stream: str
+    """Its id, in hex digits."""
+    kept: int
+    """How many of its events are in the new log."""
+    lost: int
+    """How many are known not to be."""
+    reason: str
+
+
+class RepairReport(msgspec.Struct, frozen=True):
+    """What came of a repair."""
+
+    directory: str
+    events: int
+    """In the new log."""
+    streams: int
+    unreadable: int
+    """Positions of the old log at which there was no whole event."""
+    left_behind: list[LeftBehind]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A stream in the making."""
+
+    record: StreamRecord
+    broken: str | None = None
+    lost: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    """Where its events are now, by version."""
+
+
+def repair(source: Path, target: Path, registry: EventRegistry, now_us: int) -> RepairReport:
+    """Write what is whole of the log in `source` to a new one in `target`. Blocks.
+
+    :raises LogLocked: `source` is open.
+    :raises LogUnavailable: it is no log, or there is something at `target`.
+    :raises UnknownEvent: it has events that the registry does not know.
+    :raises CorruptLog: nothing of it can be read.
+    :raises DiskFull, StorageFailed: there is nothing of the new log.
+    """
+    if target.exists() or not (source / LOG).exists():
+        raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
+    with written(target, ".repairing") as scratch, held(source):
+        for name in (LOG, "log.anchor"):
+            if (source / name).exists():
+                shutil.copyfile(source / name, scratch / f"damaged-{name}")
+        pad(scratch / f"damaged-{LOG}")
+        report = _Repair(source, scratch, registry, now_us).run(target)
+        for path in scratch.glob("damaged-*"):
+            path.unlink()
+        verify_copy(scratch, registry, now_us)
+        (scratch / ".unfinished").unlink()
+        scratch.rename(target)
+        sync_directory(target.parent)
+    return report
+
+
+class _Repair:
+    def __init__(self, source: Path, scratch: Path, registry: EventRegistry, now_us: int):
+        self._scratch = scratch
+        self._now_us = now_us
+        self._old = Environment(scratch / f"damaged-{LOG}", TABLES)
+        self._new = Environment(scratch / LOG, TABLES)
+        self._archive = Archive(source / ARCHIVE)
+        self._reading = Reading(self._new, Ledger(self._new), registry, self._archive)
+        self._streams: dict[bytes, _Kept] = {}
+        self._dropped: Counter[SegmentId] = Counter()
+        self._position = 0
+        self._unreadable = 0
+
+    def run(self, target: Path) -> RepairReport:
+        try:
+            self._new.write(lambda txn: put_format(self._new, txn, self._now_us))
+            self._copy_events()
+            self._new.write(self._finish)
+            return self._report(target)
+        finally:
+            self._old.close()
+            self._new.close()
+
+    def _report(self, target: Path) -> RepairReport:
+        left = [self._left(sid, kept) for sid, kept in self._streams.items()]
+        streams = sum(kept.record.version > 0 for kept in self._streams.values())
+        left_behind = [each for each in left if each is not None]
+        return RepairReport(str(target), self._position, streams, self._unreadable, left_behind)
+
+    def _left(self, sid: bytes, kept: _Kept) -> LeftBehind | None:
+        known = self._old_record(sid)
+        missing = 0 if known is None else known.version - kept.record.version
+        lost = max(kept.lost, missing)
+        if not lost:
+            return None
+        reason = kept.broken or "its last events are missing"
+        return LeftBehind(sid.hex(), kept.record.version, lost, reason)
+
+    # --- from the old log
+
+    def _copy_events(self) -> None:
+        batch: list[tuple[Frame, bytes]] = []
+        for position in range(1, self._last_position() + 1):
+            whole = self._whole(position)
+            if whole is None:
+                continue
+            batch.append(whole)
+            if len(batch) == EVENTS_AT_ONCE:
+                self._put(batch)
+                batch = []
+        self._put(batch)
+
+    def _last_position(self) -> int:
+        """Return how far the log went, by what is left of it, or by the anchor."""
+        anchor = Anchor(self._scratch / "damaged-log.anchor")
+        known = anchor.read().position
+        anchor.close()
+        try:
+            with self._old.read() as txn:
+                return max(known, Ledger(self._old).last_position(txn))
+        except EventLogError:
+            return known
+
+    def _whole(self, position: int) -> tuple[Frame, bytes] | None:
+        """Return an event that is whole and follows, with its payload; count it otherwise."""
+        try:
+            with self._old.read() as txn:
+                data = txn.get(U64.pack(position), db=self._old.tables["events"])
+            taken = None if data is None else frame.unpack(position, data)
+        except CorruptLog:
+            taken = data = None
+        if taken is None or data is None:
+            self._unreadable += 1
+            return None
+        kept = self._kept(taken.stream_id)
+        if kept.broken is None:
+            kept.broken = self._why_broken(taken, kept.record)
+        if kept.broken is None:
+            try:
+                data = self._with_payload(position, taken, data)
+            except CorruptLog as error:
+                kept.broken = f"the payload of version {taken.version}: {error}"
+        if kept.broken is not None:
+            kept.lost += 1
+            return None
+        self._keep(taken, kept)
+        return taken, data
+
+    def _kept(self, sid: bytes) -> _Kept:
+        if sid not in self._streams:
+            known = self._old_record(sid)
+            record = StreamRecord(
+                "" if known is None else known.name, 0, 0, 0, frame.chain_start(sid)
+            )
+            if known is not None:
+                record = msgspec.structs.replace(record, epoch=known.epoch)
+            self._streams[sid] = _Kept(record, "its record is lost" if known is None else None)
+        return self._streams[sid]
+
+    def _old_record(self, sid: bytes) -> StreamRecord | None:
+        try:
+            with self._old.read() as txn:
+                value = txn.get(sid, db=self._old.tables["streams"])
+                return None if value is None else unseal_record(value, StreamRecord, "a stream")
+        except CorruptLog:
+            return None
+
+    def _why_broken(self, taken: Frame, before: StreamRecord) -> str | None:
+        if taken.version != before.version + 1:
+            return f"version {before.version + 1} is missing"
+        if not frame.check_chain(taken, before.chain):
+            return f"version {taken.version} does not follow from the one before it"
+        return None
+
+    def _with_payload(self, position: int, taken: Frame, data: bytes) -> bytes:
+        if taken.place is None:
+            return data
+        segment = SegmentId(taken.stream_id, taken.place.number)
+        with self._old.read() as txn:
+            record = load_segment(self._old, txn, segment)
+        if record.dropped_at_us is not None:
+            self._dropped[segment] += 1
+            return data
+        entry = self._archive.entry(taken.stream_id, taken.place)
+        check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
+        return frame.refilled(position, data, entry.salt, entry.raw)
+
+    def _keep(self, taken: Frame, kept: _Kept) -> None:
+        changes = {"version": taken.version, "chain": taken.chain}
+        stored = kept.record.stored_bytes + taken.stored_bytes
+        if taken.gone is not None:
+            changes |= {"erased_version": taken.version, "erased_at_us": taken.gone.erased_at_us}
+        kept.record = msgspec.structs.replace(kept.record, stored_bytes=stored, **changes)
+
+    # --- into the new one
+
+    def _put(self, batch: list[tuple[Frame, bytes]]) -> None:
+        first = self._position + 1
+        self._new.write(lambda txn: self._put_all(txn, first, batch))
+        self._position += len(batch)
+
+    def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
+        tables = self._new.tables
+        for position, (taken, data) in enumerate(batch, start=first):
+            at, version = U64.pack(position), U64.pack(taken.version)
+            moved = frame.moved(position, data)
+            txn.put(at, moved, db=tables["events"], append=True)
+            txn.put(taken.stream_id + version, at, db=tables["versions"])
+            self._streams[taken.stream_id].positions[taken.version] = position
+            for key in self._keys(frame.unpack(position, moved)):
+                row = taken.stream_id + key_id(key) + version
+                txn.put(row, key_check(row), db=tables["keys"])
+
+    def _keys(self, taken: Frame) -> tuple[str, ...]:
+        if taken.gone is not None or taken.place is not None:
+            return ()
+        return self._reading.keys_of(taken.tag, taken.schema, frame.payload(taken))
+
+    def _finish(self, txn: Transaction) -> None:
+        tables = self._new.tables
+        for sid, kept in self._streams.items():
+            if not kept.record.version:
+                continue
+            nameless = kept.record.version == kept.record.erased_version
+            record = msgspec.structs.replace(kept.record, name="") if nameless else kept.record
+            txn.put(sid, seal_record(record), db=tables["streams"])
+            for key, request in self._requests(sid, kept):
+                txn.put(key, seal_record(request), db=tables["requests"])
+        for segment, events in self._dropped.items():
+            with self._old.read() as old:
+                record_of = load_segment(self._old, old, segment)
+            gone = SegmentRecord(events, 0, 0, b"", record_of.sealed_at_us, record_of.dropped_at_us)
+            put_segment(self._new, txn, segment, gone)
+
+    def _requests(self, sid: bytes, kept: _Kept) -> Iterator[tuple[bytes, RequestRecord]]:
+        """Yield the idempotency keys of events that were kept, as far as they can be read."""
+        try:
+            with self._old.read() as txn:
+                rows = list(scan(self._old, txn, "requests", sid))
+        except CorruptLog:
+            return
+        for key, value in rows:
+            try:
+                request = unseal_record(value, RequestRecord, "an idempotency key")
+            except (CorruptLog, UnknownEvent):
+                continue
+            position = kept.positions.get(request.last_version)
+            if position is not None and request.last_version > kept.record.erased_version:
+                yield sid + key, msgspec.structs.replace(request, last_position=position)

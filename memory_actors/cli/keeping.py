@@ -1,0 +1,119 @@
+"""backup, restore-backup, repair, erase, heads, heads-key."""
+
+from pathlib import Path
+
+import click
+
+from eventlog import BackedUp, write_heads
+from eventlog.signing import new_key
+from memory_actors.cli.audit import FILE
+from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.output import print_json, say, size
+from memory_actors.cli.running import check_store, run, with_system
+from memory_actors.erasing import EraseReceipt
+from memory_actors.repairing import repair_store
+from memory_actors.system import MemorySystem
+
+
+@click.command(cls=Command)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--derived", is_flag=True, help="With vectors, which the model could make again.")
+@pass_app
+def backup(app: App, /, directory: Path, derived: bool) -> None:
+    """Write a verified backup of all memories to a new DIRECTORY."""
+
+    async def work(memory: MemorySystem) -> BackedUp:
+        return await memory.backup(directory, derived=derived)
+
+    made = with_system(app, work)
+    if app.json:
+        print_json(made)
+    else:
+        say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
+
+
+@click.command("restore-backup", cls=Command)
+@click.argument("backup", type=click.Path(path_type=Path))
+@pass_app
+def restore_backup(app: App, /, backup: Path) -> None:
+    """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
+    restored = run(lambda: MemorySystem.restore_backup(backup, app.directory))
+    if app.json:
+        print_json(restored)
+        return
+    say(f"✓ {restored.position:,} events are in {restored.directory}", "green")
+    if restored.replaced is not None:
+        say(f"What was there before is in {restored.replaced}")
+
+
+@click.command(cls=Command)
+@click.argument("target", type=click.Path(path_type=Path))
+@pass_app
+def repair(app: App, /, target: Path) -> None:
+    """Write what is whole of a damaged store to a new one in TARGET, and say what is not."""
+    check_store(app)
+    report = repair_store(app.directory, target)
+    if app.json:
+        print_json(report)
+        return
+    say(f"{report.events:,} events of {report.streams:,} streams are in {report.directory}")
+    for left in report.left_behind:
+        say(f"✗ stream {left.stream}: {left.lost:,} events left behind: {left.reason}", "yellow")
+    if not report.left_behind:
+        say("✓ Nothing was left behind.", "green")
+
+
+@click.command(cls=Command)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def erase(app: App, /, yes: bool) -> None:
+    """Erase the user that --user names, for good: memories, history, keys."""
+    if app.user is None:
+        raise click.UsageError("say whom with --user")
+    user_id = app.user
+    if not yes:
+        click.confirm(f"Erase everything of user {user_id!r}? It cannot be undone", abort=True)
+
+    async def work(memory: MemorySystem) -> EraseReceipt:
+        return await memory.erase(user_id)
+
+    receipt = with_system(app, work)
+    if app.json:
+        print_json(receipt)
+    elif receipt.events:
+        say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
+        say("Backups made before still hold them.")
+    else:
+        say("There was nothing to erase.")
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--sign", "private_key", type=FILE, help="A private key of `heads-key`.")
+@pass_app
+def heads(app: App, /, file: Path, private_key: Path | None) -> None:
+    """Write to FILE where the store stands: `verify --against` proves that its past is the same."""
+
+    async def work(memory: MemorySystem) -> int:
+        now = await memory.heads()
+        write_heads(file, now, private_key)
+        return now.position
+
+    position = with_system(app, work)
+    if app.json:
+        print_json({"file": str(file), "position": position, "signed": private_key is not None})
+    else:
+        say(f"✓ The head at position {position:,} is in {file}", "green")
+
+
+@click.command("heads-key", cls=Command)
+@click.argument("private_key", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("public_key", type=click.Path(path_type=Path, dir_okay=False))
+@pass_app
+def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
+    """Make a pair of Ed25519 keys to sign heads with, in two new files."""
+    new_key(private_key, public_key)
+    if app.json:
+        print_json({"private_key": str(private_key), "public_key": str(public_key)})
+    else:
+        say(f"Keep {private_key} to yourself, and not beside the store; publish {public_key}.")

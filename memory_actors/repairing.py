@@ -1,0 +1,113 @@
+"""Repair of a closed store: what is whole of it, in a new one. In a process of its own.
+
+A child reads the damaged files (eventlog/repair.py), counts the totals over all users anew from
+what was kept, and prints a report. API keys are copied; vectors and indexes are made again.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    Environment,
+    EventLog,
+    EventLogError,
+    LogLocked,
+    LogUnavailable,
+    RepairReport,
+    StorageFailed,
+    UnknownEvent,
+    repair,
+    replay,
+)
+from eventlog.requests import system_clock_us
+from eventlog.tables import TABLES
+from eventlog.totals import put_totals
+from memory_actors import user_state
+from memory_actors.api_keys.store import FILE as API_KEYS
+from memory_actors.settings import Settings
+from memory_actors.streams import STREAM_PREFIX
+from memory_actors.verifying import how_it_died, surroundings
+
+_ERRORS = (CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed, UnknownEvent)
+
+
+class _Outcome(msgspec.Struct):
+    report: RepairReport | None = None
+    refused: str | None = None
+    message: str = ""
+
+
+def repair_store(source: str | Path, target: str | Path) -> RepairReport:
+    """Write what is whole of the store in `source` to a new one in `target`. Blocks.
+
+    `source` must be closed, and is not changed. The report says what was left behind, by the ids of
+    streams: look at it before you use the new store.
+
+    :raises LogLocked: `source` is open.
+    :raises LogUnavailable: it is no store, or there is something at `target`.
+    :raises UnknownEvent: another version made it.
+    :raises CorruptLog: nothing of it can be read, or its files end the process that reads them.
+    :raises DiskFull, StorageFailed: there is nothing of the new store.
+    """
+    child = subprocess.run(  # noqa: S603 - our own module, and paths as arguments
+        [sys.executable, "-m", "memory_actors.repairing", str(source), str(target)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=surroundings(), check=False,
+    )  # fmt: skip
+    if child.returncode:
+        how = how_it_died(child.returncode)
+        raise CorruptLog(f"the process that read {source} has died ({how}): restore a backup")
+    outcome = msgspec.json.decode(child.stdout, type=_Outcome)
+    if outcome.report is None:
+        kinds = {kind.__name__: kind for kind in _ERRORS}
+        raise kinds.get(outcome.refused or "", CorruptLog)(outcome.message)
+    return outcome.report
+
+
+# --- in the child
+
+
+async def _totals(directory: Path) -> dict[str, int]:
+    """Return what all users of a store add to the totals."""
+    decider = user_state.user_decider(Settings().limits_by_tier())
+    summed = Counter[str]()
+    async with EventLog.open(directory, user_state.event_registry()) as log:
+        for stream in await log.streams():
+            if stream.startswith(STREAM_PREFIX):
+                state, _ = await replay(log, decider, stream, dropped="mark")
+                summed.update(user_state.totals(state))
+    return {name: total for name, total in summed.items() if total}
+
+
+def _repair(source: Path, target: Path) -> RepairReport:
+    report = repair(source, target, user_state.event_registry(), system_clock_us())
+    totals = asyncio.run(_totals(target))
+    env = Environment(target / "log.mdb", TABLES)
+    try:
+        env.write(lambda txn: put_totals(env, txn, totals))
+    finally:
+        env.close()
+    if (source / API_KEYS).exists():
+        (target / API_KEYS).touch(0o600)
+        (target / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
+    return report
+
+
+def main() -> None:
+    """Repair the store that the command line names first into the second."""
+    out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
+    try:
+        outcome = _Outcome(_repair(Path(sys.argv[1]), Path(sys.argv[2])))
+    except EventLogError as error:
+        outcome = _Outcome(None, type(error).__name__, str(error))
+    out.write(msgspec.json.encode(outcome).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Verification of a closed store, in a process of its own.
+
+LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). So a child
+reads, and tells its parent by lines of JSON how far it is, what it found, or what it could not do.
+If it dies, that is a finding.
+
+Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
+begins with the snapshot must be the one that begins with nothing, and the totals over all users
+must be the sum of their states.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import IO
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from eventlog import (
+    EventLog,
+    EventLogError,
+    Finding,
+    Heads,
+    LogLocked,
+    LogUnavailable,
+    PoisonedStream,
+    UnknownEvent,
+    VerifyReport,
+    replay,
+)
+from eventlog.audit import Progress
+from eventlog.frame import stream_id
+from memory_actors import user_state
+from memory_actors.settings import Settings
+from memory_actors.streams import STREAM_PREFIX
+from memory_actors.user_state import UserState
+
+FOUND_IN_STREAMS_MAX = 1_000
+ROOT = Path(__file__).resolve().parents[1]
+
+_REFUSALS = {cls.__name__: cls for cls in (LogLocked, LogUnavailable, UnknownEvent)}
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """What a child says: one of these."""
+
+    done: int = 0
+    total: int = 0
+    report: VerifyReport | None = None
+    refused: str | None = None
+    """The type of an error that is no damage."""
+    message: str = ""
+
+
+def verify_store(
+    directory: str | Path, progress: Progress | None = None, *, against: Heads | None = None
+) -> VerifyReport:
+    """Verify a closed store in a child process; whatever is wrong with it is in the report.
+
+    Blocks. `progress(done, total)` is called in this thread. With `against`, heads that were
+    published, also whether history up to them is unchanged.
+
+    :raises LogLocked: it is open.
+    :raises LogUnavailable: it cannot be opened.
+    :raises UnknownEvent: another version made it.
+    """
+    command = [sys.executable, "-m", "memory_actors.verifying", str(directory)]
+    with subprocess.Popen(  # noqa: S603 - our own module, and a path as one argument
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=surroundings()
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(msgspec.json.encode(against).decode())
+        child.stdin.close()
+        report = _heard(child.stdout, progress)
+    return report or _died(child.returncode)
+
+
+def surroundings() -> dict[str, str]:
+    """Return an environment in which a child imports this package, wherever it is run from."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _heard(lines: IO[str], progress: Progress | None) -> VerifyReport | None:
+    """Return the report in what a child says, None if there is none."""
+    for text in lines:
+        line = msgspec.json.decode(text, type=_Line)
+        if line.refused is not None:
+            raise _REFUSALS[line.refused](line.message)
+        if line.report is not None:
+            return line.report
+        if progress is not None:
+            progress(line.done, line.total)
+    return None
+
+
+def how_it_died(code: int) -> str:
+    """Return what a child's return code says of its end."""
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _died(code: int) -> VerifyReport:
+    how = how_it_died(code)
+    message = f"the process that read it has died ({how}): the file is damaged; restore a backup"
+    return VerifyReport(0, 0, [Finding(0, "", message)])
+
+
+# --- in the child
+
+
+async def verified(directory: Path, progress: Progress, against: Heads | None) -> VerifyReport:
+    """Open a store and check all of it."""
+    async with EventLog.open(directory, user_state.event_registry()) as log:
+        report = await log.verify(progress, against=against)
+        return msgspec.structs.replace(report, findings=report.findings + await _replayed(log))
+
+
+async def _replayed(log: EventLog) -> list[Finding]:
+    """Replay every user; return what does not agree with snapshots and totals."""
+    decider = user_state.user_decider(Settings().limits_by_tier())
+    found: list[Finding] = []
+    summed = Counter[str]()
+    for stream in await log.streams():
+        if not stream.startswith(STREAM_PREFIX) or len(found) >= FOUND_IN_STREAMS_MAX:
+            continue
+        sid = stream_id(stream).hex()
+        try:
+            state, version = await replay(log, decider, stream, dropped="mark")
+        except PoisonedStream as error:
+            found.append(Finding(0, sid, f"replay ends at version {error.version}"))
+            continue
+        summed.update(user_state.totals(state))
+        if not await _fits_snapshot(log, stream, state, version):
+            found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
+    totals = {name: total for name, total in summed.items() if total}
+    if not found and totals != await log.totals():
+        found.append(Finding(0, "", "the totals are not the sum over all users"))
+    return found
+
+
+async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: int) -> bool:
+    snapshot = await log.load_snapshot(stream, user_state.SNAPSHOT_FINGERPRINT)
+    if snapshot is None:
+        return True
+    decider = user_state.user_decider(Settings().limits_by_tier())
+    try:
+        begin = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
+    except msgspec.DecodeError:
+        return False
+    shortened, _ = await replay(
+        log, decider, stream, state=begin, after=snapshot.version, until=version, dropped="mark"
+    )
+    return user_state.fingerprint(shortened) == user_state.fingerprint(state)
+
+
+def _say(out: IO[str], line: _Line) -> None:
+    out.write(msgspec.json.encode(line).decode() + "\n")
+    out.flush()
+
+
+def main() -> None:
+    """Verify the store that the command line names, and say what came of it."""
+    out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
+    against = msgspec.json.decode(sys.stdin.read(), type=Heads | None)
+    _say(out, _outcome(Path(sys.argv[1]), lambda *at: _say(out, _Line(*at)), against))
+
+
+def _outcome(directory: Path, progress: Progress, against: Heads | None) -> _Line:
+    try:
+        return _Line(report=asyncio.run(verified(directory, progress, against)))
+    except tuple(_REFUSALS.values()) as error:
+        return _Line(refused=type(error).__name__, message=str(error))
+    except EventLogError as error:
+        return _Line(report=VerifyReport(0, 0, [Finding(0, "", str(error))]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""Backup and restore: one moment of a log in use, whole or not there; restoring loses nothing."""
+
+import asyncio
+import errno
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import (
+    ANY_VERSION,
+    Checkpoint,
+    CorruptLog,
+    DiskFull,
+    EventLog,
+    EventRegistry,
+    LogLocked,
+    LogUnavailable,
+    Snapshot,
+    backup,
+    restore,
+)
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("test.noted", keys=lambda event: [event.text[:2]])
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[EventLog]:
+    async with EventLog.open(path, registry) as log:
+        yield log
+
+
+async def fill(log: EventLog, stream: str = "s", events: int = 30) -> None:
+    notes = [Noted(f"{n} {stream} " * (300 if n % 7 == 0 else 1)) for n in range(events)]
+    await log.append(stream, notes, ANY_VERSION, counters={"n": events})
+
+
+async def filled(log: EventLog) -> None:
+    """Put something everywhere."""
+    await fill(log)
+    await log.append("t", [Noted("once")], 0, idempotency_key="k")
+    await log.archive("s", range(1, 11))
+    await log.archive("s", range(11, 15))
+    await log.drop_archived(2**62, "t")
+    await log.save_snapshot("s", Snapshot(20, b"state"), "f")
+    await log.save_checkpoint(Checkpoint("view", 5, {b"a": b"1"}))
+    await fill(log, "gone")
+    await log.erase("gone", counted={"n": 30})
+
+
+async def everything(log: EventLog) -> dict[str, Any]:
+    return {
+        "all": await log.read_all(0, 1000, dropped="mark"),
+        "about": await log.versions_about("s", "0 "),
+        "heads": [await log.head(stream) for stream in ("s", "t", "gone")],
+        "streams": sorted(await log.streams()),
+        "snapshot": await log.load_snapshot("s", "f"),
+        "view": (await log.load_checkpoint("view"), await log.load_entry("view", b"a")),
+        "totals": await log.totals(),
+        "archive": await log.archive_statistics(),
+        "verified": (await log.verify()).findings,
+    }
+
+
+async def test_a_restored_backup_reads_as_the_log_did(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        before = await everything(log)
+        made = await log.backup(tmp_path / "backup")
+        assert await everything(log) == before
+        await fill(log, "later")
+
+    restored = await restore(tmp_path / "backup", tmp_path / "new", registry)
+
+    assert (made.position, made.events) == (61, 61)
+    assert (restored.position, restored.replaced) == (61, None)
+    async with opened(tmp_path / "new") as log:
+        assert await everything(log) == before
+        assert (await log.append("t", [Noted("once")], 0, idempotency_key="k")).duplicate
+        await log.append("t", [Noted("on")], 1)
+        await log.shrink(force=True)
+    async with opened(tmp_path / "new") as log:
+        assert (await log.verify()).findings == []
+
+
+async def test_a_backup_can_be_opened_where_it_is(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        before = await everything(log)
+        await log.backup(tmp_path / "backup")
+
+    async with opened(tmp_path / "backup") as log:
+        assert await everything(log) == before
+
+
+async def test_a_drill_under_load(tmp_path: Path):
+    """Each stream of a backup is a beginning of the stream, and all of it is of one moment."""
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        stopped = asyncio.Event()
+
+        async def write(stream: str) -> int:
+            version = 0
+            while not stopped.is_set():
+                await log.append(stream, [Noted(f"{version + 1}")], version)
+                version += 1
+            return version
+
+        async def keep_up() -> None:
+            while not stopped.is_set():
+                last = (await log.head("a")).version
+                await log.archive("a", range(1, last // 2))
+                await log.shrink(force=True)
+
+        writing = [asyncio.create_task(write(stream)) for stream in "abc"]
+        keeping = asyncio.create_task(keep_up())
+        acknowledged = []
+        for n in range(3):
+            await asyncio.sleep(0.05)
+            acknowledged.append([(await log.head(stream)).version for stream in "abc"])
+            await log.backup(tmp_path / f"backup {n}")
+        stopped.set()
+        await keeping
+        versions = await asyncio.gather(*writing)
+        whole = await log.read_all(0, 100_000, dropped="mark")
+    assert min(versions) > max(acknowledged[0])
+
+    for n, known in enumerate(acknowledged):
+        await restore(tmp_path / f"backup {n}", tmp_path / f"restored {n}", registry)
+        async with opened(tmp_path / f"restored {n}") as log:
+            assert (await log.verify()).findings == []
+            there = [(await log.head(stream)).version for stream in "abc"]
+            assert all(after >= before for after, before in zip(there, known, strict=True))
+            events = await log.read_all(0, 100_000, dropped="mark")
+            assert events == whole[: len(events)]
+
+
+async def test_more_may_be_put_into_a_backup_and_comes_back(tmp_path: Path):
+    def also(path: Path) -> None:
+        (path / "extra").mkdir()
+        (path / "extra" / "file").write_bytes(b"more")
+
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.backup(tmp_path / "backup", also=also)
+
+    await restore(tmp_path / "backup", tmp_path / "new", registry)
+
+    assert (tmp_path / "new" / "extra" / "file").read_bytes() == b"more"
+    assert (tmp_path / "new" / "extra" / "file").stat().st_mode & 0o777 == 0o600
+
+
+# --- what is there already
+
+
+async def test_a_backup_replaces_nothing(tmp_path: Path):
+    (tmp_path / "backup").mkdir()
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        with pytest.raises(LogUnavailable, match="another name"):
+            await log.backup(tmp_path / "backup")
+    assert not list((tmp_path / "backup").iterdir())
+
+
+async def test_what_is_restored_over_is_kept_beside_it(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        before = await everything(log)
+        await log.backup(tmp_path / "backup")
+        await fill(log, "later")
+        (tmp_path / "log" / "keys").write_text("secret")
+        later = await everything(log)
+
+    restored = await restore(tmp_path / "backup", tmp_path / "log", registry, kept=["keys", "none"])
+
+    assert restored.replaced is not None
+    async with opened(tmp_path / "log") as log:
+        assert await everything(log) == before
+    async with opened(Path(restored.replaced)) as log:
+        assert await everything(log) == later
+    assert (tmp_path / "log" / "keys").read_text() == "secret"
+
+
+async def test_an_open_log_is_not_restored_over(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.backup(tmp_path / "backup")
+        with pytest.raises(LogLocked):
+            await restore(tmp_path / "backup", tmp_path / "log", registry)
+        await fill(log)
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "backup"}
+
+
+async def test_a_directory_that_holds_something_else_is_not_restored_over(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.backup(tmp_path / "backup")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("dear")
+
+    with pytest.raises(LogUnavailable, match="no log"):
+        await restore(tmp_path / "backup", tmp_path / "mine", registry)
+    assert (tmp_path / "mine" / "letter").read_text() == "dear"
+    assert (await restore(tmp_path / "backup", tmp_path / "empty", registry)).replaced is None
+
+
+# --- damage and errors
+
+
+async def damaged_files(tmp_path: Path) -> list[Path]:
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        await log.backup(tmp_path / "backup")
+    return [path for path in (tmp_path / "backup").rglob("*") if path.is_file()]
+
+
+async def test_a_damaged_backup_is_refused_and_nothing_changed(tmp_path: Path):
+    files = await damaged_files(tmp_path)
+    assert {file.suffix for file in files} == {".mdb", ".anchor", ".segment", ".json"}
+    for file in files:
+        whole = file.read_bytes()
+        for data in (whole[:-1], whole[: len(whole) // 2] + b"\xff" + whole[len(whole) // 2 + 1 :]):
+            file.write_bytes(data)
+            with pytest.raises((CorruptLog, LogUnavailable)):
+                await restore(tmp_path / "backup", tmp_path / "new", registry)
+        file.unlink()
+        with pytest.raises((CorruptLog, LogUnavailable)):
+            await restore(tmp_path / "backup", tmp_path / "new", registry)
+        file.write_bytes(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "backup"}
+    await restore(tmp_path / "backup", tmp_path / "new", registry)
+
+
+async def test_a_manifest_that_names_files_elsewhere_is_refused(tmp_path: Path):
+    await damaged_files(tmp_path)
+    manifest = backup.read_manifest(tmp_path / "backup")
+    outside = backup.BackupFile("../log/log.mdb", 1, "")
+    changed = msgspec.structs.replace(manifest, files=[*manifest.files, outside])
+    (tmp_path / "backup" / "backup.json").write_bytes(msgspec.json.encode(changed))
+
+    with pytest.raises(CorruptLog, match="outside"):
+        await restore(tmp_path / "backup", tmp_path / "new", registry)
+
+
+async def test_a_copy_of_a_directory_is_no_backup(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+
+    with pytest.raises(LogUnavailable, match="is no backup"):
+        await restore(tmp_path / "copy", tmp_path / "new", registry)
+
+
+async def test_a_damaged_log_is_not_backed_up(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+        (segment,) = (tmp_path / "log" / "archive").iterdir()
+        whole = segment.read_bytes()
+        segment.write_bytes(whole[:-1] + b"?")
+        with pytest.raises(CorruptLog, match="sealed"):
+            await log.backup(tmp_path / "backup")
+        segment.write_bytes(whole)
+        await log.backup(tmp_path / "backup")
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "backup"}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+):
+    def fail(*_: Any) -> None:
+        raise OSError(code, "no")
+
+    async with opened(tmp_path / "log") as log:
+        await filled(log)
+        for name in ("_copy", "_write", "_sync_all", "_listed"):
+            with monkeypatch.context() as patched:
+                patched.setattr(backup, name, fail)
+                with pytest.raises(DiskFull if code == errno.ENOSPC else backup.StorageFailed):
+                    await log.backup(tmp_path / "backup")
+            assert {path.name for path in tmp_path.iterdir()} == {"log"}
+        await log.backup(tmp_path / "backup")
+
+
+async def test_what_a_dead_process_has_left_is_taken_away_and_nothing_else(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        (tmp_path / "one.partial").mkdir()
+        (tmp_path / "one.partial" / ".unfinished").touch()
+        (tmp_path / "one.partial" / "log.mdb").write_bytes(b"half")
+        (tmp_path / "other.partial").mkdir()
+        (tmp_path / "other.partial" / "mine").touch()
+
+        await log.backup(tmp_path / "one")
+        with pytest.raises(LogUnavailable):
+            await log.backup(tmp_path / "other")
+
+    assert (tmp_path / "other.partial" / "mine").exists()
+    assert not (tmp_path / "one.partial").exists()

@@ -1,0 +1,199 @@
+"""Repair: what is whole of a damaged log is in the new one, and nothing else."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import (
+    ANY_VERSION,
+    CorruptLog,
+    Environment,
+    EventLog,
+    EventRegistry,
+    LogLocked,
+    LogUnavailable,
+)
+from eventlog.repair import RepairReport, repair
+from eventlog.tables import TABLES, U64
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+NOW_US = 1_700_000_000_000_000
+
+
+@registry.event("test.noted", keys=lambda event: [event.text[:3]])
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[EventLog]:
+    async with EventLog.open(path, registry) as log:
+        yield log
+
+
+async def fill(path: Path) -> None:
+    """a at 1, 4, …, 28; b at 2, 5, …; c at 3, 6, …."""
+    async with opened(path) as log:
+        for n in range(10):
+            for stream in "abc":
+                text = f"{stream} {n} " * (300 if n % 4 == 0 else 3)
+                await log.append(stream, [Noted(text)], n, idempotency_key=f"k{n}")
+
+
+def changed(path: Path, change: Callable[[Environment, Any], None]) -> None:
+    env = Environment(path / "log.mdb", TABLES)
+    env.write(lambda txn: change(env, txn))
+    env.close()
+
+
+def repaired(tmp_path: Path) -> RepairReport:
+    return repair(tmp_path / "log", tmp_path / "new", registry, NOW_US)
+
+
+async def texts(path: Path) -> dict[str, list[str]]:
+    async with opened(path) as log:
+        assert (await log.verify()).findings == []
+        return {
+            stream: [e.data.text[:3] for e in await log.read_stream(stream)]
+            for stream in sorted(await log.streams())
+        }
+
+
+ALL = {stream: [f"{stream} {n}" for n in range(10)] for stream in "abc"}
+
+
+async def test_a_whole_log_comes_whole(tmp_path: Path):
+    await fill(tmp_path / "log")
+    async with opened(tmp_path / "log") as log:
+        await log.archive("a", [1, 2, 3])
+        await log.archive("b", [1, 2])
+        await log.drop_archived(2**62, "b")
+        await log.erase("c")
+        await log.append("c", [Noted("again")], 10)
+        before = await log.read_all(0, 100, dropped="mark")
+        heads = [await log.head(stream) for stream in "abc"]
+
+    report = repaired(tmp_path)
+
+    assert (report.events, report.streams, report.unreadable, report.left_behind) == (31, 3, 0, [])
+    async with opened(tmp_path / "new") as log:
+        assert await log.read_all(0, 100, dropped="mark") == before
+        assert [await log.head(stream) for stream in "abc"] == heads
+        assert (await log.verify()).findings == []
+        assert (await log.append("a", [Noted("a 3 " * 3)], 3, idempotency_key="k3")).duplicate
+        await log.append("a", [Noted("on")], 10)
+
+
+async def test_a_stream_ends_before_its_first_damaged_event(tmp_path: Path):
+    await fill(tmp_path / "log")
+
+    def damage(env: Environment, txn: Any) -> None:
+        table = env.tables["events"]
+        data = txn.get(U64.pack(14), db=table)  # version 5 of b
+        txn.put(U64.pack(14), data[:-1] + b"?", db=table)
+
+    changed(tmp_path / "log", damage)
+    report = repaired(tmp_path)
+
+    assert await texts(tmp_path / "new") == {**ALL, "b": ALL["b"][:4]}
+    (left,) = report.left_behind
+    assert (left.kept, left.lost, left.reason) == (4, 6, "version 5 is missing")
+    assert (report.events, report.unreadable) == (24, 1)
+    async with opened(tmp_path / "new") as log:
+        assert [event.position for event in await log.read_all(0, 100)] == list(range(1, 25))
+        assert (await log.find_request("b", "k7", b"")) is None
+
+
+async def test_events_that_are_gone_from_the_end_are_reported(tmp_path: Path):
+    await fill(tmp_path / "log")
+    changed(
+        tmp_path / "log",
+        lambda env, txn: [txn.delete(U64.pack(n), db=env.tables["events"]) for n in (28, 30)],
+    )
+    report = repaired(tmp_path)
+
+    assert await texts(tmp_path / "new") == {**ALL, "a": ALL["a"][:9], "c": ALL["c"][:9]}
+    assert [each.reason for each in report.left_behind] == ["its last events are missing"] * 2
+
+
+async def test_a_payload_that_is_lost_in_the_archive_ends_its_stream(tmp_path: Path):
+    await fill(tmp_path / "log")
+    async with opened(tmp_path / "log") as log:
+        await log.archive("a", [6, 7])
+    (segment,) = (tmp_path / "log" / "archive").iterdir()
+    segment.unlink()
+
+    (left,) = repaired(tmp_path).left_behind
+
+    assert "payload of version 6" in left.reason
+    assert await texts(tmp_path / "new") == {**ALL, "a": ALL["a"][:5]}
+
+
+async def test_a_stream_whose_record_is_lost_has_no_name_and_stays_behind(tmp_path: Path):
+    from eventlog.frame import stream_id
+
+    await fill(tmp_path / "log")
+    changed(
+        tmp_path / "log",
+        lambda env, txn: txn.put(stream_id("b"), b"noise", db=env.tables["streams"]),
+    )
+    (left,) = repaired(tmp_path).left_behind
+
+    assert (left.stream, left.kept, left.lost) == (stream_id("b").hex(), 0, 10)
+    assert await texts(tmp_path / "new") == {"a": ALL["a"], "c": ALL["c"]}
+
+
+async def test_what_opening_refuses_can_be_repaired(tmp_path: Path):
+    """Totals lost, an anchor of another log, a file cut short."""
+    await fill(tmp_path / "log")
+    changed(tmp_path / "log", lambda env, txn: txn.delete(b"totals", db=env.tables["meta"]))
+    with pytest.raises(CorruptLog):
+        async with opened(tmp_path / "log"):
+            pass
+
+    assert repaired(tmp_path).events == 30
+    assert await texts(tmp_path / "new") == ALL
+
+
+async def test_a_file_cut_short_gives_what_is_left(tmp_path: Path):
+    await fill(tmp_path / "log")
+    path = tmp_path / "log" / "log.mdb"
+    path.write_bytes(path.read_bytes()[:-4096])
+    with pytest.raises(CorruptLog, match="cut short"):
+        async with opened(tmp_path / "log"):
+            pass
+
+    report = repaired(tmp_path)
+
+    assert 0 <= report.events <= 30
+    found = await texts(tmp_path / "new")
+    assert all(ALL[stream][: len(kept)] == kept for stream, kept in found.items())
+
+
+async def test_the_source_is_not_touched(tmp_path: Path):
+    await fill(tmp_path / "log")
+    before = {path: path.read_bytes() for path in (tmp_path / "log").glob("log.[ma]*")}
+
+    repaired(tmp_path)
+
+    names = ("log.mdb", "log.anchor")
+    assert all((tmp_path / "log" / n).read_bytes() == before[tmp_path / "log" / n] for n in names)
+
+
+async def test_it_never_writes_over_anything_nor_reads_an_open_log(tmp_path: Path):
+    async with opened(tmp_path / "log") as log:
+        await log.append("a", [Noted("a")], ANY_VERSION)
+        with pytest.raises(LogLocked):
+            repaired(tmp_path)
+    (tmp_path / "new").mkdir()
+    with pytest.raises(LogUnavailable):
+        repaired(tmp_path)
+    with pytest.raises(LogUnavailable):
+        repair(tmp_path / "none", tmp_path / "other", registry, NOW_US)
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "new"}

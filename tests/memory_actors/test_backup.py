@@ -1,0 +1,100 @@
+"""Backup and restore of all memories."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.compacting import SHORT, contents, with_a_past
+from support.fakes import FakeEmbedder
+
+from eventlog import LogLocked, LogUnavailable
+from memory_actors import MemorySystem
+from memory_actors.api_keys import KeyStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
+    user = memory.user(user_id)
+    found = await user.retrieve("login", top_k=50)
+    return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]
+
+
+@pytest.mark.parametrize("derived", [False, True])
+async def test_a_restored_system_answers_as_it_did(
+    open_memory: Any, tmp_path: Path, embedder: FakeEmbedder, derived: bool
+) -> None:
+    keys = KeyStore(tmp_path / "memory")
+    token, _ = keys.create("ada")
+    async with open_memory(summarizer=SHORT) as memory:
+        await with_a_past(memory)
+        await memory.compact()
+        before, usage = await told(memory), await memory.usage()
+        made = await memory.backup(tmp_path / "backup", derived=derived)
+        await memory.user("ada").add("came later")
+        with pytest.raises(LogLocked):
+            await MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "memory")
+    names = {path.name for path in (tmp_path / "backup").iterdir()}
+    assert names - {"derived.mdb"} == {"backup.json", "log.mdb", "log.anchor", "archive"}
+    assert ("derived.mdb" in names) == derived
+
+    restored = await MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "memory")
+
+    assert restored.position == made.position == made.events
+    assert (Path(restored.replaced or "") / "log.mdb").exists()
+    assert KeyStore(tmp_path / "memory").find(token) is not None
+    computed = len(embedder.texts)
+    async with open_memory(summarizer=SHORT) as memory:
+        assert await told(memory) == before
+        assert await memory.usage() == usage
+        assert (await memory.verify()).findings == []
+        assert await memory.check_replay() == []
+        assert (set(embedder.texts[computed:]) == {"login"}) == derived
+        (summary, *_) = [
+            m for m in await memory.user("ada").list_memories() if m.source == "compressed"
+        ]
+        assert len(await memory.user("ada").expand(summary.memory_id)) > 5
+
+
+async def test_a_drill_under_load(open_memory: Any, tmp_path: Path) -> None:
+    async with open_memory(check_replay=False) as memory:
+        stopped = asyncio.Event()
+
+        async def live(user_id: str) -> list[str]:
+            user, written = memory.user(user_id), []
+            while not stopped.is_set():
+                written.append((await user.add(f"note {len(written)}")).memory_id)
+                await user.working.set("last", len(written))
+            return written
+
+        living = [asyncio.create_task(live(user_id)) for user_id in ("ada", "bob")]
+        await asyncio.sleep(0.1)
+        await memory.backup(tmp_path / "backup")
+        await asyncio.sleep(0.05)
+        stopped.set()
+        written = await asyncio.gather(*living)
+
+    await MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "memory")
+
+    async with open_memory() as memory:
+        assert (await memory.verify()).findings == []
+        assert await memory.check_replay() == []
+        for user_id, ids in zip(("ada", "bob"), written, strict=True):
+            user = memory.user(user_id)
+            there = {m.memory_id for m in await user.list_memories(["long_term"], limit=10_000)}
+            assert 0 < len(there) < len(ids)
+            assert there == set(ids[: len(there)])
+            assert abs(await user.working.get("last", 0) - len(there)) <= 1
+
+
+async def test_who_was_erased_is_in_no_later_backup(open_memory: Any, tmp_path: Path) -> None:
+    async with open_memory() as memory:
+        await memory.user("canary").add("canary likes tea")
+        await memory.user("bob").add("rows a boat")
+        await memory.erase("canary")
+        await memory.backup(tmp_path / "backup", derived=True)
+        with pytest.raises(LogUnavailable):
+            await memory.backup(tmp_path / "backup")
+    files = [path for path in (tmp_path / "backup").rglob("*") if path.is_file()]
+    assert not any(b"canary" in path.read_bytes() for path in files)

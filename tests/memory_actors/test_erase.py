@@ -1,0 +1,400 @@
+"""Erasing a user: nothing of them in any file or answer, and nobody else notices."""
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.compacting import LOGIN, LUNCH, SHORT, some
+from support.fakes import FakeTokenEmbedder
+
+from eventlog import DiskFull
+from eventlog import erase as stream_erasing
+from memory_actors import (
+    BeingErasedError,
+    InvalidInputError,
+    Item,
+    MemorySystem,
+    NotFoundError,
+    UserMemory,
+)
+from memory_actors.api_keys import KeyStore
+from memory_actors.embedding.vector_table import VectorTable
+
+pytestmark = pytest.mark.anyio
+
+USER = "canary000zq"
+OF_ONE_USER = 13  # of what `everything` returns
+KINDS = ["working", "short_term", "long_term", "entity", "episodic", "structured", "context"]
+
+
+@pytest.fixture
+def embedder() -> FakeTokenEmbedder:
+    return FakeTokenEmbedder()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "memory"
+
+
+class Canaries:
+    """Strings that are found nowhere by chance, each given once."""
+
+    def __init__(self) -> None:
+        self.given = [USER]
+
+    def __call__(self) -> str:
+        self.given.append(f"canary{len(self.given):03d}zq")
+        return self.given[-1]
+
+    def text(self, size: int = 60) -> str:
+        return (f"{self()} was here, " * 40)[:size]
+
+
+async def canaries_everywhere(memory: MemorySystem) -> Canaries:
+    """Put a canary wherever a user may put something, 100 and more."""
+    give = Canaries()
+    user = memory.user(USER, agent_id=give(), session_id=give())
+    for n in range(8):
+        size = 3000 if n % 3 == 0 else 60
+        item = Item(content=give.text(size), metadata={give(): give()}, memory_id=give())
+        await user.add_many([item])
+        await user.working.set(give(), {give(): give.text(size)})
+        await user.short_term.add_message(give.text(size), session_id=give())
+        await user.documents.put(give(), {give(): [give()]}, key=give())
+    first = await user.entities.add_entity(give(), "person", observations=[give.text()])
+    other = await user.entities.add_entity(give(), "city", observations=[give.text()])
+    await user.entities.relate(first.memory_id, give(), other.memory_id, fact=give.text())
+    episode = await user.episodes.start(give.text(), metadata={give(): give()})
+    await user.episodes.step(episode.memory_id, give(), observation=give.text())
+    await user.episodes.finish(episode.memory_id, give.text())
+    changed = await user.add(give.text(), idempotency_key=give())
+    await user.update(changed.memory_id, content=give.text(), metadata={"k": give()})
+    await user.delete((await user.add(give.text())).memory_id)
+    await user.add_many(some(f"{give()} {LOGIN}", 7) + some(f"{give()} {LUNCH}", 7))
+    assert (await memory.compact(USER)).compressed == 2
+    await user.retrieve(give())
+    for _ in range(3):
+        entry = await user.context.add(give(), give.text(), metadata={give(): give()})
+    await user.context.archive(entry.entry_ids)
+    await user.context.document(give()).add("", give.text())
+    assert len(give.given) > 100
+    return give
+
+
+def parts(data: bytes) -> Iterator[bytes]:
+    """Yield bytes, and whatever in them decompresses."""
+    yield data
+    for mark in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
+        at = data.find(mark)
+        while at >= 0:
+            with suppress(zlib.error):
+                yield zlib.decompressobj().decompress(data[at:], 1 << 20)
+            at = data.find(mark, at + 1)
+
+
+def found_in(directory: Path) -> set[tuple[str, str]]:
+    """Return which files have how much of a canary in their names or bytes."""
+    found = set()
+    for path in directory.rglob("*"):
+        whole = [path.name.encode(), *(parts(path.read_bytes()) if path.is_file() else ())]
+        if any(b"canary" in part for part in whole):
+            found.add((path.name, "canary"))
+    return found
+
+
+async def everything(memory: MemorySystem, user_id: str, query: str) -> list[Any]:
+    """Return what all reads say of a user."""
+    user = memory.user(user_id)
+    return [
+        await user.list_memories(limit=1000),
+        await user.retrieve(query, memory_types=KINDS, top_k=100),
+        await user.context(query),
+        await user.context.render(),
+        await user.context.documents(),
+        await user.context.search_archive(query),
+        await memory.recalls(user_id),
+        await user.working.items(),
+        await user.short_term.messages(),
+        await user.documents.find(),
+        await user.documents.collections(),
+        await user.episodes.recent(),
+        [found async for found in user.export()],
+        (await user.usage()).kinds,
+        await memory.users(),
+        await memory.compaction_stats(),
+        memory.statistics().alerts,
+    ]
+
+
+async def test_no_file_and_no_answer_has_a_trace_of_an_erased_user(
+    open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventlog.block.zstandard", None)
+    KeyStore(directory).create(USER)
+    async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
+        await memory.user("bob").add("canoe on the lake")
+        canaries = await canaries_everywhere(memory)
+    async with open_memory(summarizer=SHORT) as memory:  # snapshots and indexes are written
+        assert len({name for name, _ in found_in(directory)}) >= 4
+        before = (await everything(memory, "bob", "canoe"))[:OF_ONE_USER]
+        await memory.user(USER).retrieve(canaries.given[5])
+        assert len(await memory.recalls(USER)) == 1
+
+        receipt = await memory.erase(USER)
+
+        assert found_in(directory) == set()
+        assert receipt.events > 50
+        assert (receipt.archive_files, receipt.api_keys) == (1, 1)
+        assert receipt.embeddings > 20
+        assert receipt.index_files >= 1
+        assert "canary" not in repr(receipt)
+        report = await memory.verify()
+        assert (report.findings, report.erased_events) == ([], receipt.events)
+        for query in canaries.given[::10]:
+            answers = await everything(memory, USER, query)
+            assert "canary" not in repr(answers).replace(query, "")
+        assert (await everything(memory, "bob", "canoe"))[:OF_ONE_USER] == before
+        assert await memory.check_replay() == []
+    assert found_in(directory) == set()
+    async with open_memory(summarizer=SHORT) as memory:
+        assert await memory.users() == ["bob"]
+        assert (await memory.verify()).findings == []
+
+
+async def test_ids_that_were_erased_never_were(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        receipt = await user.add("likes tea", idempotency_key="once")
+        await memory.erase("ada")
+
+        for read in (user.get, user.history, user.expand, user.delete):
+            with pytest.raises(NotFoundError):
+                await read(receipt.memory_id)
+        with pytest.raises(NotFoundError):
+            await user.restore([receipt.memory_id])
+        with pytest.raises(NotFoundError):
+            await memory.compact("ada")
+
+
+async def test_an_erased_user_may_come_back_and_is_new(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.set_tier("enterprise")
+        await user.add("likes tea", memory_id="mine", idempotency_key="once")
+        await memory.erase("ada")
+
+        again = await user.add("likes coffee", memory_id="mine", idempotency_key="once")
+
+        assert (again.operation, again.memory_id) == ("add", "mine")
+        assert [hit.content for hit in await user.retrieve("likes")] == ["likes coffee"]
+        assert [entry.event for entry in await user.history("mine")] == ["long_term.added"]
+        assert (await user.usage()).tier != "enterprise"
+        assert await memory.users() == ["ada"]
+        assert await memory.check_replay() == []
+    async with open_memory() as memory:
+        assert [m.content for m in await memory.user("ada").list_memories()] == ["likes coffee"]
+        assert (await memory.erase("ada")).events > 0
+        assert await memory.users() == []
+
+
+async def test_what_a_user_held_leaves_the_totals(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        await memory.user("bob").add("rows a boat")
+        before = await memory.usage()
+        await canaries_everywhere(memory)
+        assert await memory.usage() != before
+
+        await memory.erase(USER)
+
+        assert await memory.usage() == before
+
+
+async def test_to_erase_nobody_is_to_erase_nothing(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await memory.user("bob").add("rows a boat")
+        assert (await memory.erase("nobody")).events == 0
+        await memory.erase("bob")
+        assert (await memory.erase("bob")).events == 0
+        with pytest.raises(InvalidInputError):
+            await memory.erase("")
+
+
+async def test_meanwhile_the_user_is_refused_and_others_go_on(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_erasing, "STUBS_AT_ONCE", 4)
+    async with open_memory(check_replay=False) as memory:
+        user, other = memory.user("ada"), memory.user("bob")
+        await user.add_many([Item(content=f"note {n}") for n in range(300)])
+        erasing = asyncio.create_task(memory.erase("ada"))
+        written, refused = 0, 0
+        while not erasing.done():
+            written += (await other.add(f"boat {written}")).operation == "add"
+            await other.working.set("k", written)
+            try:
+                await user.list_memories()
+            except BeingErasedError:
+                refused += 1
+
+        assert (await erasing).events >= 300
+        assert written > 3
+        assert refused > 3
+        assert len(await other.list_memories(["long_term"], limit=1000)) == written
+        assert await user.list_memories() == []
+        assert await memory.check_replay() == []
+
+
+async def test_a_write_that_was_accepted_is_erased_too(open_memory: Any) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("ada")
+        writing = [asyncio.create_task(user.add(f"note {n}")) for n in range(20)]
+        await asyncio.sleep(0)
+        await memory.erase("ada")
+        await asyncio.gather(*writing, return_exceptions=True)
+
+        state = await user.list_memories(limit=100)
+        accepted_later = [
+            w
+            for w in writing
+            if not w.exception() and w.result().memory_id in {m.memory_id for m in state}
+        ]
+        assert len(state) == len(accepted_later)
+        assert await memory.check_replay() == []
+
+
+async def test_two_at_once_are_one(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+        outcomes = await asyncio.gather(
+            memory.erase("ada"), memory.erase("ada"), return_exceptions=True
+        )
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == [
+            "BeingErasedError",
+            "EraseReceipt",
+        ]
+
+
+async def test_what_an_error_has_left_is_erased_by_the_next_call(
+    open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr("eventlog.block.zstandard", None)
+    async with open_memory(summarizer=SHORT) as memory:
+        await canaries_everywhere(memory)
+        for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):
+            with monkeypatch.context() as patched:
+                patched.setattr(owner, name, fail)
+                with pytest.raises(DiskFull):
+                    await memory.erase(USER)
+            await memory.user("bob").add("rows a boat")
+        await memory.erase(USER)
+        assert found_in(directory) == set()
+        assert (await memory.verify()).findings == []
+
+
+async def test_a_text_that_another_live_user_has_keeps_its_vector(
+    open_memory: Any, embedder: FakeTokenEmbedder
+) -> None:
+    async with open_memory() as memory:
+        for user_id in ("ada", "bob"):
+            await memory.user(user_id).add("likes tea")
+        await memory.user("ada").add("likes coffee")
+        asked = len(embedder.texts)
+
+        assert (await memory.erase("ada")).embeddings == 1
+        assert [h.content for h in await memory.user("bob").retrieve("tea")] == ["likes tea"]
+        assert embedder.texts[asked:] == ["tea"]
+
+
+async def test_who_is_not_live_embeds_a_shared_text_again(
+    open_memory: Any, embedder: FakeTokenEmbedder
+) -> None:
+    async with open_memory() as memory:
+        for user_id in ("ada", "bob"):
+            await memory.user(user_id).add("likes tea")
+    async with open_memory() as memory:
+        await memory.erase("ada")
+        assert [h.content for h in await memory.user("bob").retrieve("tea")] == ["likes tea"]
+    assert embedder.texts.count("likes tea") == 2
+
+
+async def test_who_watches_is_told(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        told: list[str] = []
+        memory.watch_erasures(told.append)
+        await memory.user("ada").add("likes tea")
+        await memory.erase("ada")
+        assert told == ["ada"]
+
+
+async def test_alerts_that_wait_are_not_delivered(open_memory: Any) -> None:
+    delivered: list[str] = []
+    blocked = asyncio.Event()
+
+    class Slow:
+        async def send(self, alert: Any) -> None:
+            await blocked.wait()
+            delivered.append(alert.user_id)
+
+    async with open_memory(alerts=[Slow()]) as memory:
+        for user_id in ("bob", "ada"):
+            user: UserMemory = memory.user(user_id)
+            for n in range(85):
+                await user.working.set(f"k{n}", "v")
+        await memory.erase("ada")
+        blocked.set()
+    assert "bob" in delivered
+    assert "ada" not in delivered
+
+
+async def test_a_user_whose_actor_is_quarantined_can_be_erased(
+    open_memory: Any, directory: Path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user(USER).add("canary likes tea")
+        async with memory._services.runtime.use(f"user:{USER}") as live:
+            live.actor.quarantine("for a test")
+        await memory.erase(USER)
+        assert found_in(directory) == set()
+        await memory.user(USER).add("back again")
+
+
+async def test_a_user_whose_events_are_damaged_can_be_erased(
+    open_memory: Any, directory: Path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user("bob").add("rows a boat")
+        for n in range(5):
+            await memory.user(USER).add(f"canary {n}")
+        env = memory._log._env
+
+        def damage(txn: Any) -> None:
+            table = env.tables["events"]
+            key = (4).to_bytes(8, "big")
+            data = txn.get(key, db=table)
+            txn.put(key, data[:-3] + b"???", db=table)
+
+        env.write(damage)
+        assert not (await memory.verify()).ok
+        await memory.erase(USER)
+        assert found_in(directory) == set()
+        assert (await memory.verify()).findings == []
+        await memory.user("bob").add("rows on")
+
+
+def test_a_receipt_is_plain_data() -> None:
+    from memory_actors import EraseReceipt
+
+    assert set(EraseReceipt.__struct_fields__) == {
+        "user", "erased_at", "events", "archive_files", "index_files", "embeddings", "api_keys",
+        "log_bytes_before", "log_bytes_after",
+    }  # fmt: skip
+    assert issubclass(EraseReceipt, msgspec.Struct)

@@ -1,0 +1,46 @@
+"""Repair of a closed store, in a process of its own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import Environment, LogUnavailable
+from eventlog.tables import TABLES, U64
+from memory_actors import MemorySystem, repair_store, verify_store
+from memory_actors.api_keys import KeyStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_whole_goes_on_living(
+    open_memory: Any, tmp_path: Path, embedder: Any
+) -> None:
+    token, _ = KeyStore(tmp_path / "memory").create("ada")
+    async with open_memory() as memory:
+        for n in range(6):
+            await memory.user("ada").add(f"note {n}")
+            await memory.user("bob").add(f"boat {n}")
+    env = Environment(tmp_path / "memory" / "log.mdb", TABLES)
+    env.write(lambda txn: txn.put(U64.pack(7), b"noise", db=env.tables["events"]))
+    env.write(lambda txn: txn.put(b"totals", b"noise", db=env.tables["meta"]))
+    env.close()
+
+    report = repair_store(tmp_path / "memory", tmp_path / "new")
+
+    (left,) = report.left_behind
+    assert (report.events, left.kept, left.lost) == (9, 3, 3)
+    assert verify_store(tmp_path / "new").findings == []
+    assert KeyStore(tmp_path / "new").find(token) is not None
+    async with MemorySystem.open(tmp_path / "new", embedder=embedder) as memory:
+        assert len(await memory.user("ada").list_memories()) == 3
+        assert len(await memory.user("bob").list_memories()) == 6
+        assert (await memory.usage()).counts["long_term"] == 9
+        assert await memory.check_replay() == []
+        await memory.user("ada").add("goes on")
+
+
+async def test_what_cannot_be_repaired_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogUnavailable):
+        repair_store(tmp_path / "none", tmp_path / "new")
+    assert not list(tmp_path.iterdir())
