@@ -31,6 +31,7 @@ def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
+        "backup", "restore-backup", "repair", "erase", "heads", "heads-key",
         "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "document put", "document get", "document find", "document delete",
