@@ -7,8 +7,10 @@ kept here:
   lets two processes overwrite each other's work through our own cached heads.
 - Never across fork: a child that writes corrupts its parent's log, so every use checks the pid.
 - A file cut short is refused before LMDB maps it (datafile.py).
-- Fully synced commits only. The map is 1 TiB of address space, so it never has to be resized while
-  readers are live; the limit users feel is `size_max_bytes`, checked before each write.
+- Fully synced commits only, and the file's name is synced before the first of them: a commit is of
+  no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
+  resized while readers are live; the limit users feel is `size_max_bytes`, checked before each
+  write.
 - `write` and `read` may be called from any thread; `reopen` waits for readers to leave.
 
 How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
@@ -112,7 +114,11 @@ class Environment:
         try:
             self._discard_copy()
             self._files.replace(self._load(path, 0))
+            with _unavailable(path):
+                sync_directory(path.parent)
         except BaseException:
+            with self._files.alone():
+                self._files.replace(None)
             os.close(self._lock_fd)
             raise
 
@@ -264,24 +270,24 @@ class Environment:
 
     def _copied(self, file: _File, store: Callable[[Transaction, int], object]) -> _File:
         """Return an open copy of `file`, all of it synced."""
-        with file.env.begin() as source:
-            if file.env.stat()["entries"] != len(self._names):
-                raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-            check_disk(self.path.parent, self.used_bytes(source) + SPARE_BYTES, "shrinking")
-            copy: _File | None = None
-            try:
+        copy: _File | None = None
+        try:
+            with file.env.begin() as source:
+                if file.env.stat()["entries"] != len(self._names):
+                    raise LogUnavailable(f"{self.path} has tables of another version: not copied")
+                check_disk(self.path.parent, self.used_bytes(source) + SPARE_BYTES, "shrinking")
                 copy = self._load(self._copy_path, file.last_transaction())
                 begin = partial(copy.env.begin, write=True)
                 for name in self._names:
                     copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
                 with self._files.within(copy), copy.env.begin(write=True) as txn:
                     store(txn, copy.earlier)
-                return copy
-            except BaseException as error:
-                self._abandon(copy)
-                if isinstance(error, lmdb.Error | OSError):
-                    raise self._not_copied(error) from error
-                raise
+            return copy
+        except BaseException as error:
+            self._abandon(copy)
+            if isinstance(error, lmdb.Error | OSError):
+                raise self._not_copied(error) from error
+            raise
 
     def _not_copied(self, error: Exception) -> Exception:
         if isinstance(error, DAMAGE):

@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import structlog
 
 from eventlog import CorruptLog, EventLog
 from eventlog.frame import stream_id
 from eventlog.records import to_datetime
+from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.compaction.job import Compaction
@@ -72,7 +72,8 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     """
     check_options(plan.settings)
     schedule = plan.settings.compaction_schedule
-    async with AsyncExitStack() as stack:
+    stack = AsyncExitStack()
+    try:
         log = await stack.enter_async_context(_log(plan))
         embeddings = await _embeddings(plan, stack)
         alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
@@ -81,11 +82,9 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
         compaction = _compaction(plan, services, log, stack)
         if schedule is not None:
             _schedule(plan, schedule, compaction, stack)
-        try:
-            yield Parts(log, services, alerts, compaction)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await stack.aclose()
+        yield Parts(log, services, alerts, compaction)
+    finally:
+        await to_the_end(stack.aclose())
 
 
 def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
@@ -98,8 +97,12 @@ def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
 
 
 async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
-    embeddings = await anyio.to_thread.run_sync(_open_embeddings, plan)
-    stack.push_async_callback(embeddings.close)
+    async def opening() -> EmbeddingService:
+        opened = await anyio.to_thread.run_sync(_open_embeddings, plan)
+        stack.push_async_callback(opened.close)
+        return opened
+
+    embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
     return embeddings
 
