@@ -33,6 +33,36 @@ def kill(rounds: int, seed: int, compacting: bool, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--rows", help="Names of rows, separated by commas; all by default.")
+@click.option("--counts", type=click.Choice(["quick", "middle", "full"]), default="quick")
+@click.option("--seed", default=1, show_default=True)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Where to write; by default a temporary directory, in memory where a disk tells nothing.",
+)
+@click.option("--json", "as_json", is_flag=True)
+def faults(rows: str | None, counts: Any, seed: int, directory: Path | None, as_json: bool) -> None:
+    """Run the fault matrix: tried, survived, lost; exit 1 if a row fails."""
+    from bench.faults import ROWS, run
+    from bench.faults.table import header, line, more
+
+    names = ROWS if rows is None else tuple(rows.split(","))
+    if unknown := set(names) - set(ROWS):
+        raise click.BadParameter(f"no rows {sorted(unknown)}: there are {', '.join(ROWS)}")
+    done = []
+    if not as_json:
+        click.echo(header(counts, seed))
+    for row in run(names, counts, seed, directory):
+        done.append(row)
+        if not as_json:
+            click.echo(line(row))
+    click.echo(msgspec.json.encode(done) if as_json else more(done))
+    sys.exit(not all(row.ok for row in done))
+
+
+@main.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--seed", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True)

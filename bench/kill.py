@@ -41,6 +41,7 @@ from bench.opened import services_of
 from memory_actors import Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
 from memory_actors.compaction.clusters import dbscan
 
+ROOT = Path(__file__).parents[1]
 USERS = 8
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
@@ -110,7 +111,7 @@ def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
             store, expected = Path(scratch), Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
                 _one_life(store, expected, rng, seed * 1_000_003 + n, compacting=compacting)
-                result = asyncio.run(_check(store, expected))
+                result = asyncio.run(check(store, expected))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
                 if sys.stderr.isatty():
@@ -121,12 +122,16 @@ def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
     return KillReport(rounds, acknowledged, lost, damaged, diverged, compressed, seed, seconds)
 
 
+def command_of(store: Path, seed: int, *, compacting: bool) -> list[str]:
+    """Return the command of a child that writes until it is killed; run it in `ROOT`."""
+    return [sys.executable, "-m", "bench.kill", str(store), str(seed), str(int(compacting))]
+
+
 def _one_life(
     store: Path, expected: Expected, rng: random.Random, seed: int, *, compacting: bool
 ) -> None:
-    command = [sys.executable, "-m", "bench.kill", str(store), str(seed), str(int(compacting))]
-    root = Path(__file__).parents[1]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, bufsize=0) as child:
+    command = command_of(store, seed, compacting=compacting)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, bufsize=0) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
         longest_s = COMPACTING_LIFE_S_MAX if compacting else LIFE_S_MAX
@@ -147,7 +152,7 @@ def _one_life(
         expected.take(json.loads(line))
 
 
-async def _check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
+async def check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
     """Return lost writes, damaged logs (0 or 1), diverged states, compressed memories."""
     async with _open(store) as memory:
         report = await memory.verify()
@@ -174,7 +179,10 @@ async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str
     if now is None or content is None:
         if now == content:
             return True
-        history = await memory.user(user_id).history(memory_id)
+        try:
+            history = await memory.user(user_id).history(memory_id)
+        except NotFoundError:
+            return False  # the log has never heard of it
         if history[-1].event == "long_term.compressed":
             said = [entry.data.get("content") for entry in history[:-1]]
             return now is None and content in said

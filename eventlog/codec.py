@@ -207,13 +207,20 @@ class EventRegistry:
                 f"event {event_type.tag!r} has schema {schema}, this program knows up to "
                 f"{event_type.schema}: upgrade"
             )
-        fields: Fields = msgspec.msgpack.decode(data)
+        fields = msgspec.msgpack.decode(data, type=Fields)
         for version in range(schema, event_type.schema):
             upcaster = event_type.upcasters.get(version)
             if upcaster is None:
                 raise UnknownEvent(f"{event_type.tag!r} has no upcaster from schema {version}")
-            fields = upcaster(fields)
+            fields = _upcast_once(event_type.tag, version, upcaster, fields)
         return msgspec.convert(fields, event_type.cls)
+
+
+def _upcast_once(tag: str, version: int, upcaster: Upcaster, fields: Fields) -> Fields:
+    try:
+        return upcaster(fields)
+    except Exception as error:  # fields that were never those of this schema
+        raise CorruptLog(f"{tag!r} of schema {version} does not upcast: {error!r}") from error
 
 
 def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:

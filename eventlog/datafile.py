@@ -1,19 +1,24 @@
 """What can be said and done about a data file without LMDB: before it is mapped, and around it.
 
-A file shorter than its own meta page says kills the process with SIGBUS on first touch, so its size
-is compared before LMDB maps it. The lock is an flock on a file beside the data: LMDB alone lets two
-processes overwrite each other's work. A rename is durable when its directory has been synced.
+A page that is not there or is damaged kills the process that follows LMDB to it. So the pages are
+checked (pages.py) before LMDB maps a file, where that is quick, and where the file is shorter than
+its own meta page says: it may have been cut, or have free pages at its end that were never written.
+The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
+work. A rename is durable when its directory has been synced.
 """
 
 import errno
 import fcntl
+import mmap
 import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable
+from eventlog.pages import Meta, check_pages
 
+PAGES_CHECKED_BYTES = 16 << 20  # of a file whose pages are checked when it is opened: some 0.1 s
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
 _META_MAGIC = 0xBEEFC0DE
@@ -24,9 +29,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_file(path: Path) -> None:
-    """Compare a file's size with its own newest meta page.
+    """Check the pages of a file that is small, or shorter than its newest meta page says.
 
-    :raises CorruptLog: it is shorter than it says, or has no readable meta page.
+    :raises CorruptLog: it has no readable meta page, or lacks a page, or has one that would end the
+        process that follows it.
     """
     try:
         with path.open("rb") as file:
@@ -38,9 +44,9 @@ def check_file(path: Path) -> None:
         raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
-    stated = _stated_bytes(path, head)
-    if size < stated:
-        raise CorruptLog(f"{path} is cut short: {size:,} bytes of {stated:,}: restore a backup")
+    meta = _newest(path, head)
+    if size <= PAGES_CHECKED_BYTES or size < meta.stated_bytes:
+        _check_pages(path, meta)
 
 
 def pad(path: Path) -> None:
@@ -49,21 +55,28 @@ def pad(path: Path) -> None:
     :raises CorruptLog: it has no readable meta page.
     """
     with path.open("r+b") as file:
-        stated = _stated_bytes(path, file.read(2 * 65536))
-        file.truncate(max(stated, file.seek(0, os.SEEK_END)))
+        meta = _newest(path, file.read(2 * 65536))
+        file.truncate(max(meta.stated_bytes, file.seek(0, os.SEEK_END)))
 
 
-def _stated_bytes(path: Path, head: bytes) -> int:
-    """Return how long a file is by its own newest meta page."""
+def _newest(path: Path, head: bytes) -> Meta:
+    """Return the newest meta page of a file."""
     metas = list(_metas(head))
     if not metas:
         raise CorruptLog(f"{path} has no readable meta page: restore a backup")
-    _, last_page, page_bytes = max(metas)
-    return (last_page + 1) * page_bytes
+    return max(metas)[1]
 
 
-def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield transaction id, last page and page size of each readable meta page."""
+def _check_pages(path: Path, meta: Meta) -> None:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            check_pages(data, meta)
+        except CorruptLog as error:
+            raise CorruptLog(f"{path}: {error}") from error
+
+
+def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
+    """Yield each readable meta page, with the number of its transaction."""
     for at in (0, *(1 << shift for shift in range(9, 17))):
         if len(head) < at + _PAGE_HEADER.size + _META.size:
             return
@@ -72,7 +85,7 @@ def _metas(head: bytes) -> Iterator[tuple[int, int, int]]:
             head, at + _PAGE_HEADER.size
         )
         if magic == _META_MAGIC and flags & _META_FLAG and page_bytes and at in (0, page_bytes):
-            yield txn_id, last_page, page_bytes
+            yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -94,7 +107,7 @@ def lock(path: Path) -> int:
 
     :raises LogLocked: another one does, or this one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,6 +129,14 @@ def unlock(fd: int) -> None:
     """Give a lock up, even if a forked child holds a copy of the descriptor."""
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, for good, where they are missing."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
 
 
 def sync_directory(path: Path) -> None:

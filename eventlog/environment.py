@@ -7,8 +7,10 @@ kept here:
   lets two processes overwrite each other's work through our own cached heads.
 - Never across fork: a child that writes corrupts its parent's log, so every use checks the pid.
 - A file cut short is refused before LMDB maps it (datafile.py).
-- Fully synced commits only. The map is 1 TiB of address space, so it never has to be resized while
-  readers are live; the limit users feel is `size_max_bytes`, checked before each write.
+- Fully synced commits only, and the file's name is synced before the first of them: a commit is of
+  no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
+  resized while readers are live; the limit users feel is `size_max_bytes`, checked before each
+  write.
 - `write` and `read` may be called from any thread; `reopen` waits for readers to leave.
 
 How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
@@ -94,15 +96,25 @@ class _File:
 class Environment:
     """Named tables in one LMDB file, with an exclusive lock on it.
 
+    `checked=False` maps a file whose pages may end the process: for a child that repairs it.
+
     :raises LogLocked: another process, or this one, has it open.
     :raises CorruptLog: the file is not whole.
     :raises LogUnavailable: it cannot be opened or created.
     """
 
-    def __init__(self, path: Path, tables: Iterable[str], *, size_max_bytes: int = MAP_BYTES):
+    def __init__(
+        self,
+        path: Path,
+        tables: Iterable[str],
+        *,
+        size_max_bytes: int = MAP_BYTES,
+        checked: bool = True,
+    ):
         self.path = path
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
+        self._checked = checked
         self._pid = os.getpid()
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
@@ -112,12 +124,17 @@ class Environment:
         try:
             self._discard_copy()
             self._files.replace(self._load(path, 0))
+            with _unavailable(path):
+                sync_directory(path.parent)
         except BaseException:
+            with self._files.alone():
+                self._files.replace(None)
             os.close(self._lock_fd)
             raise
 
     def _load(self, path: Path, earlier: int) -> _File:
-        check_file(path)
+        if self._checked:
+            check_file(path)
         with _unavailable(path):
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
@@ -282,24 +299,24 @@ class Environment:
         self, file: _File, store: Callable[[Transaction, int], object], path: Path
     ) -> _File:
         """Return an open copy of `file`, all of it synced."""
-        with file.env.begin() as source:
-            if file.env.stat()["entries"] != len(self._names):
-                raise LogUnavailable(f"{self.path} has tables of another version: not copied")
-            check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
-            copy: _File | None = None
-            try:
+        copy: _File | None = None
+        try:
+            with file.env.begin() as source:
+                if file.env.stat()["entries"] != len(self._names):
+                    raise LogUnavailable(f"{self.path} has tables of another version: not copied")
+                check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
                 copy = self._load(path, file.last_transaction())
                 begin = partial(copy.env.begin, write=True)
                 for name in self._names:
                     copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
                 with self._files.within(copy), copy.env.begin(write=True) as txn:
                     store(txn, copy.earlier)
-                return copy
-            except BaseException as error:
-                self._abandon(copy, path)
-                if isinstance(error, lmdb.Error | OSError):
-                    raise self._not_copied(error, path) from error
-                raise
+            return copy
+        except BaseException as error:
+            self._abandon(copy, path)
+            if isinstance(error, lmdb.Error | OSError):
+                raise self._not_copied(error, path) from error
+            raise
 
     def _not_copied(self, error: Exception, path: Path) -> Exception:
         if isinstance(error, DAMAGE):

@@ -167,7 +167,7 @@ def unpack(position: int, data: bytes) -> Frame:
     ) = _HEADER.unpack_from(data)  # fmt: skip
     _check(position, data, crc, fmt, flags)
     salt_at = _HEADER.size + tag_bytes
-    tag = data[_HEADER.size : salt_at].decode()
+    tag = _tag(position, data[_HEADER.size : salt_at])
     header = (
         flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
     )  # fmt: skip
@@ -229,6 +229,13 @@ def _not_here(position: int, data: bytes) -> Elsewhere | Gone:
         return taken.gone
     assert taken.place is not None
     return Elsewhere(taken.place, taken.digest)
+
+
+def _tag(position: int, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(f"event {position} has a type whose name is no text") from error
 
 
 def _place_at(position: int, data: bytes, at: int) -> Place:

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import anyio
 import anyio.to_thread
 import msgspec
 
@@ -50,6 +49,7 @@ from eventlog.requests import (
 from eventlog.snapshots import load_snapshot, put_snapshot
 from eventlog.totals import Tally, load_totals
 from eventlog.upkeep import Upkeep
+from eventlog.waiting import to_the_end
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
@@ -127,8 +127,7 @@ class EventLog(Kept, TakesAppends):
         try:
             yield log
         finally:
-            with anyio.CancelScope(shield=True):
-                await log._close(files)
+            await to_the_end(log._close(files))
 
     async def _close(self, files: Files) -> None:
         await self._upkeep.close()

@@ -103,7 +103,7 @@ class _Repair:
     def __init__(self, source: Path, scratch: Path, registry: EventRegistry, now_us: int):
         self._scratch = scratch
         self._now_us = now_us
-        self._old = Environment(scratch / f"damaged-{LOG}", TABLES)
+        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked=False)
         self._new = Environment(scratch / LOG, TABLES)
         self._archive = Archive(source / ARCHIVE)
         self._reading = Reading(self._new, Ledger(self._new), registry, self._archive)

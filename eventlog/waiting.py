@@ -2,7 +2,29 @@
 
 import asyncio
 from collections import deque
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work, such as closing a file, that is not to be cut off by a cancellation.
+
+    A caller who is cancelled, however often, is told so when the work has ended.
+    """
+    task, cancelled = asyncio.ensure_future(work), None
+    with anyio.CancelScope(shield=True):  # which keeps off anyio's cancellations, not asyncio's
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
 
 
 def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -35,6 +35,7 @@ from memory_actors.settings import Settings
 from memory_actors.streams import STREAM_PREFIX
 from memory_actors.verifying import how_it_died, surroundings
 
+_CHILD = "from memory_actors.repairing import main; main()"
 _ERRORS = (CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed, UnknownEvent)
 
 
@@ -57,7 +58,7 @@ def repair_store(source: str | Path, target: str | Path) -> RepairReport:
     :raises DiskFull, StorageFailed: there is nothing of the new store.
     """
     child = subprocess.run(  # noqa: S603 - our own module, and paths as arguments
-        [sys.executable, "-m", "memory_actors.repairing", str(source), str(target)],
+        [sys.executable, "-c", _CHILD, str(source), str(target)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=surroundings(), check=False,
     )  # fmt: skip
     if child.returncode:
@@ -107,7 +108,3 @@ def main() -> None:
     except EventLogError as error:
         outcome = _Outcome(None, type(error).__name__, str(error))
     out.write(msgspec.json.encode(outcome).decode())
-
-
-if __name__ == "__main__":
-    main()

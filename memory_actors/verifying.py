@@ -42,6 +42,7 @@ from memory_actors.streams import STREAM_PREFIX
 from memory_actors.user_state import UserState
 
 FOUND_IN_STREAMS_MAX = 1_000
+_CHILD = "from memory_actors.verifying import main; main()"
 ROOT = Path(__file__).resolve().parents[1]
 
 _REFUSALS = {cls.__name__: cls for cls in (LogLocked, LogUnavailable, UnknownEvent)}
@@ -70,7 +71,7 @@ def verify_store(
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
     """
-    command = [sys.executable, "-m", "memory_actors.verifying", str(directory)]
+    command = [sys.executable, "-c", _CHILD, str(directory)]
     with subprocess.Popen(  # noqa: S603 - our own module, and a path as one argument
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=surroundings()
     ) as child:
@@ -179,7 +180,3 @@ def _outcome(directory: Path, progress: Progress, against: Heads | None) -> _Lin
         return _Line(refused=type(error).__name__, message=str(error))
     except EventLogError as error:
         return _Line(report=VerifyReport(0, 0, [Finding(0, "", str(error))]))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import structlog
 
 from eventlog import CorruptLog, EventLog
 from eventlog.records import to_datetime
+from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.compaction.job import Compaction
@@ -80,7 +80,8 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     check_budget(plan.settings.context_budget())
     check_mode(plan.settings.recall_audit, plan.settings.recall_audit_days)
     schedule = plan.settings.compaction_schedule
-    async with AsyncExitStack() as stack:
+    stack = AsyncExitStack()
+    try:
         log = await stack.enter_async_context(_log(plan))
         embeddings = await _embeddings(plan, stack)
         alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
@@ -89,12 +90,10 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
         compaction = _compaction(plan, services, log, stack)
         if schedule is not None:
             _schedule(plan, schedule, compaction, stack)
-        try:
-            erasing = Erasing(services, log, alerts, compaction, plan.directory)
-            yield Parts(log, services, alerts, compaction, erasing)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await stack.aclose()
+        erasing = Erasing(services, log, alerts, compaction, plan.directory)
+        yield Parts(log, services, alerts, compaction, erasing)
+    finally:
+        await to_the_end(stack.aclose())
 
 
 def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
@@ -107,8 +106,12 @@ def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
 
 
 async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
-    embeddings = await anyio.to_thread.run_sync(_open_embeddings, plan)
-    stack.push_async_callback(embeddings.close)
+    async def opening() -> EmbeddingService:
+        opened = await anyio.to_thread.run_sync(_open_embeddings, plan)
+        stack.push_async_callback(opened.close)
+        return opened
+
+    embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
     return embeddings
 

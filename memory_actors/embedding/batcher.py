@@ -58,7 +58,8 @@ class Batcher:
     """The only caller of an embedder.
 
     Callers who wait longer than `deadline_s` get an error. The embedder's thread cannot be stopped,
-    so the next batch waits for it: callers fail by their own deadline, and nothing piles up.
+    so the next batch waits for it. While it is at one batch for longer than that, callers get the
+    error at once: who is written to has no use for waiting until the end of a hang.
     """
 
     def __init__(self, embedder: Embedder, *, deadline_s: float):
@@ -69,6 +70,14 @@ class Batcher:
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._thread = _Thread()
         self._task: asyncio.Task[None] | None = None
+        self._begun_at_s: float | None = None
+        """When the thread began what it is at."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the thread is at one batch for longer than a caller may wait."""
+        since_s = self._begun_at_s
+        return since_s is not None and time.monotonic() - since_s > self._deadline_s
 
     @property
     def waiting(self) -> int:
@@ -115,6 +124,8 @@ class Batcher:
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
             return [full] * len(texts)
+        if self.hangs:
+            return [self._late()] * len(texts)
         outcomes = [self._want(text) for text in texts]
         if self._task is None:  # the thread begins at once, not when the task has its turn
             self._task = asyncio.create_task(self._run(self._begun()))
@@ -122,13 +133,15 @@ class Batcher:
             async with asyncio.timeout(self._deadline_s):
                 return [await outcome for outcome in outcomes]
         except TimeoutError:
-            late = EmbedderError(
-                f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
-            )
-            return [late] * len(texts)
+            return [self._late()] * len(texts)
         finally:
             for outcome in outcomes:
                 outcome.cancel()
+
+    def _late(self) -> EmbedderError:
+        return EmbedderError(
+            f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
+        )
 
     def _want(self, text: str) -> "asyncio.Future[Outcome]":
         want = self._wanted.get(text)
@@ -143,6 +156,7 @@ class Batcher:
         try:
             while begun is not None:
                 outcomes: list[Outcome] = await begun.outcomes
+                self._begun_at_s = None
                 for want, outcome in zip(begun.batch, outcomes, strict=True):
                     del self._wanted[want.text]
                     want.settle(outcome)
@@ -158,6 +172,7 @@ class Batcher:
             batch = [want for want in taken if self._still_wanted(want)]
             if batch:
                 texts = [want.text for want in batch]
+                self._begun_at_s = time.monotonic()
                 return _Begun(batch, self._thread.submit(partial(self._outcomes, texts)))
         return None
 

@@ -38,6 +38,10 @@ def renaming() -> EventRegistry:
 # --- encoding
 
 
+class Moved(msgspec.Struct, frozen=True):
+    place: str
+
+
 def test_an_event_and_its_meta_come_back():
     registry = noting()
     prepared = registry.prepare(Noted("a", {"n": [1, 2.5, None]}), {"by": "me"})
@@ -213,6 +217,17 @@ def test_an_upcast_that_makes_no_event_of_the_type_is_refused():
 
     with pytest.raises(CorruptLog):
         registry.decode("noted", 1, noting().prepare(Noted("a")).raw)
+
+
+@pytest.mark.parametrize("fields", [7, ["a", "list"], {"other": "fields"}])
+def test_an_old_event_that_its_upcaster_cannot_take_is_damage(fields: Any):
+    """An upcaster may rely on the fields that its schema had."""
+    events = EventRegistry()
+    events.event("test.moved", schema=2)(Moved)
+    events.upcaster("test.moved", from_schema=1)(lambda old: {"place": old["where"]})
+
+    with pytest.raises(CorruptLog, match="does not"):
+        events.decode("test.moved", 1, b"\0\0" + msgspec.msgpack.encode(fields))
 
 
 def test_an_added_field_with_a_default_needs_no_upcaster():

@@ -106,6 +106,20 @@ def test_a_failed_opening_gives_up_the_lock(path: Path):
         put(env, KEY, b"value")
 
 
+def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_directory: Path) -> None:
+        raise OSError("no sync")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("eventlog.environment.sync_directory", fail)
+        with pytest.raises(LogUnavailable, match="no sync"):
+            Environment(path, TABLES)
+    with opened(path) as env:
+        put(env, KEY, b"value")
+
+
 @pytest.mark.parametrize("blocked", ["log.mdb", "log.mdb.lock", "log.mdb-lock"])
 def test_a_directory_where_a_file_should_be_is_unavailable(path: Path, blocked: str):
     path.with_name(blocked).mkdir()

@@ -54,6 +54,15 @@ def test_a_frame_of_the_first_release_still_unpacks():
     assert frame.check_chain(taken, PLACE["prev"])
 
 
+def test_a_tag_that_is_no_text_is_damage_even_where_the_crc_is_right():
+    data, _ = frame.pack(prepared(), **PLACE)
+    at = data.index(b"test.noted")
+    damaged = resealed(data[:at] + b"\xff" + data[at + 1 :])
+
+    with pytest.raises(CorruptLog, match="no text"):
+        frame.unpack(PLACE["position"], damaged)
+
+
 def test_any_flipped_bit_shows():
     data, _ = frame.pack(prepared(), **PLACE)
     for bit in range(8 * len(data)):

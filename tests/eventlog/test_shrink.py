@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import msgspec
 import pytest
 from support.disks import file_size_limit, file_system
@@ -343,6 +344,33 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_old_file(path: Path, size: in
 
         assert rows_of(env) == before
         assert len(list(path.parent.iterdir())) == 3
+        env.shrink()
+        assert rows_of(env) == before
+
+
+class NoMemory:
+    """An environment of LMDB that cannot allocate a transaction."""
+
+    def __init__(self, env: Any):
+        self._env = env
+
+    def begin(self) -> None:
+        raise lmdb.MemoryError("mdb_txn_begin: Cannot allocate memory")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+
+def test_where_lmdb_finds_no_memory_the_old_file_stays(path: Path):
+    with opened(path) as env:
+        fill(env)
+        before, file = rows_of(env), env._files.file
+        file.env = NoMemory(file.env)  # type: ignore[assignment]
+        with pytest.raises(StorageFailed, match="nothing was changed"):
+            env.shrink()
+        file.env = file.env._env  # type: ignore[attr-defined]
+
+        assert rows_of(env) == before
         env.shrink()
         assert rows_of(env) == before
 

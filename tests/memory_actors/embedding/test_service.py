@@ -95,6 +95,27 @@ async def test_a_hanging_embedder_fails_its_callers_by_the_deadline() -> None:
     assert len(await batcher.embed(["b"])) == 1
 
 
+async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_asked_again() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
+    with pytest.raises(EmbedderError, match="no answer"):
+        await batcher.embed(["hangs"])
+    assert batcher.hangs
+
+    late = asyncio.create_task(batcher.embed(["late"]))
+    await asyncio.sleep(0)
+    assert late.done()
+    with pytest.raises(EmbedderError, match="no answer"):
+        await late
+
+    batcher.embedder.go.release()  # type: ignore[attr-defined]
+    with anyio.fail_after(5):
+        while batcher.hangs:
+            await asyncio.sleep(0.01)
+    batcher.embedder.go.release()  # type: ignore[attr-defined]
+    assert len(await batcher.embed(["again"])) == 1
+    batcher.close()
+
+
 async def test_closing_answers_those_who_wait() -> None:
     embedder = SlowEmbedder()
     batcher = Batcher(embedder, deadline_s=5)

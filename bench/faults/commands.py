@@ -1,0 +1,179 @@
+"""Every public call of a memory system, each with what it needs to have something to do.
+
+`prepare` is run before, `call` is what is tried. Both get a number, so that each try has ids of its
+own. The tests compare this list with the public API: a call that is added there is wanted here.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.faults.example import LIMIT, NOW_US
+from memory_actors import Item, MemorySystem, MemoryType, UserMemory
+
+Call = Callable[[MemorySystem, UserMemory, int], Awaitable[Any]]
+
+
+async def nothing(_memory: MemorySystem, _user: UserMemory, _n: int) -> None:
+    """Prepare nothing."""
+
+
+class Command(NamedTuple):
+    """A public call."""
+
+    call: Call
+    prepare: Call = nothing
+    one_append: bool = True
+    """Whether its events come in one append: all of them are there, or none."""
+
+
+async def _a_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.add(f"before {n}", memory_id=f"fact {n}")
+
+
+async def _a_deleted_fact(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _a_fact(memory, user, n)
+    await user.delete(f"fact {n}")
+
+
+async def _an_entity(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.entities.add_entity(f"Name {n}", observations=["tall", "old"], memory_id=f"ent {n}")
+    await user.entities.add_entity(f"Other {n}")
+
+
+async def _a_relationship(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _an_entity(memory, user, n)
+    await user.entities.relate(f"Name {n}", "likes", f"Other {n}", memory_id=f"rel {n}")
+
+
+async def _an_episode(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.episodes.start("a goal", memory_id=f"ep {n}")
+
+
+async def _a_document(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.documents.put("things", {"n": n}, key=f"key {n}", memory_id=f"doc {n}")
+
+
+async def _a_key(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.working.set("key", n)
+
+
+async def _old_facts(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    today = datetime.fromtimestamp(NOW_US / 1e6, UTC)
+    items = [
+        Item(
+            content=f"diary {each} of {n} " + "of a year " * 30, memory_id=f"diary {n} {each}",
+            occurred_at=today - timedelta(days=200 + each),
+        )
+        for each in range(8)
+    ]  # fmt: skip
+    await user.add_many(items)
+
+
+async def _a_summary(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _old_facts(memory, user, n)
+    await memory.compact(user.user_id)
+
+
+async def _summary_of(user: UserMemory, n: int) -> str:
+    (event, *_) = [e for e in await user.history(f"diary {n} 0") if e.event.endswith("compressed")]
+    return str(event.data["memory_id"])
+
+
+async def _expand(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    return await user.expand(await _summary_of(user, n))
+
+
+async def _undo(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    return await user.undo_compaction(await _summary_of(user, n))
+
+
+async def _put_summary(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    known = await user.list_memories(["long_term"], limit=LIMIT)
+    summary = next(memory for memory in known if memory.source == "compressed")
+    return await user.put_summary(msgspec.structs.replace(summary, memory_id=f"summary {n}"))
+
+
+async def _put_episode(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    episode = await user.episodes.get(f"ep {n}")
+    return await user.episodes.put(msgspec.structs.replace(episode, memory_id=f"copy {n}"))
+
+
+async def _export(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    return [one async for one in user.export()]
+
+
+def _add(kind: MemoryType) -> Command:
+    async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+        return await user.add(f"added {n}", kind, memory_id=f"added {n}")
+
+    return Command(call)
+
+
+COMMANDS: dict[str, Command] = {
+    **{f"add {kind.value}": _add(kind) for kind in MemoryType},
+    "add_many": Command(
+        lambda m, u, n: u.add_many([Item(content=f"{i} of {n}") for i in range(3)])
+    ),
+    "add_with_auto_prune": Command(lambda m, u, n: u.add_with_auto_prune(f"pruning {n}")),
+    "add with a key": Command(lambda m, u, n: u.add(f"once {n}", idempotency_key=f"request {n}")),
+    "update": Command(lambda m, u, n: u.update(f"fact {n}", content=f"after {n}"), _a_fact),
+    "delete": Command(lambda m, u, n: u.delete(f"fact {n}"), _a_fact),
+    "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
+    "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
+    "put_summary": Command(_put_summary),
+    "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),
+    "context": Command(lambda m, u, n: u.context(f"context {n}")),
+    "expand": Command(_expand, _a_summary),
+    "undo_compaction": Command(_undo, _a_summary),
+    "get": Command(lambda m, u, n: u.get(f"fact {n}"), _a_fact),
+    "list_memories": Command(lambda m, u, n: u.list_memories()),
+    "history": Command(lambda m, u, n: u.history(f"fact {n}"), _a_fact),
+    "usage": Command(lambda m, u, n: u.usage()),
+    "estimate_monthly_cost": Command(lambda m, u, n: u.estimate_monthly_cost()),
+    "export": Command(_export),
+    "working.set": Command(lambda m, u, n: u.working.set("key", n)),
+    "working.get": Command(lambda m, u, n: u.working.get("key"), _a_key),
+    "working.delete": Command(lambda m, u, n: u.working.delete("key"), _a_key),
+    "working.items": Command(lambda m, u, n: u.working.items()),
+    "short_term.add_message": Command(lambda m, u, n: u.short_term.add_message(f"message {n}")),
+    "short_term.messages": Command(lambda m, u, n: u.short_term.messages()),
+    "entities.add_entity": Command(lambda m, u, n: u.entities.add_entity(f"New {n}")),
+    "entities.observe": Command(lambda m, u, n: u.entities.observe(f"Name {n}", "x"), _an_entity),
+    "entities.remove_observation": Command(
+        lambda m, u, n: u.entities.remove_observation(f"Name {n}", "tall"), _an_entity
+    ),
+    "entities.relate": Command(
+        lambda m, u, n: u.entities.relate(f"Name {n}", "likes", f"Other {n}"), _an_entity
+    ),
+    "entities.end": Command(lambda m, u, n: u.entities.end(f"rel {n}"), _a_relationship),
+    "entities.delete": Command(lambda m, u, n: u.entities.delete(f"ent {n}"), _a_relationship),
+    "entities.get": Command(lambda m, u, n: u.entities.get(f"Name {n}"), _an_entity),
+    "entities.relationships": Command(
+        lambda m, u, n: u.entities.relationships(f"Name {n}"), _a_relationship
+    ),
+    "entities.neighbours": Command(
+        lambda m, u, n: u.entities.neighbours(f"Name {n}"), _a_relationship
+    ),
+    "episodes.start": Command(lambda m, u, n: u.episodes.start(f"goal {n}")),
+    "episodes.step": Command(lambda m, u, n: u.episodes.step(f"ep {n}", "act"), _an_episode),
+    "episodes.finish": Command(lambda m, u, n: u.episodes.finish(f"ep {n}", "done"), _an_episode),
+    "episodes.put": Command(_put_episode, _an_episode),
+    "episodes.get": Command(lambda m, u, n: u.episodes.get(f"ep {n}"), _an_episode),
+    "episodes.recent": Command(lambda m, u, n: u.episodes.recent()),
+    "documents.put": Command(lambda m, u, n: u.documents.put("things", {"n": n}, key=f"new {n}")),
+    "documents.get": Command(lambda m, u, n: u.documents.get(f"key {n}", "things"), _a_document),
+    "documents.find": Command(lambda m, u, n: u.documents.find("things", {"n": {"$gt": 1}})),
+    "documents.delete": Command(
+        lambda m, u, n: u.documents.delete(f"key {n}", "things"), _a_document
+    ),
+    "documents.collections": Command(lambda m, u, n: u.documents.collections()),
+    "compact": Command(lambda m, u, n: m.compact(), _old_facts, one_append=False),
+    "compaction_stats": Command(lambda m, u, n: m.compaction_stats()),
+    "verify": Command(lambda m, u, n: m.verify()),
+    "check_replay": Command(lambda m, u, n: m.check_replay()),
+    "system.usage": Command(lambda m, u, n: m.usage()),
+    "system.users": Command(lambda m, u, n: m.users()),
+}

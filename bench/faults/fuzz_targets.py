@@ -1,0 +1,144 @@
+"""All that reads bytes of the store, behind one function: the first byte says which.
+
+A target may raise errors of the log only (and those of msgspec where whoever calls it expects
+them). Run as a script, with the extra `fuzz`, atheris looks for inputs that make it raise others.
+"""
+
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+
+import msgspec
+
+from eventlog import EventLogError, EventRegistry, block, frame
+from eventlog.block import Entry
+from memory_actors import user_state
+
+POSITION = 7
+PLACE = b"a place"
+
+registry = EventRegistry(salt=lambda count: bytes(count))
+
+
+@registry.event("fuzz.noted", schema=3, keys=lambda event: [event.text[:9]])
+class Noted(msgspec.Struct, frozen=True):
+    """An event with fields of all kinds."""
+
+    text: str
+    numbers: list[int] = []
+    names: dict[str, float | None] = {}
+    data: bytes = b""
+
+
+@registry.upcaster("fuzz.noted", from_schema=1)
+def _from_1(fields: dict[str, object]) -> dict[str, object]:
+    return {"text": str(fields.get("text"))}
+
+
+class UntypedError(Exception):
+    """A target has raised what it should not."""
+
+
+def _frame(data: bytes) -> None:
+    _, _, _, _, _, schema, tag, raw = frame.read(POSITION, data)
+    if isinstance(raw, bytes):
+        registry.decode_tagged(tag, schema, raw)
+
+
+def _whole_frame(data: bytes) -> None:
+    taken = frame.unpack(POSITION, data)
+    frame.check_chain(taken, frame.chain_start(taken.stream_id))
+    if taken.place is None:
+        registry.decode(taken.tag, taken.schema, frame.payload(taken))
+
+
+def _sealed_frame(data: bytes) -> None:
+    """Give a frame the CRC that its bytes should have, so that they are looked at."""
+    sealed = struct.pack(">I", zlib.crc32(data[4:]) ^ POSITION) + data[4:]
+    _frame(sealed)
+    _whole_frame(sealed)
+
+
+def _payload(data: bytes) -> None:
+    registry.decode("fuzz.noted", data[0] % 5 if data else 0, data[1:])
+
+
+def _block(data: bytes) -> None:
+    taken = block.unpack(data, PLACE)
+    for slot in range(len(taken.versions)):
+        taken.entry(slot)
+
+
+def _sealed_block(data: bytes) -> None:
+    _block(zlib.crc32(data[4:], zlib.crc32(PLACE)).to_bytes(4, "big") + data[4:])
+
+
+def _snapshot(data: bytes) -> None:
+    try:
+        user_state.load(data)
+    except msgspec.DecodeError:
+        return  # whoever loads one expects it, and reads the stream instead
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "frame": _frame,
+    "sealed frame": _sealed_frame,
+    "compressed frame": _sealed_frame,
+    "stub": _sealed_frame,
+    "payload": _payload,
+    "block": _block,
+    "sealed block": _sealed_block,
+    "snapshot": _snapshot,
+}
+
+
+def feed(data: bytes) -> None:
+    """Let a target read bytes.
+
+    :raises UntypedError: it has raised what it should not.
+    """
+    if not data:
+        return
+    target = list(TARGETS.values())[data[0] % len(TARGETS)]
+    try:
+        target(data[1:])
+    except EventLogError:
+        return
+    except Exception as error:
+        raise UntypedError(f"{type(error).__name__}: {error}") from error
+
+
+def samples() -> dict[str, bytes]:
+    """Return whole bytes for each target."""
+    plain = _packed(Noted("hello", [1, 2**40], {"a": 0.5, "b": None}, b"bytes"))
+    entries = [Entry(version, bytes(16), b"payload " * 9) for version in range(1, 5)]
+    blocks = block.pack(entries, PLACE)
+    payload = registry.prepare(Noted("hello"), {"by": "me"}).raw
+    return {
+        "frame": plain,
+        "sealed frame": plain,
+        "compressed frame": _packed(Noted("hello " * 900)),
+        "stub": frame.stub(POSITION, plain, frame.Place(1, 40, 3)),
+        "payload": b"\x03" + payload,
+        "block": blocks,
+        "sealed block": blocks,
+        "snapshot": user_state.dump(user_state.UserState()),
+    }
+
+
+def _packed(event: Noted) -> bytes:
+    sid = frame.stream_id("fuzz")
+    packed, _ = frame.pack(
+        registry.prepare(event, {"by": "me"}), position=POSITION, sid=sid, version=1,
+        recorded_at_us=1_700_000_000_000_000, prev=frame.chain_start(sid),
+    )  # fmt: skip
+    return packed
+
+
+if __name__ == "__main__":
+    import atheris
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, feed)
+    atheris.Fuzz()

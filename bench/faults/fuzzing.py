@@ -1,0 +1,154 @@
+"""Malformed bytes, unknown event types and versions: typed errors only, and the bytes stay.
+
+Two parts. Bytes are given to all that reads them (fuzz_targets.py): noise, and whole ones with some
+bytes changed, cut out or doubled; in a full run, those that atheris finds as well, guided by
+coverage (the extra `fuzz`). And a store gets events of a type, and of a schema, that this version
+does not know: their user can be read and takes no writes, nobody else notices, and not a byte of
+them changes.
+"""
+
+import importlib.util
+import random
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.faults import example
+from bench.faults.fuzz_targets import TARGETS, UntypedError, feed, samples
+from bench.faults.row import Counts, Row
+from bench.faults.trials import Ending, in_child, in_loop
+from bench.kill import ROOT
+from eventlog import EventLog, EventRegistry
+from eventlog.frame import stream_id
+from memory_actors import UnavailableError
+from memory_actors.streams import stream_of
+from memory_actors.user_state import event_registry
+
+INPUTS = {"quick": 20_000, "middle": 200_000, "full": 1_000_000}
+GUIDED = {"quick": 0, "middle": 20_000, "full": 1_000_000}
+GUIDED_S_MAX = 3_600
+CHANGES_MAX = 4
+
+
+class FromTomorrow(msgspec.Struct):
+    """An event of a version to come."""
+
+    text: str
+
+
+def run(counts: Counts, seed: int, scratch: Path) -> Row:
+    """Feed bytes, and open stores from the future."""
+    row = Row(fault="malformed bytes; unknown event types and versions")
+    ending = in_child(partial(_fed, INPUTS[counts], seed), GUIDED_S_MAX)
+    _note(row, "bytes", ending, INPUTS[counts])
+    if GUIDED[counts]:
+        if importlib.util.find_spec("atheris") is None:
+            row.detail["guided by coverage"] = "skipped: atheris is not installed"
+        else:
+            _note(row, "guided", _guided(GUIDED[counts], seed, scratch), GUIDED[counts])
+    for tag, schema in (("tomorrow.noted", 1), ("long_term.added", 99)):
+        store = scratch / tag
+        _note(row, f"{tag} {schema}", in_loop(partial(_from_tomorrow, store, tag, schema)), 1)
+    return row
+
+
+def _note(row: Row, name: str, ending: Ending, tried: int) -> None:
+    if ending.kind == "survived":
+        row.tried += tried
+        row.survived += tried
+        row.count(name, tried)
+    else:
+        row.fail(f"{name}: {ending.kind}", ending.detail)
+
+
+# --- bytes
+
+
+def _fed(inputs: int, seed: int) -> tuple[str, str]:
+    rng, known = random.Random(seed), samples()
+    for _ in range(inputs):
+        data = _changed(rng, known)
+        try:
+            feed(data)
+        except UntypedError as error:
+            return "untyped", f"{error!r} for {data.hex()}"
+    return "survived", ""
+
+
+def _changed(rng: random.Random, known: dict[str, bytes]) -> bytes:
+    """Return noise, or whole bytes with a few changes, for one of the targets."""
+    name = rng.choice(list(TARGETS))
+    data = bytearray(known[name] if rng.random() < 0.9 else rng.randbytes(rng.randrange(300)))
+    for _ in range(rng.randint(1, CHANGES_MAX)):
+        at, until = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+        choice = rng.random()
+        if choice < 0.6 and at < len(data):
+            data[at] = rng.randrange(256)
+        elif choice < 0.8:
+            del data[at : min(until, at + 8)]
+        else:
+            data[at:at] = data[at:until][:64] or rng.randbytes(4)
+    return bytes([list(TARGETS).index(name)]) + bytes(data)
+
+
+def _guided(runs: int, seed: int, scratch: Path) -> Ending:
+    corpus = scratch / "corpus"
+    corpus.mkdir()
+    for number, (name, data) in enumerate(samples().items()):
+        (corpus / name).write_bytes(bytes([number]) + data)
+    command = [
+        sys.executable, "-m", "bench.faults.fuzz_targets", f"-runs={runs}", f"-seed={seed}",
+        "-max_len=1024", str(corpus),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=GUIDED_S_MAX, check=False
+    )
+    return Ending("survived", "") if done.returncode == 0 else Ending("untyped", done.stderr[-500:])
+
+
+# --- a store from the future
+
+
+async def _from_tomorrow(store: Path, tag: str, schema: int) -> tuple[str, str]:
+    async with example.opened(store) as memory:
+        await example.fill(memory)
+    before = await _append(store, tag, schema)
+    async with example.opened(store, first_id=9_000) as memory:
+        ada, ben = memory.user("ada"), memory.user("ben")
+        await ben.add("Nobody else notices.", memory_id="unharmed")
+        await ben.get("ben fact 2")
+        await ada.get("ada fact 2")
+        try:
+            await ada.add("This must not be written behind what is not understood.")
+            return "written", "behind an event that is not understood"
+        except UnavailableError:
+            pass
+    return ("survived", "") if await _bytes(store) == before else ("changed", "bytes of the event")
+
+
+async def _append(store: Path, tag: str, schema: int) -> bytes:
+    """Append an event that this version does not know to a user's stream; return its bytes."""
+    registry = EventRegistry()
+    registry.event(tag, schema=schema)(FromTomorrow)
+    async with EventLog.open(store, registry) as log:
+        stream = stream_of("ada")
+        head = await log.head(stream)
+        await log.append(stream, [FromTomorrow("hello")], head.version, epoch=head.epoch)
+    return await _bytes(store)
+
+
+async def _bytes(store: Path) -> bytes:
+    """Return the last row of a user's stream as it lies in the log."""
+    async with EventLog.open(store, event_registry()) as log:
+        version = (await log.head(stream_of("ada"))).version
+        parts: Any = log  # the bytes have no public face
+        with parts._env.read() as txn:  # noqa: SLF001
+            stream = stream_of("ada")
+            row: bytes = parts._reading.row(  # noqa: SLF001
+                txn, stream, stream_id(stream), version
+            )[1]
+            return row

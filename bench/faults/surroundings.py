@@ -1,0 +1,259 @@
+"""A directory that may only be read, a second process, a fork, and a clock that jumps.
+
+The first three must end in a typed error in under a second, and do no harm to whoever has the store
+open. A clock that goes back a day or forward ten years between any two calls must change no order
+and no limit: events are in the order of their positions, a quota holds, and a session of messages
+lives for its time to live after its last message, by the clock as it was then and is now.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.faults import example
+from bench.faults.row import Counts, Row
+from bench.faults.trials import Ending, in_child, in_loop
+from eventlog import LogLocked
+from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settings, Tier
+
+TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each
+ERROR_S_MAX = 1.0
+NOBODY = 65534
+DAY_US = 86_400 * 1_000_000
+YEARS_US = 3_652 * DAY_US
+JUMPS_US = (-DAY_US, YEARS_US, -YEARS_US, 600 * 1_000_000, 3_700 * 1_000_000, 0)
+LATEST_US = 250_000_000_000_000_000
+STEPS = 40
+LIMITS = Limits(long_term_memories=12, short_term_messages=5, working_keys=4)
+
+
+def run(counts: Counts, seed: int, scratch: Path) -> Row:
+    """Try each several times."""
+    row = Row(fault="read-only directory; second process; fork; clock back a day, on ten years")
+    whole, store = scratch / "whole", scratch / "store"
+    in_loop(partial(_made, whole))
+    with _open_elsewhere(whole):
+        for _ in range(TIMES[counts]):
+            _note(row, "second process", in_loop(partial(_second, whole)))
+    for n in range(TIMES[counts]):
+        kinds: dict[str, Callable[[], Ending]] = {
+            "read-only": lambda: in_child(partial(_read_only, store)),
+            "fork": lambda: in_loop(partial(_fork, store)),
+            "clock": lambda n=n: in_loop(partial(_clock, store, seed * 1000 + n)),  # type: ignore[misc]
+        }
+        for kind, trial in kinds.items():
+            shutil.rmtree(store, ignore_errors=True)
+            shutil.copytree(whole, store)
+            _note(row, kind, trial())
+    return row
+
+
+def _note(row: Row, kind: str, ending: Ending) -> None:
+    if ending.kind == "survived":
+        row.survive(kind)
+    else:
+        row.fail(f"{kind}: {ending.kind}", ending.detail, lost=ending.kind == "wrong")
+
+
+async def _made(path: Path) -> tuple[str, str]:
+    async with example.opened(path) as memory:
+        await example.fill(memory)
+    return "made", ""
+
+
+def _typed(started: float, error: Exception) -> tuple[str, str]:
+    took = perf_counter() - started
+    slow = took > ERROR_S_MAX
+    return ("slow", f"{took:.1f} s for {error}") if slow else ("survived", str(error))
+
+
+# --- a second process
+
+
+@contextmanager
+def _open_elsewhere(path: Path) -> Iterator[None]:
+    """Let another process have the store open."""
+    ready, say = os.pipe()
+    wait, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        asyncio.run(_hold(path, say, wait))
+        os._exit(0)
+    os.close(wait)
+    os.read(ready, 1)
+    try:
+        yield
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+
+
+async def _hold(path: Path, say: int, wait: int) -> None:
+    async with example.opened(path):
+        os.write(say, b".")
+        await asyncio.to_thread(os.read, wait, 1)
+
+
+async def _second(path: Path) -> tuple[str, str]:
+    started = perf_counter()
+    try:
+        async with example.opened(path):
+            return "opened twice", ""
+    except LogLocked as error:
+        return _typed(started, error)
+
+
+# --- a directory that may only be read
+
+
+def _read_only(path: Path) -> tuple[str, str]:
+    for each in (path, *path.rglob("*")):
+        each.chmod(0o555 if each.is_dir() else 0o444)
+    if os.geteuid() == 0:  # who may do everything
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    return asyncio.run(_opened_read_only(path))
+
+
+async def _opened_read_only(path: Path) -> tuple[str, str]:
+    started = perf_counter()
+    try:
+        async with example.opened(path):
+            return "opened", "although nothing may be written"
+    except example.TYPED as error:
+        return _typed(started, error)
+
+
+# --- a fork
+
+
+async def _fork(path: Path) -> tuple[str, str]:
+    async with example.opened(path, first_id=7_000) as memory:
+        user = memory.user("ada")
+        before = (await user.get("ada fact 2")).content
+        ending = in_child(partial(_in_the_fork, memory))
+        await user.add("The parent goes on.", memory_id="parent")
+        if (await user.get("ada fact 2")).content != before:
+            return "wrong", "a memory has changed"
+    async with example.opened(path, first_id=8_000) as memory:
+        report, diverged = await memory.verify(), await memory.check_replay()
+        if not report.ok or diverged:
+            return "damaged", f"{report.findings[:2]} {diverged}"
+        await memory.user("ada").get("parent")
+    return ending.kind, ending.detail
+
+
+def _in_the_fork(memory: MemorySystem) -> tuple[str, str]:
+    return asyncio.run(_used_in_the_fork(memory))
+
+
+async def _used_in_the_fork(memory: MemorySystem) -> tuple[str, str]:
+    user, started = memory.user("ada"), perf_counter()
+    calls: list[Callable[[], Any]] = [
+        lambda: user.add("The child writes."),
+        lambda: user.get("ada fact 2"),
+        lambda: memory.user("somebody new").add("The child writes."),
+        lambda: memory.verify(),
+    ]
+    error: Exception | None = None
+    for call in calls:
+        try:
+            async with asyncio.timeout(ERROR_S_MAX):
+                await call()
+        except example.TYPED as refusal:
+            error = refusal
+        else:
+            return "used after a fork", f"call {calls.index(call)}"
+    assert error is not None
+    return _typed(started, error)
+
+
+# --- a clock
+
+
+class _Session:
+    """What a session of messages must read as, whatever the clock does."""
+
+    def __init__(self, ttl_s: int):
+        self._ttl_us = ttl_s * 1_000_000
+        self._said: list[str] = []
+        self._expires_us = 0
+
+    def messages(self, now_us: int) -> list[str]:
+        """Return what is to be read at a time."""
+        return self._said if now_us < self._expires_us else []
+
+    def say(self, message: str, now_us: int) -> None:
+        """Add a message: what has expired by then is gone for good."""
+        self._said = [*self.messages(now_us), message][-LIMITS.short_term_messages :]
+        self._expires_us = now_us + self._ttl_us
+
+
+async def _clock(path: Path, seed: int) -> tuple[str, str]:
+    rng, clock = random.Random(seed), example.Clock()
+    settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
+    async with example.opened(path, first_id=9_000, clock=clock, settings=settings) as memory:
+        user = memory.user("clock", session_id="s")
+        session = _Session(user.short_term.ttl)
+        for n in range(STEPS):
+            clock.now_us = _jumped(clock.now_us, rng)
+            wrong = await _step(user, session, clock.now_us, n, rng)
+            if wrong:
+                return "wrong", f"{wrong} at step {n}"
+        changes = [entry.data.get("content") for entry in await user.history("changing")]
+        if changes != [f"content {n}" for n in range(STEPS)]:
+            return "wrong", f"the history is in another order: {changes}"
+        if not (await memory.verify()).ok or await memory.check_replay():
+            return "wrong", "it does not verify, or state and replay differ"
+    return "survived", ""
+
+
+def _jumped(now_us: int, rng: random.Random) -> int:
+    """Return another time, within what a date can say."""
+    now_us = max(0, now_us + rng.choice(JUMPS_US))
+    return now_us if now_us < LATEST_US else example.NOW_US
+
+
+async def _step(user: Any, session: _Session, now_us: int, n: int, rng: random.Random) -> str:
+    """Read and write once; return what is wrong."""
+    found = [message.content for message in await user.short_term.messages()]
+    if found != session.messages(now_us):
+        return f"{found} and not {session.messages(now_us)}"
+    if rng.random() < 0.6:
+        session.say(f"message {n}", now_us)
+        await user.short_term.add_message(f"message {n}")
+    await _other_writes(user, n)
+    return await _over_quota(user)
+
+
+async def _other_writes(user: Any, n: int) -> None:
+    if n == 0:
+        await user.add("content 0", memory_id="changing", pinned=True)
+    else:
+        await user.update("changing", content=f"content {n}")
+    await user.add_with_auto_prune(f"fact {n}")
+    await user.working.set(f"key {n % 7}", n, auto_prune=True)
+    try:
+        await user.working.set(f"another key {n}", n)
+    except QuotaExceededError:
+        return
+    if len(await user.working.items()) > LIMITS.working_keys:
+        raise AssertionError("one key too many")
+
+
+async def _over_quota(user: Any) -> str:
+    counts = {
+        "keys": (len(await user.working.items()), LIMITS.working_keys),
+        "facts": (len(await user.list_memories(["long_term"])), LIMITS.long_term_memories),
+        "messages": (len(await user.short_term.messages()), LIMITS.short_term_messages),
+    }
+    return ", ".join(f"{count} {name}" for name, (count, most) in counts.items() if count > most)

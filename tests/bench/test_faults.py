@@ -1,0 +1,125 @@
+"""The machinery of the fault matrix: what a trial tells of its end, and what makes a row fail."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.faults.preload import CannotBuild, build, watched
+from bench.faults.row import Row
+from bench.faults.table import header, line, more
+
+ROOT = Path(__file__).parents[2]
+TRIALS = """
+import os, signal, sys, time
+from bench.faults.trials import entering, in_child
+def fail(): raise ZeroDivisionError("by zero")
+def die():
+    entering("dying")
+    os.kill(os.getpid(), signal.SIGABRT)
+trials = {
+    "returns": lambda: ("refused", "by a typed error"),
+    "raises": fail,
+    "dies": die,
+    "leaves": lambda: os._exit(3),
+    "hangs": lambda: time.sleep(30),
+}
+for name, trial in trials.items():
+    print(name, "|", in_child(trial, 0.5))
+"""
+FAILS = """
+import errno, os, sys
+from bench.faults.preload import Failing, failing
+path = os.path.join(os.environ["FAULTS_ROOT"], "file")
+with open(path, "wb", buffering=0) as file:
+    with failing(Failing.WRITE, 2, errno.EIO) as failed:
+        for n in range(3):
+            try:
+                print(n, file.write(b"data"))
+            except OSError as error:
+                print(n, errno.errorcode[error.errno])
+    print("failed", failed[0])
+    with failing(Failing.SYNC, 1, errno.EIO, on=True) as failed:
+        for n in range(2):
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                print("sync", errno.errorcode[error.errno])
+    os.fsync(file.fileno())
+print(open(path, "rb").read())
+"""
+
+
+def output_of(program: str, env: dict[str, str] | None = None) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", program], env={**(env or os.environ), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+def test_a_trial_tells_how_it_ended_whatever_it_does_to_its_process() -> None:
+    endings = dict(each.split(" | ") for each in output_of(TRIALS))
+
+    assert endings["returns"] == "refused: by a typed error"
+    assert endings["raises"].startswith("untyped: ZeroDivisionError: by zero at")
+    assert endings["dies"] == "dead: dying, ended by SIGABRT"
+    assert endings["leaves"] == "dead: starting, ended by itself"
+    assert endings["hangs"] == "hung: no end within 0.5 s"
+
+
+def test_the_call_that_was_chosen_fails_and_no_other(tmp_path: Path) -> None:
+    try:
+        shared = build(tmp_path)
+    except CannotBuild as error:
+        pytest.skip(str(error))
+
+    said = output_of(FAILS, watched(shared, tmp_path))
+
+    assert said == ["0 4", "1 EIO", "2 4", "failed 1", "sync EIO", "sync EIO", "b'datadata'"]
+
+
+def test_a_row_holds_when_every_trial_ended_as_it_must() -> None:
+    row = Row(name="some", fault="a fault")
+    assert not row.ok  # nothing was tried
+
+    row.survive("harmless")
+    assert row.ok
+    row.fail("wrong", "an answer", lost=1)
+    assert not row.ok
+    assert (row.tried, row.survived, row.lost, row.detail) == (2, 1, 1, {"harmless": 1, "wrong": 1})
+    assert Row(fault="a fault", skipped="no compiler").ok
+
+
+def test_the_table_shows_what_failed() -> None:
+    row = Row(name="some", fault="a fault")
+    row.fail("wrong", "an answer", lost=1)
+
+    assert "counts: quick, seed: 3" in header("quick", 3)
+    assert line(row) == "| `some` | a fault | 1 | 0 | 1 | 0 | **failed** |"
+    assert more([row]).endswith("- `some`: wrong 1\n  - wrong: an answer")
+
+
+def test_the_command_prints_rows_for_a_program() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "bench", "faults", "--rows", "formats", "--json"],
+        cwd=ROOT, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    (row,) = msgspec.json.decode(run.stdout, type=list[Row])
+
+    assert (row.name, row.lost) == ("formats", 0)
+    assert row.tried == row.survived == 4
+
+
+def test_a_row_that_is_not_there_is_refused_by_name() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "bench", "faults", "--rows", "nonsense"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert run.returncode == 2
+    assert "nonsense" in run.stderr

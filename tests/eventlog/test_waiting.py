@@ -1,0 +1,44 @@
+"""Work that is not to be cut off."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from eventlog.waiting import to_the_end
+
+pytestmark = pytest.mark.anyio
+
+
+async def work(steps: list[str], *, failing: bool = False) -> str:
+    steps.append("begun")
+    await asyncio.sleep(0.02)
+    steps.append("ended")
+    if failing:
+        raise ZeroDivisionError
+    return "result"
+
+
+async def test_what_it_returns_or_raises_is_passed_on() -> None:
+    assert await to_the_end(work([])) == "result"
+    with pytest.raises(ZeroDivisionError):
+        await to_the_end(work([], failing=True))
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_it_ends_however_often_its_caller_is_cancelled(failing: bool) -> None:
+    steps: list[str] = []
+    task = asyncio.create_task(to_the_end(work(steps, failing=failing)))
+    for _ in range(3):
+        await asyncio.sleep(0.001)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps == ["begun", "ended"]
+
+
+async def test_it_ends_before_a_timeout_around_it_takes_effect() -> None:
+    steps: list[str] = []
+    with anyio.move_on_after(0.001):
+        await to_the_end(work(steps))
+    assert steps == ["begun", "ended"]

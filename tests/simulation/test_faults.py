@@ -1,0 +1,58 @@
+"""The fast half of the fault matrix: each row with small counts, by `python -m bench faults`.
+
+Kills have tests of their own beside this one.
+"""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from bench.faults import ROWS, run
+from bench.faults.commands import COMMANDS
+from memory_actors import MemorySystem, UserMemory
+from memory_actors.handles.documents import Documents
+from memory_actors.handles.entities import EntityGraph
+from memory_actors.handles.episodes import Episodes
+from memory_actors.handles.short_term import ShortTermMemory
+from memory_actors.handles.working import WorkingMemory
+
+SEED = 7
+WITH_TESTS_OF_THEIR_OWN = {"kills"}
+NOT_ONE_CALL = {"open"}  # a context manager: cancelled as a whole
+HANDLES = {
+    "": UserMemory,
+    "documents.": Documents,
+    "entities.": EntityGraph,
+    "episodes.": Episodes,
+    "short_term.": ShortTermMemory,
+    "system.": MemorySystem,
+    "working.": WorkingMemory,
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN))
+def test_a_row_of_the_matrix_holds(name: str) -> None:
+    (row,) = run([name], "quick", SEED)
+    if row.skipped:
+        pytest.skip(row.skipped)
+
+    assert row.failures == []
+    assert row.tried == row.survived > 0
+
+
+def public_calls(cls: type) -> set[str]:
+    def is_call(member: Any) -> bool:
+        return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+
+    return {name for name, _ in inspect.getmembers(cls, is_call) if not name.startswith("_")}
+
+
+def test_every_public_call_is_among_those_that_are_cancelled() -> None:
+    """A call that is added to the API is wanted in bench/faults/commands.py."""
+    wanted = {prefix + name for prefix, cls in HANDLES.items() for name in public_calls(cls)}
+    there = {name.split(" ")[0] for name in COMMANDS}
+    there |= {f"system.{name}" for name in there}
+
+    assert wanted - there - {f"system.{name}" for name in NOT_ONE_CALL} == set()
