@@ -164,8 +164,8 @@ async def test_what_opening_refuses_can_be_repaired(tmp_path: Path):
 async def test_a_file_cut_short_gives_what_is_left(tmp_path: Path):
     await fill(tmp_path / "log")
     path = tmp_path / "log" / "log.mdb"
-    path.write_bytes(path.read_bytes()[:-4096])
-    with pytest.raises(CorruptLog, match="cut short"):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CorruptLog):
         async with opened(tmp_path / "log"):
             pass
 
