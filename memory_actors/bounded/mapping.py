@@ -1,6 +1,14 @@
 """A dictionary that never holds more than it may."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -17,7 +25,8 @@ class BoundedDict(Bounded[K, V], MutableMapping[K, V]):
 
     As `BoundedList`, where that has places; `size_fn` and the others are given values, keys count
     for nothing, and `on_evict` gets key and value. Setting a key again makes it the newest: the old
-    value goes without being evicted. Reading a value counts as a use, iterating does not.
+    value goes without being evicted. Reading a value by its key counts as a use (`dict(...)` reads
+    each); iterating, comparing, `items()` and `values()` do not.
 
     :raises InvalidInputError: `max_size` is not above 0, or the eviction makes no sense.
     """
@@ -55,6 +64,14 @@ class BoundedDict(Bounded[K, V], MutableMapping[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._store.items)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of keys and values; looking at them is no use."""
+        return self._store.items.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values; looking at them is no use."""
+        return self._store.items.values()
 
     def __len__(self) -> int:
         return len(self._store.items)

@@ -56,11 +56,11 @@ class Rules(Generic[V]):
     def size(self, item: V) -> int:
         """Return what an item counts for.
 
-        :raises InvalidInputError: more than all items may, or less than nothing.
+        :raises InvalidInputError: more than all items may, less than nothing, or no whole number.
         """
-        size = self._size_fn(item)
-        if size < 0:
-            raise InvalidInputError(f"size_fn gave {size!r}: a size is 0 or more")
+        size: object = self._size_fn(item)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise InvalidInputError(f"size_fn gave {size!r:.80}: a size is a whole number from 0")
         if size > self.max_size:
             raise InvalidInputError(
                 f"the item has size {size:,} (max_size: {self.max_size:,}): shorten it, or "

@@ -1,8 +1,9 @@
 """The command line: `memory-actors`.
 
 Exit codes: 0 done; 1 refused or failed; 2 the command line itself is wrong; 130 interrupted.
-With `--json`, stdout holds one JSON document and nothing else (`export` and `improve`: JSON lines),
-and an error is `{"error": {"type": …, "message": …}}`.
+With `--json`, stdout holds one JSON document and nothing else (`export`, `improve` and
+`context sync --watch`: JSON lines), and an error is one line:
+`{"error": {"type": …, "message": …}}`.
 """
 
 import importlib.metadata

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from difflib import unified_diff
@@ -14,15 +13,20 @@ import msgspec
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from memory_actors import text_files
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, note, printable, say, stderr, stdout, write_bytes
 from memory_actors.cli.running import ensure_model, run, with_user
-from memory_actors.errors import InvalidInputError
+from memory_actors.errors import (
+    ContextFileError,
+    ImprovementError,
+    InvalidInputError,
+    MemoryLimitError,
+)
 from memory_actors.handles.user import UserMemory
 from memory_actors.improve import (
     Event,
     Evicted,
-    Failed,
     Finished,
     Improver,
     LocalCritic,
@@ -34,8 +38,12 @@ from memory_actors.improve import (
     Scored,
     Warned,
 )
+from memory_actors.text_files import Seen
 
 STDIN = "-"
+IMPROVED = ".improved"
+TARGET_BYTES_MAX = 1 << 20  # what --output replaces may be longer than what can be improved
+PRIVATE_UMASK = 0o077  # FILE may be for its owner's eyes alone
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -62,20 +70,36 @@ def improve(
     length and passive voice, and makes edits that are safe. With it, a model is asked: set
     MEMORY_ACTORS_LLM_MODEL, and MEMORY_ACTORS_LLM_BASE_URL or OPENAI_API_KEY.
 
-    Prints what changed. FILE stays as it is, unless --in-place. With --json: one event a line, as
-    it happens; the last has the result.
+    Prints what changed. FILE stays as it is, unless --in-place; if it was changed during the run,
+    the text goes into FILE.improved. Of a run that fails the best text so far goes to --output.
+    With --json: one event a line, as it happens; the last has the result, or an error's line
+    follows it.
     """
     target = _target(file, output, in_place)
-    text = _read(file)
-    if record:
-        ensure_model(app)
-        result = with_user(app, lambda user: _improve(app, text, user, given), create=True)
-    else:
-        result = run(lambda: _improve(app, text, None, given))
-    if target is not None:
-        _write(target, result.text)
+    seen = None if target is None else text_files.read(target, TARGET_BYTES_MAX)
+    text = _decoded(file, seen.data if in_place and seen is not None else _data(file))
+    try:
+        result = _run(app, text, given, record=record)
+    except (ImprovementError, MemoryLimitError) as error:
+        if seen is not None and not in_place:
+            _save_what_was_reached(seen, error.result)
+        raise
     if not app.json:
-        _print_result(file, text, result, target)
+        _print_result(file, text, result)
+    if seen is not None:
+        _write(seen, result.text)
+        if not app.json:
+            say(f"Written to {target}.")
+
+
+def _run(app: App, text: str, given: dict[str, Any], *, record: bool) -> Result:
+    if not record:
+        return run(lambda: _improve(app, text, None, given))
+    ensure_model(app)
+    return with_user(app, lambda user: _improve(app, text, user, given), create=True)
+
+
+# --- files
 
 
 def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
@@ -89,41 +113,78 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
     return output
 
 
-def _read(file: str) -> str:
-    """Return the text of a file, or of stdin.
+def _data(file: str) -> bytes | None:
+    """Return what a file or stdin holds; None: there is no such file.
 
-    :raises InvalidInputError: it cannot be read, or is not UTF-8.
+    :raises InvalidInputError: it cannot be read.
     """
     try:
-        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-        return data.decode()
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise InvalidInputError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _decoded(file: str, data: bytes | None) -> str:
+    """Return what was read as a text.
+
+    :raises InvalidInputError: there is none, or it is not UTF-8.
+    """
+    if data is None:
+        raise InvalidInputError(f"cannot read {file}: there is no such file")
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file} is not UTF-8: {error.reason}") from error
 
 
-def _write(target: Path, text: str) -> None:
-    """Put a text into a file, whole or not at all.
+def _write(seen: Seen, text: str) -> None:
+    """Put a text in the place of what was seen before the run; else into a file beside it.
 
-    :raises InvalidInputError: it cannot be written.
+    :raises ContextFileError: it could not be put in its place: it says where the text is.
     """
+    why = _why_not_replaced(seen, text)
+    if why is not None:
+        raise ContextFileError(f"{why}; the improved text is in {_beside(seen.path, text)}")
+
+
+def _why_not_replaced(seen: Seen, text: str) -> str | None:
     try:
-        real = target.resolve()  # a link stays one
-        mode = real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask()
-        with tempfile.TemporaryDirectory(prefix=".improve-", dir=real.parent) as beside:
-            made = Path(beside) / real.name
-            made.write_bytes(text.encode())
-            made.chmod(mode)
-            made.replace(real)
-    except OSError as error:
-        raise InvalidInputError(f"cannot write {target}: {error.strerror}") from error
+        replaced = text_files.replace(seen, text)
+    except ContextFileError as error:
+        return str(error)
+    return None if replaced else f"{seen.path} was changed during the run, and stays as it is"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path, text: str) -> Path:
+    """Put a text into a new file beside another one; return which.
+
+    :raises ContextFileError: it cannot be written.
+    """
+    umask = os.umask(PRIVATE_UMASK)
+    try:
+        number = 1
+        while True:
+            ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
+            seen = text_files.read(path.with_name(path.name + ending), TARGET_BYTES_MAX)
+            if seen.data is None and text_files.replace(seen, text):
+                return seen.path
+            number += 1
+    finally:
+        os.umask(umask)
+
+
+def _save_what_was_reached(seen: Seen, result: Result | None) -> None:
+    """Write the best text of a run that failed, if one was judged, and say so."""
+    if result is None or result.score is None:
+        return
+    try:
+        _write(seen, result.text)
+    except ContextFileError as error:  # the run's own error follows
+        note(f"The best text so far: {error}.", "yellow")
+    else:
+        note(f"The best text so far (score {result.score:.3f}) is in {seen.path}.", "yellow")
 
 
 # --- the run
@@ -178,8 +239,7 @@ def _shown(app: App) -> Iterator[Any]:
 
 
 def _print_event(event: Event) -> None:
-    if not isinstance(event, Failed):  # the error itself follows, as of every command
-        write_bytes(msgspec.json.encode(event) + b"\n")
+    write_bytes(msgspec.json.encode(event) + b"\n")
 
 
 def _said(event: Event) -> str:
@@ -195,7 +255,7 @@ def _said(event: Event) -> str:
 # --- what came of it
 
 
-def _print_result(file: str, before: str, result: Result, target: Path | None) -> None:
+def _print_result(file: str, before: str, result: Result) -> None:
     for line in _diff(file, before, result.text):
         colour = COLOURS.get(line[:1], "")
         stdout().print(Text(printable(line), style=colour), soft_wrap=True)
@@ -204,8 +264,6 @@ def _print_result(file: str, before: str, result: Result, target: Path | None) -
     rounds = counted(stats["iterations"], "revision")
     score = "" if result.score is None else f"score {result.score:.3f}, "
     say(f"{score}{rounds}, ended: {because}.", "dim")
-    if target is not None:
-        say(f"Written to {target}.")
     if "episode_id" in result.metadata:
         say(f"Recorded as episode {result.metadata['episode_id']}.")
 

@@ -179,8 +179,12 @@ def _bar(bars: Progress, what: str) -> OnProgress:
 
 
 def print_error(kind: str, message: str, *, as_json: bool) -> None:
-    """Print an error: a document on stdout for programs, red on stderr for people."""
+    """Print an error: for programs a line of JSON on stdout, for people red on stderr.
+
+    One line, because what stands before it may be JSON lines already.
+    """
     if as_json:
-        print_json({"error": {"type": kind, "message": message}})
+        error = {"error": {"type": kind, "message": message}}
+        write_bytes(msgspec.json.encode(error) + b"\n")
     else:
         stderr().print(Text(f"Error: {printable(message)}", style="red"), soft_wrap=True)

@@ -6,6 +6,7 @@ number is a target score beside these. A function decides alone, but for `max_it
 """
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import TypeAlias
 
 from memory_actors.errors import InvalidInputError
@@ -18,12 +19,15 @@ Stop: TypeAlias = Callable[[State], bool] | float | None
 class Ends:
     """Says after each critique and each revision whether a run is over.
 
-    :raises InvalidInputError: a target that is no score, or a patience that is not positive.
+    :raises InvalidInputError: a target that is no score, a function that is async, or a patience
+        that is not positive.
     """
 
     def __init__(self, stop: Stop, patience: int, max_iterations: int):
         if not isinstance(patience, int) or isinstance(patience, bool) or patience < 1:
             raise InvalidInputError(f"patience must be a whole number from 1, not {patience!r:.80}")
+        if callable(stop) and _is_async(stop):
+            raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
         self._asked = stop if callable(stop) else None
         self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
         self._patience = patience
@@ -49,3 +53,8 @@ class Ends:
     def after_revision(self, *, changed: bool) -> StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         return "unchanged" if not changed and self._asked is None else None
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    """Tell whether the answer of a function, or of an object that is called, is to be awaited."""
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)

@@ -33,8 +33,8 @@ class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
 def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimits:
     """Return limits from limits, from a mapping of some of them, or the defaults.
 
-    :raises InvalidInputError: an unknown name, or a value that is no whole number above 0 (of
-        `max_iterations`: from 0), or too small to hold anything.
+    :raises InvalidInputError: neither of the two, an unknown name, or a value that is no whole
+        number above 0 (of `max_iterations`: from 0), or too small to hold anything.
     """
     if given is None:
         return MemoryLimits()
@@ -44,7 +44,11 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
     return limits
 
 
-def _converted(given: Mapping[str, Any]) -> MemoryLimits:
+def _converted(given: object) -> MemoryLimits:
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            f"memory_limits must be MemoryLimits or a mapping of some, not {given!r:.80}"
+        )
     known = MemoryLimits.__struct_fields__
     unknown = sorted(str(name) for name in given if name not in known)
     if unknown:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 from weakref import WeakSet
 
@@ -41,15 +41,19 @@ class Options(TypedDict, total=False):
     """How long one answer of critic or reviser may take; 600."""
 
 
+_KINDS: Final = MappingProxyType({"monitor": MemoryMonitor, "record_to": UserMemory})
+
+
 class Improver:
     """A critic, a reviser and the limits of their runs; closes what they hold.
 
     `async with` calls `cleanup` at the end.
 
-    :raises InvalidInputError: an option makes no sense.
+    :raises InvalidInputError: an option makes no sense, or there is none of its name.
     """
 
     def __init__(self, critic: Critic, reviser: Reviser, **options: Unpack[Options]):
+        _check_given(critic, reviser, options)
         self._critic = critic
         self._reviser = reviser
         self._limits = memory_limits(options.get("memory_limits"))
@@ -61,8 +65,6 @@ class Improver:
         self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
         self._ends()
         watch(self._limits, self._monitor)
-        if not self._call_timeout_s > 0:
-            raise InvalidInputError(f"call_timeout_s must be above 0, not {self._call_timeout_s!r}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,6 +152,26 @@ def improve_stream(
     :raises InvalidInputError: a blank or over-long text, or an option that makes no sense: at once.
     """
     return Improver(critic, reviser, **options).stream(text)
+
+
+def _check_given(critic: object, reviser: object, options: Mapping[str, Any]) -> None:
+    """Check what no other part of a run checks.
+
+    :raises InvalidInputError: something makes no sense.
+    """
+    known = Options.__annotations__
+    unknown = sorted(name for name in options if name not in known)
+    if unknown:
+        raise InvalidInputError(f"improve has no {', '.join(unknown)}: it takes {', '.join(known)}")
+    for what, part in (("critic", critic), ("reviser", reviser)):
+        if not callable(part):
+            raise InvalidInputError(f"{what} must be an async function, not {part!r:.80}")
+    for name, kind in _KINDS.items():
+        if not isinstance(options.get(name), kind | None):
+            raise InvalidInputError(f"{name} must be a {kind.__name__}, not {options[name]!r:.80}")
+    seconds = options.get("call_timeout_s", CALL_TIMEOUT_S)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise InvalidInputError(f"call_timeout_s must be a number above 0, not {seconds!r:.80}")
 
 
 async def _events(run: Run) -> AsyncGenerator[Event, None]:

@@ -56,7 +56,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     stopped_because: str | None
     """None: it is running, or its end could not be written."""
     result: str | None
-    """The best text; of a run that failed, why."""
+    """The best text, however long; of a run that failed, why."""
 
     def pair(self) -> tuple[Critic, Reviser]:
         """Return a critic and a reviser that say again what was said, in order, without a model.
@@ -245,16 +245,25 @@ def _run(episode_id: str, events: Iterable[HistoryEntry]) -> RecordedRun:
         elif event.event == "episodic.finished":
             ends.append(event.data)
     documents = dict(_documents([steps[number] for number in sorted(steps)]))
-    finished = documents.pop("finished", None)
+    given, finished = documents.pop("given", ""), documents.pop("finished", None)
+    rounds = tuple(documents.values())
     status = "running" if not ends else "failed" if ends[-1]["failed"] else "done"
+    said = ends[-1].get("result") if ends else None
+    done = status == "done" and finished is not None
     return RecordedRun(
         episode_id=episode_id,
-        text=documents.pop("given", ""),
-        rounds=tuple(documents.values()),
+        text=given,
+        rounds=rounds,
         status=status,
         stopped_because=_because(status, finished, ends),
-        result=ends[-1].get("result") if ends else None,
+        result=_judged(given, rounds, finished.best_round) if done else said,
     )
+
+
+def _judged(given: str, rounds: Iterable[Round], number: int) -> str:
+    """Return the text that was judged in a round: the episode's own result may be too long."""
+    revised = [one.text for one in rounds if one.number < number and one.text is not None]
+    return revised[-1] if revised else given
 
 
 def _because(status: str, finished: _End | None, ends: list[dict[str, Any]]) -> str | None:

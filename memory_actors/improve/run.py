@@ -10,7 +10,7 @@ run.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -94,7 +94,7 @@ class Run:
         """Have the text judged, and see whether that is the end."""
         self._look()
         self._round += 1
-        given = await self._ask("critic", self._critic(self._text))
+        given = await self._ask("critic", self._critic, self._text)
         critique = within_limit(_checked(given), self._limits.max_critique_length)
         self._open = critique
         self._read_bytes += utf8_bytes(self._text)
@@ -115,7 +115,7 @@ class Run:
     async def revise(self) -> list[Event]:
         """Have the text revised."""
         assert self._open is not None, "a critique comes first"
-        revised = await self._ask("reviser", self._reviser(self._text, self._open))
+        revised = await self._ask("reviser", self._reviser, self._text, self._open)
         self._revisions += 1
         refused = _why_refused(revised, self._limits.max_text_length)
         if refused is not None:
@@ -154,14 +154,15 @@ class Run:
 
     # --- parts of a step
 
-    async def _ask(self, who: str, answer: Awaitable[T]) -> T:
+    async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
         """Return what the critic or the reviser says.
 
-        :raises ImprovementError: it raised, or said nothing in time.
+        :raises ImprovementError: it raised, even before there was anything to await, or said
+            nothing in time.
         """
         try:
             with anyio.move_on_after(self._call_timeout_s):
-                return await answer
+                return await ask(*about)
         except Exception as error:
             said = f": {error}" if isinstance(error, MemoryActorsError) else ""
             what = f"the {who} raised {type(error).__name__}{said}"

@@ -54,7 +54,7 @@ def test_a_size_function_bounds_by_count_or_by_anything_else() -> None:
     by_count = BoundedList(2, lambda _: 1)
     by_count.extend([1, 2, 3])
     assert list(by_count) == [2, 3]
-    with pytest.raises(InvalidInputError, match="a size is 0 or more"):
+    with pytest.raises(InvalidInputError, match="a size is a whole number from 0"):
         BoundedList(2, lambda _: -1).append(1)
 
 
@@ -217,6 +217,33 @@ def test_a_value_that_was_read_stays_one_that_was_only_looked_for_does_not() -> 
     assert "b" in values
     values["d"] = "4"
     assert list(values) == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda values: list(values.items()),
+        lambda values: ("b", "2") in values.items(),
+        lambda values: list(values.values()),
+        lambda values: values == {"b": "2"},
+        repr,
+    ],
+)
+def test_looking_at_all_values_is_no_use_of_any(look: Any) -> None:
+    values: BoundedDict[str, str] = BoundedDict(3, eviction="least_recently_used")
+    values.update({"a": "1", "b": "2", "c": "3"})
+    assert values["a"] == "1"
+    look(values)
+    values["d"] = "4"
+    assert list(values.items()) == [("a", "1"), ("c", "3"), ("d", "4")]
+
+
+@pytest.mark.parametrize("size", [float("nan"), 1.5, None, True, "2", -1])
+def test_a_size_is_a_whole_number(size: Any) -> None:
+    items: BoundedList[str] = BoundedList(3, lambda _: size)
+    with pytest.raises(InvalidInputError, match="a size is a whole number from 0"):
+        items.append("a")
+    assert (list(items), items.size) == ([], 0)
 
 
 def test_deleting_and_popping_make_room_without_an_eviction() -> None:

@@ -28,18 +28,21 @@ def misspelt(prose: Prose, terms: Terms) -> list[Better]:
     return [
         Better(found.start(), found.end(), found[0], meant, f"write {meant!r}")
         for found in _TOKEN.finditer(prose.text)
-        if prose.is_open(found.start(), found.end())
+        if prose.may_change(found.start(), found.end())
         and (meant := terms.meant(found[0])) is not None
     ]
 
 
 def repeated(prose: Prose) -> list[Span]:
-    """Return the sentences that stand, but for marks and capitals, further ahead already."""
+    """Return the sentences that stand, but for marks and capitals, further ahead already.
+
+    A heading is none: it may say what the text below it begins with.
+    """
     seen: set[str] = set()
     spans = []
     for span in prose.sentences:
         bare = _BARE.sub(" ", span.text).strip().casefold()
-        if span.words < REPEAT_WORDS_MIN or not prose.is_open(span.start, span.end):
+        if span.words < REPEAT_WORDS_MIN or not prose.may_go(span):
             continue
         if bare in seen:
             spans.append(span)
@@ -49,8 +52,9 @@ def repeated(prose: Prose) -> list[Span]:
 
 def wordy(prose: Prose) -> list[Better]:
     """Return the phrases that can be shorter, and the small words that stand twice."""
-    found = [*phrases.wordy(prose.text), *phrases.doubled(prose.text)]
-    return [one for one in found if prose.is_open(one.start, one.end)]
+    starts = {span.start for span in prose.sentences}
+    found = [*phrases.wordy(prose.text), *phrases.doubled(prose.text, starts)]
+    return [one for one in found if prose.may_change(one.start, one.end)]
 
 
 def long_sentences(prose: Prose) -> list[Span]:
@@ -107,7 +111,7 @@ def least_central(prose: Prose, words_over: int) -> Iterator[Span]:
     Never the first: it says what the text is. At most a tenth of them, for each changes what the
     others are worth.
     """
-    spans = [span for span in prose.sentences if prose.is_open(span.start, span.end)]
+    spans = [span for span in prose.sentences if prose.may_go(span)]
     left, count_max = words_over, max(1, len(spans) // 10)
     for place in _by_worth(spans)[:count_max]:
         if left <= 0:

@@ -5,7 +5,7 @@ is only found, never edited: who did it is not in the sentence.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import MappingProxyType
 from typing import Final
 
@@ -45,11 +45,11 @@ _PASSIVE: Final = re.compile(
     rf"(?:(?!(?:need|indeed|hundred|sacred|red|bed)\b)\w+ed|{_PARTICIPLES.replace(' ', '|')})\b",
     re.IGNORECASE,
 )
+_ONCE: Final = "a|an|and|he|if|or|she|the|they|we"
+"""Words that never rightly stand twice. Others may: `what it is is good`, `if you need it it is
+there`, `the one I was in in May`."""
 _DOUBLED: Final = re.compile(
-    r"\b(?P<word>a|an|and|are|as|at|be|by|for|from|he|if|in|is|it|of|on|or|she|the|they|this|to"
-    r"|was|we|were|will|with|you)"
-    r"(?:[ \t]+(?P=word))+\b",
-    re.IGNORECASE,
+    rf"(?<![\w'\u2019-])(?P<word>{_ONCE})(?:[ \t]+(?P=word))+(?![\w'\u2019-])", re.IGNORECASE
 )
 
 
@@ -75,10 +75,17 @@ def wordy(text: str) -> Iterator[Better]:
         yield Better(found.start(), end, said, put, f"write {put!r}" if shorter else "leave it out")
 
 
-def doubled(text: str) -> Iterator[Better]:
-    """Yield small words that stand twice in a row, in order."""
+def doubled(text: str, starts: Container[int]) -> Iterator[Better]:
+    """Yield small words that stand twice in a row, in order.
+
+    They are written alike (`vitamin A a day` has no word twice), but for the first one's capital
+    where a sentence starts.
+    """
     for found in _DOUBLED.finditer(text):
-        yield Better(found.start(), found.end(), found[0], found["word"], "stands twice")
+        first, *others = found[0].split()
+        capital = found.start() in starts and first.istitle()
+        if all(one == (first.lower() if capital else first) and one.islower() for one in others):
+            yield Better(found.start(), found.end(), found[0], found["word"], "stands twice")
 
 
 def is_passive(sentence: str) -> bool:

@@ -1,7 +1,9 @@
 """The sentences of a text with their places, and what of it is no prose.
 
 Code (fenced, indented by a tab, or between backticks), addresses and tables are left alone: no edit
-touches them, and no finding comes from them.
+touches them, and no finding comes from them. Quotations are somebody's words: nothing in one is
+changed, no sentence is taken out of one, and none that begins or ends inside of one goes. A
+quotation mark that is never closed quotes nothing.
 """
 
 import re
@@ -17,6 +19,17 @@ _NO_PROSE: Final = re.compile(
     r"|`[^`\n]+`|https?://\S+"
     r"|(?<![\w.+\-])[\w.+\-]{1,64}@[\w.\-]{1,255}",  # bounded, and one try a run: linear
     re.MULTILINE | re.DOTALL,
+)
+_QUOTATION: Final = re.compile(
+    r"^ {0,3}>[^\n]*+(?:\n {0,3}>[^\n]*+)*+"
+    r'|(?<!\w)"(?=\S)(?:[^"\n]|\n(?![ \t]*\n))++"(?!\w)'
+    r"|(?<!\w)'(?=\w)(?:[^'\n]|'(?=\w)){1,200}+'(?!\w)"  # bounded: it may be an apostrophe
+    "|\u201c[^\u201c\u201d]*+\u201d|\u00ab[^\u00ab\u00bb]*+\u00bb"
+    r"|\u2018(?:[^\u2018\u2019\n]|\u2019(?=\w))*+\u2019",
+    re.MULTILINE,
+)
+_HEADING: Final = re.compile(
+    r"^ {0,3}#{1,6}[ \t][^\n]*+|^[^\n]++(?=\n {0,3}(?:=+|-+)[ \t]*$)", re.MULTILINE
 )
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019\-][^\W_]+)*")
 
@@ -49,24 +62,53 @@ class Edit(NamedTuple):
     text: str
 
 
+class _Stretches:
+    """Where a pattern holds in a text."""
+
+    def __init__(self, pattern: re.Pattern[str], text: str):
+        found = [one.span() for one in pattern.finditer(text)]
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
+
+    def touch(self, start: int, end: int) -> bool:
+        """Tell whether something between two places is in one of them."""
+        return bisect_right(self._ends, start) != bisect_left(self._starts, end)
+
+    def hold(self, start: int, end: int) -> bool:
+        """Tell whether all between two places is in one of them."""
+        before = bisect_right(self._starts, start) - 1
+        return before >= 0 and end <= self._ends[before]
+
+    def part(self, place: int) -> bool:
+        """Tell whether a cut at a place would go through one of them."""
+        before = bisect_left(self._starts, place) - 1
+        return before >= 0 and place < self._ends[before]
+
+
 class Prose:
     """A text, and where its sentences are."""
 
     def __init__(self, text: str):
         self.text = text
-        closed = [found.span() for found in _NO_PROSE.finditer(text)]
-        self._starts = [start for start, _ in closed]
-        self._ends = [end for _, end in closed]
-        self.sentences = [span for span in _spans(text) if not self._is_closed(span)]
+        self._closed = _Stretches(_NO_PROSE, text)
+        self._quoted = _Stretches(_QUOTATION, text)
+        self._headings = _Stretches(_HEADING, text)
+        self.sentences = [
+            span for span in _spans(text) if not self._closed.hold(span.start, span.end)
+        ]
 
-    def is_open(self, start: int, end: int) -> bool:
-        """Tell whether a stretch may be edited: nothing of it is no prose."""
-        return bisect_right(self._ends, start) == bisect_left(self._starts, end)
+    def may_change(self, start: int, end: int) -> bool:
+        """Tell whether a stretch may be edited: nothing of it is no prose, or quoted."""
+        return not (self._closed.touch(start, end) or self._quoted.touch(start, end))
 
-    def _is_closed(self, span: Span) -> bool:
-        """Tell whether nothing of a sentence is prose."""
-        before = bisect_right(self._starts, span.start) - 1
-        return before >= 0 and span.end <= self._ends[before]
+    def may_go(self, span: Span) -> bool:
+        """Tell whether a sentence may be left out.
+
+        It is all prose, no heading, and neither begins nor ends inside of a quotation.
+        """
+        start, end = span.start, span.end
+        cut = self._quoted.part(start) or self._quoted.part(end)
+        return not (cut or self._closed.touch(start, end) or self._headings.touch(start, end))
 
 
 def _spans(text: str) -> list[Span]:
@@ -101,7 +143,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 def without(prose: Prose, spans: Sequence[Span]) -> list[Edit]:
     """Return edits that take sentences away, and the space that parted them from others."""
-    return [_gone(prose.text, span) for span in spans if prose.is_open(span.start, span.end)]
+    return [_gone(prose.text, span) for span in spans]
 
 
 def _gone(text: str, span: Span) -> Edit:

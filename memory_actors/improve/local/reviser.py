@@ -2,9 +2,9 @@
 
 Each round mends all faults of one kind, the first of these that the critique names and that can be
 mended: misspelt terms, repeated sentences, wordy phrases, over-long sentences, too many words. One
-kind a round, so that the score tells what each was good for. It never touches code, addresses or
-tables. Passive voice and hard words it cannot mend: a text with nothing but those comes back as it
-was.
+kind a round, so that the score tells what each was good for. It never touches code, addresses,
+tables, or what stands in quotation marks. Passive voice and hard words it cannot mend: a text with
+nothing but those comes back as it was.
 """
 
 from collections.abc import Callable, Iterable
@@ -88,6 +88,6 @@ def _parted(prose: Prose) -> list[Edit]:
         if found is None:
             continue
         start, end = span.start + found[0], span.start + found[1]
-        if prose.is_open(start, end + 1):
+        if prose.may_change(start, end + 1):
             edits.append(Edit(start, end + 1, _PARTED + prose.text[end].upper()))
     return edits

@@ -25,20 +25,20 @@ _ENDINGS: Final = ("", "s", "es", "'s", "\u2019s", "ed", "ing")
 class Terms:
     """Terms, and words that look like one but are right.
 
-    :raises InvalidInputError: more than 1,000 terms, or one that is no text.
+    :raises InvalidInputError: more than 1,000 terms, or no collection of texts.
     """
 
     def __init__(self, terms: Iterable[str], right: Iterable[str] = ()):
-        given = list(terms)
-        if len(given) > TERMS_MAX or any(not isinstance(one, str) for one in given):
-            raise InvalidInputError(f"known terms must be at most {TERMS_MAX:,} texts")
+        given = _texts(terms, "terms")
+        if len(given) > TERMS_MAX:
+            raise InvalidInputError(f"there are {len(given):,} terms (max: {TERMS_MAX:,})")
         words = {word for term in given for word in words_of(term)}
         long = sorted(word for word in words if len(word) >= LETTERS_MIN)
         self._by_letter: dict[str, list[str]] = {}
         for word in long:
             self._by_letter.setdefault(word[0].casefold(), []).append(word)
         self._exact = {word.casefold(): word for word in long}
-        self._right = {one.casefold() for one in right} | STOP_WORDS
+        self._right = {one.casefold() for one in _texts(right, "right")} | STOP_WORDS
 
     def meant(self, word: str) -> str | None:
         """Return the term that a word misspells; None if it misspells none."""
@@ -64,6 +64,14 @@ class Terms:
         term = self._exact.get(word.casefold())
         inside = term is not None and term[1:] != term[1:].lower()
         return term if inside and term != word and word.casefold() not in self._right else None
+
+
+def _texts(given: object, what: str) -> list[str]:
+    """Return the texts of a collection; one text alone would be one of letters."""
+    texts = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if texts is None or any(not isinstance(one, str) for one in texts):
+        raise InvalidInputError(f"{what} must be a collection of texts, not {given!r:.80}")
+    return texts
 
 
 def _distance(word: str, term: str) -> int | None:

@@ -2,16 +2,20 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.llm_server import server
 
+from memory_actors import Critique, LocalCritic
+
 __all__ = ["server"]
 
 TEXT = "In order to sail, wait.\nThe PostgrSQL job ran well.\nThe PostgrSQL job ran well.\n"
 BEST = "To sail, wait.\nThe PostgreSQL job ran well.\n"
+EDITED = "Edited by its owner.\n"
 TERM = ("--term", "PostgreSQL")
 
 
@@ -20,6 +24,30 @@ def note(tmp_path: Path) -> Path:
     path = tmp_path / "note.md"
     path.write_text(TEXT)
     return path
+
+
+@pytest.fixture
+def llm(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A model's server, at which the program asks."""
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
+    return server
+
+
+def edits_during_the_run(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    edit: Callable[[Path], object] = lambda path: path.write_text(EDITED),
+) -> None:
+    """Let somebody edit a file while its text is judged."""
+    judge = LocalCritic.judge
+
+    def judged(self: LocalCritic, text: str) -> Critique:
+        if path.exists() or text == TEXT:
+            edit(path)
+        return judge(self, text)
+
+    monkeypatch.setattr(LocalCritic, "judge", judged)
 
 
 def events(out: str) -> list[dict[str, Any]]:
@@ -63,6 +91,53 @@ def test_in_place_the_file_is_replaced_and_keeps_its_mode(program: Any, note: Pa
     program.ok("improve", str(link), *TERM, "--in-place")
     assert (note.read_text(), note.stat().st_mode & 0o777) == (BEST, 0o640)
     assert link.is_symlink()
+
+
+def test_a_file_that_is_edited_during_the_run_keeps_the_edit(
+    program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits_during_the_run(note, monkeypatch)
+    note.chmod(0o600)
+    for ending in ("improved", "improved-2"):
+        result = program("improve", str(note), *TERM, "--in-place")
+        kept = note.with_name(f"note.md.{ending}")
+        assert result.exit_code == 1
+        assert "+To sail, wait." in result.stdout
+        assert "Written" not in result.stdout
+        assert "was changed during the run, and stays as it is" in result.stderr
+        assert f"the improved text is in {kept}" in result.stderr
+        assert (kept.read_text(), kept.stat().st_mode & 0o777) == (BEST, 0o600)
+        assert note.read_text() == EDITED
+        note.write_text(TEXT)
+
+
+def test_a_file_that_went_during_the_run_does_not_come_back(
+    program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits_during_the_run(note, monkeypatch, Path.unlink)
+    assert program("improve", str(note), *TERM, "--in-place").exit_code == 1
+    assert not note.exists()
+    assert note.with_name("note.md.improved").read_text() == BEST
+
+
+def test_an_output_that_is_edited_during_the_run_keeps_the_edit(
+    program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = note.with_name("out.md")
+    edits_during_the_run(out, monkeypatch)
+    result = program("improve", str(note), *TERM, "--output", str(out), "--json")
+    *_, finished, error = events(result.stdout)
+    assert (result.exit_code, finished["type"]) == (1, "finished")
+    assert "out.md.improved" in error["error"]["message"]
+    assert out.read_text() == EDITED
+    assert out.with_name("out.md.improved").read_text() == BEST
+
+
+def test_an_output_in_no_directory_is_refused_before_the_run(
+    program: Any, note: Path, tmp_path: Path
+) -> None:
+    error = program.refused("improve", str(note), "--output", str(tmp_path / "no" / "x.md"))
+    assert "there is no directory" in error["message"]
 
 
 def test_the_file_itself_is_no_output(program: Any, note: Path) -> None:
@@ -118,28 +193,51 @@ def test_a_run_is_recorded_for_the_user(program: Any, note: Path) -> None:
     assert "Recorded as episode improve-" in program.ok("improve", str(note), "--record")
 
 
-def test_a_model_is_asked_with_llm(
-    program: Any, note: Path, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
+def test_a_model_is_asked_with_llm(program: Any, note: Path, llm: Any) -> None:
     critique = json.dumps({"score": 0.5, "critique": "Shorter."})
-    server.script = [("says", critique), ("says", "Sail."), ("says", '{"score": 1}')]
+    llm.script = [("says", critique), ("says", "Sail."), ("says", '{"score": 1}')]
     out = program.ok("improve", str(note), "--llm", "--goal", "be brief")
     assert "+Sail." in out
-    assert "be brief" in server.bodies[0]["messages"][0]["content"]
+    assert "be brief" in llm.bodies[0]["messages"][0]["content"]
 
 
 def test_a_model_that_fails_is_an_error_and_writes_nothing(
-    program: Any, note: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+    program: Any, note: Path, llm: Any
 ) -> None:
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
-    server.script = [("says", "junk")]
+    llm.script = [("says", "junk")]
     result = program("improve", str(note), "--llm", "--in-place")
     assert result.exit_code == 1
     assert "the critic raised LLMError" in result.stderr
     assert note.read_text() == TEXT
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_of_a_run_that_fails_the_best_text_so_far_goes_to_the_output(
+    program: Any, note: Path, llm: Any, as_json: bool
+) -> None:
+    critiques = [("says", json.dumps({"score": score, "critique": "On."})) for score in (0.3, 0.6)]
+    llm.script = [critiques[0], ("says", "Better."), critiques[1], ("says", ""), ("says", "")]
+    llm.script += [("says", "")] * 2
+    out = note.with_name("out.md")
+    more = ("--json",) if as_json else ()
+    result = program("improve", str(note), "--llm", "--output", str(out), *more)
+    assert result.exit_code == 1
+    assert out.read_text() == "Better.\n"
+    assert f"The best text so far (score 0.600) is in {out}." in result.stderr
+    if as_json:
+        *_, failed, error = events(result.stdout)
+        assert (failed["type"], failed["result"]["text"]) == ("error", "Better.\n")
+        assert error["error"] == {"type": failed["error"], "message": failed["message"]}
+
+
+def test_a_run_that_fails_before_a_text_was_judged_writes_nothing(
+    program: Any, note: Path, llm: Any
+) -> None:
+    llm.script = [("says", "junk")]
+    out = note.with_name("out.md")
+    result = program("improve", str(note), "--llm", "--output", str(out))
+    assert (result.exit_code, out.exists()) == (1, False)
+    assert "best text" not in result.stderr
 
 
 def test_control_characters_of_a_text_do_not_reach_the_terminal(program: Any) -> None:

@@ -54,6 +54,13 @@ def test_every_command_takes_the_shared_options_and_explains_itself(path: list[s
     assert summary
 
 
+def test_an_error_as_json_is_one_line_so_that_it_may_end_json_lines(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["export", "--data", str(tmp_path / "none"), "--json"])
+    assert result.exit_code == 1
+    (line,) = result.stdout.splitlines()
+    assert json.loads(line)["error"]["type"] == "NotFoundError"
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_options_go_before_or_behind_the_command(tmp_path: Path, before: bool) -> None:
     shared = ["--data", str(tmp_path / "m"), "--user", "ada", "--json"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from memory_actors import Critique, Finding, ImprovementError, OpenAICritic, OpenAIReviser, improve
-from memory_actors.errors import LLMError
+from memory_actors.errors import InvalidInputError, LLMError
 from memory_actors.improve.llm import critique_of
 from memory_actors.llm import ChatClient
 
@@ -114,6 +114,20 @@ async def test_a_fence_around_a_revision_goes_and_the_last_line_feed_stays(serve
         ),
         ("Score: 0.6. It rambles.", Critique(score=0.6, text="Score: 0.6. It rambles.")),
         ("I give it 7/10 {as is}", Critique(score=0.7, text="I give it 7/10 {as is}")),
+        (
+            '{"score": 1, "critique": "Out of 10: bad."}',
+            Critique(score=0.1, text="Out of 10: bad."),
+        ),
+        ('{"score": 1, "out_of": 100}', Critique(score=0.01)),
+        ('{"score": "1/10"}', Critique(score=0.1, text='{"score": "1/10"}')),
+        (
+            '{"score": 1, "critique": "3 out of 10 sentences shine."}',
+            Critique(score=1.0, text="3 out of 10 sentences shine."),
+        ),
+        (
+            "It has 24/100 words; score 3/10",
+            Critique(score=0.3, text="It has 24/100 words; score 3/10"),
+        ),
         ('{"score": "0.8"}', Critique(score=0.8, text='{"score": "0.8"}')),
     ],
 )  # fmt: skip
@@ -129,6 +143,11 @@ async def test_a_critique_is_found_in_what_a_model_says(answer: str, critique: C
 async def test_junk_is_an_error(answer: str) -> None:
     with pytest.raises(LLMError):
         critique_of(answer)
+
+
+def test_a_goal_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="goal must be a string"):
+        OpenAICritic("tiny", base_url="http://localhost:9/v1", goal=3)  # type: ignore[arg-type]
 
 
 async def test_no_answer_is_an_error_and_names_no_text(server: Server) -> None:

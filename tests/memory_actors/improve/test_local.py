@@ -104,7 +104,9 @@ def test_any_text_is_judged_and_revised_to_a_fixed_point(text: str) -> None:
     [
         "x" * 100_000, "a@" * 50_000, "a;" * 50_000, ". " * 50_000, "`" * 100_000,
         "```\n" * 25_000, "in order " + " " * 90_000, "the " * 25_000, "|\n" * 50_000,
-        "word, and it " * 7_000, "is been " * 12_000,
+        "word, and it " * 7_000, "is been " * 12_000, '"a ' * 33_000, " 'a" * 33_000,
+        '"a\n' * 33_000, "\u201ca" * 33_000, "\u2018a\u2019a" * 25_000, "a\n=\n" * 25_000,
+        ">\n" * 50_000,
     ],
     ids=lambda text: text[:9].strip(),
 )  # fmt: skip
@@ -162,9 +164,14 @@ def test_sentences_that_differ_in_a_number_are_not_the_same() -> None:
         ("We wait due to the fact\tthat it rains.", "We wait because it rains."),
         ("It is important to note that rain falls.", "Rain falls."),
         ("Now it should be noted that rain falls.", "Now rain falls."),
-        ("See the the cat is is here.", "See the cat is here."),
+        ("See the the cat and and dog.", "See the cat and dog."),
         ("I had had it, that that is.", "I had had it, that that is."),
         ("Prior toss, each and everyone.", "Prior toss, each and everyone."),
+        ("The the cat. A a dog.", "The cat. A dog."),
+        ("Take vitamin A a day.", "Take vitamin A a day."),
+        ("She is a a-list star or a plug-a a b.", "She is a a-list star or a plug-a a b."),
+        ("He the the's, it is in in-house care.", "He the the's, it is in in-house care."),
+        ("What it is is the room I was in in May.", "What it is is the room I was in in May."),
     ],
 )
 def test_wordy_phrases_become_short_and_keep_their_capital(said: str, better: str) -> None:
@@ -177,6 +184,47 @@ def test_code_addresses_and_tables_are_left_alone() -> None:
     assert after.splitlines()[1:6] == CODE.splitlines()[1:6]
     assert "`in order to`, see https://in.order/in-order-to in PostgreSQL." in after
     assert after.splitlines()[-2:] == CODE.splitlines()[-2:]
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        '"in order to"', "\u201cin order to\u201d", "\u00abin order to\u00bb", "'in order to'",
+        "\u2018it\u2019s in order to\u2019", '("Wait\nin order to see the the PostgrSQL.")',
+        "this:\n> We wait in order to\n> see.\n",
+    ],
+)  # fmt: skip
+def test_what_is_quoted_stays_as_it_was_said(quoted: str) -> None:
+    text = f"He said {quoted} and left."
+    assert kinds(text, "PostgreSQL") == []
+    assert revised(text, "PostgreSQL") == text
+
+
+@pytest.mark.parametrize(
+    "said", ["The dogs' in order to", 'A 5" pipe in order to', '"in order to', "It's in order to"]
+)
+def test_an_apostrophe_an_inch_and_an_open_mark_quote_nothing(said: str) -> None:
+    assert revised(f"{said} see.") == f"{said} see.".replace("in order to", "to")
+
+
+def test_no_sentence_is_taken_out_of_a_quotation_but_a_quotation_said_twice_goes() -> None:
+    speech = 'Ann said: "We won the game. We have it all." Bob said: "So it is. We have it all."'
+    assert revised(speech) == speech
+    verse = "> We go down now.\n> We go down now.\n"
+    assert revised(verse) == verse
+    assert revised('"We have it all." "We have it all." We know.') == '"We have it all." We know.'
+    shortened = revised(speech, words_max=5)
+    assert shortened.count('"') % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "heading", ["# We go down now", "We go down now\n===", "## We go down now #"]
+)
+def test_a_heading_is_no_repetition_nor_what_repeats_it(heading: str) -> None:
+    text = f"{heading}\n\nWe go down now.\n\n{heading}\n\nSo it is.\n"
+    assert kinds(text) == []
+    assert revised(text) == text
+    assert heading in revised(text, words_max=5)
 
 
 # --- long sentences, length
@@ -262,8 +310,12 @@ def test_hard_words_cost_score_and_other_scripts_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"words_max": 0}, {"words_max": True}, {"terms": ["x"] * 1_001}, {"terms": [3]}]
-)
+    "wrong",
+    [
+        {"words_max": 0}, {"words_max": True}, {"terms": ["x"] * 1_001}, {"terms": [3]},
+        {"terms": "PostgreSQL"}, {"terms": 5}, {"right": "x"}, {"right": [None]},
+    ],
+)  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     for made in (LocalCritic, LocalReviser):
         with pytest.raises(InvalidInputError):

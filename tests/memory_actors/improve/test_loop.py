@@ -182,6 +182,17 @@ async def test_a_stop_function_sees_where_the_run_is() -> None:
         ("x", {"stop": 1.5}, "stop must be a number from 0 to 1"),
         ("x", {"patience": 0}, "patience"),
         ("x", {"call_timeout_s": 0.0}, "call_timeout_s"),
+        ("x", {"call_timeout_s": "3"}, "call_timeout_s must be a number above 0, not '3'"),
+        ("x", {"call_timeout_s": None}, "call_timeout_s"),
+        ("x", {"call_timeout_s": float("nan")}, "call_timeout_s"),
+        ("x", {"stpo": 3, "memory_limit": {}}, "has no memory_limit, stpo: it takes memory_limits"),
+        ("x", {"memory_limits": 5}, "memory_limits must be MemoryLimits or a mapping"),
+        ("x", {"monitor": 3}, "monitor must be a MemoryMonitor, not 3"),
+        ("x", {"record_to": "ann"}, "record_to must be a UserMemory, not 'ann'"),
+        ("x", {"stop": anyio.sleep}, "stop must be a plain function"),
+        ("x", {"stop": FakeCritic()}, "stop must be a plain function"),
+        ("x", {"critic": None}, "critic must be an async function, not None"),
+        ("x", {"reviser": "me"}, "reviser must be an async function, not 'me'"),
         (
             "x",
             {"memory_limits": {"soft_limit_bytes": 1}, "monitor": MemoryMonitor()},
@@ -193,10 +204,11 @@ async def test_what_cannot_be_is_refused_before_any_work(
     text: str, options: dict[str, Any], said: str
 ) -> None:
     critic = FakeCritic()
+    given = {"critic": critic, "reviser": FakeReviser(), **options}
     with pytest.raises(InvalidInputError, match=said):
-        improve_stream(text, critic=critic, reviser=FakeReviser(), **options)
+        improve_stream(text, **given)
     with pytest.raises(InvalidInputError, match=said):
-        await improve(text, critic=critic, reviser=FakeReviser(), **options)
+        await improve(text, **given)
     assert critic.asked == []
 
 
@@ -380,6 +392,31 @@ async def test_a_failure_ends_the_run_with_the_result_so_far(
     assert seen[-1].result == caught.value.result
     assert (seen[-1].result.text, seen[-1].result.score) == ("text 0", 0.4)
     assert stats(seen[-1].result)["stopped_because"] == "error"
+
+
+def raises(_text: str) -> Any:
+    raise ValueError("SECRET")
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ({"critic": raises}, "the critic raised ValueError"),
+        ({"critic": lambda _: Critique(score=0.5)}, "the critic raised TypeError"),
+        ({"reviser": lambda text: text}, "the reviser raised TypeError"),
+    ],
+)
+async def test_a_plain_function_that_fails_at_its_call_fails_the_run_too(
+    pair: dict[str, Any], said: str
+) -> None:
+    seen: list[Event] = []
+    given = {"critic": FakeCritic(0.4), "reviser": FakeReviser(), **pair}
+    with pytest.raises(ImprovementError, match=said) as caught:
+        await collect(improve_stream("text 0", **given), seen)
+    assert "SECRET" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, (ValueError, TypeError))
+    assert isinstance(seen[-1], Failed)
+    assert seen[-1].result == caught.value.result
 
 
 async def test_a_stop_function_that_raises_ends_the_run() -> None:

@@ -132,7 +132,35 @@ async def test_texts_longer_than_a_step_are_complete_in_the_log(open_memory: Any
     assert recorded.rounds == (
         Round(number=1, critique=long, text=after), Round(number=2, critique=long),
     )  # fmt: skip
-    assert "SHA-256" in str(recorded.result)
+    assert recorded.result == before
+
+
+async def test_the_best_text_is_read_back_however_long_it_is(open_memory: Any) -> None:
+    texts = [letter * 300_000 for letter in "abc"]
+    limits = {"max_text_length": 1 << 20, "max_history_size": 1 << 22, "max_iterations": 4}
+    async with open_memory() as memory:
+        user = memory.user("u")
+        result = await improved(
+            user, critic=FakeCritic(0.1, 0.2, 0.2, 0.9, 0.3), memory_limits=limits,
+            reviser=FakeReviser([texts[0], " ", texts[1], texts[2]]),
+        )  # fmt: skip
+        recorded = await recorded_run(user, result.metadata["episode_id"])
+    assert recorded.rounds[1].text is None  # refused
+    assert recorded.result == result.text == texts[1]
+
+
+async def test_a_critic_that_is_not_async_fails_a_run_and_does_not_close_it_early(
+    open_memory: Any,
+) -> None:
+    def critic(_text: str) -> Any:
+        raise ValueError
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        with pytest.raises(ImprovementError) as caught:
+            await improved(user, critic=critic)
+        recorded = await recorded_run(user, caught.value.result.metadata["episode_id"])
+    assert (recorded.status, recorded.stopped_because) == ("failed", "error")
 
 
 @pytest.mark.parametrize("events", [1, 3, 6])
