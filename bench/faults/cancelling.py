@@ -157,6 +157,8 @@ async def quiet(memory: MemorySystem) -> None:
     while services.unattended:
         await asyncio.wait(set(services.unattended))
     await services.log.flush()
+    async with services.log._upkeep._lock:  # noqa: SLF001 - a backup that was given up ends by itself
+        pass
     for user_id in example.USERS:
         await at_rest(memory, user_id)
         async with live_user(memory, user_id) as live:

@@ -6,6 +6,8 @@ own. The tests compare this list with the public API: a call that is added there
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +107,67 @@ async def _export(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
     return [one async for one in user.export()]
 
 
+async def _put_block(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    (block, *_) = await user.list_memories(["context"], limit=1)
+    data = {**block.data, "document": f"put {n}.md"}
+    return await user.put_block(f"block {n}", Item(content=block.content), data)
+
+
+async def _an_entry(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.context.document(f"{n}.md").add("Notes", f"note {n}")
+
+
+async def _an_archived_entry(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _an_entry(memory, user, n)
+    await user.context.document(f"{n}.md").archive([await _entry(user, n)])
+
+
+async def _entry(user: UserMemory, n: int, *, archived: bool = False) -> str:
+    document = user.context.document(f"{n}.md")
+    (entry, *_) = await (document.archived() if archived else document.entries())
+    return entry.entry_id
+
+
+def _of_entry(name: str, *arguments: Any) -> Call:
+    """Return a call of a context document that is about one of its entries."""
+
+    async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+        return await getattr(user.context.document(f"{n}.md"), name)(
+            await _entry(user, n), *arguments
+        )
+
+    return call
+
+
+def _of_document(name: str, *arguments: Any) -> Call:
+    async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+        return await getattr(user.context.document(f"{n}.md"), name)(*arguments)
+
+    return call
+
+
+async def _archive(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    return await user.context.document(f"{n}.md").archive([await _entry(user, n)])
+
+
+async def _restore_entry(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
+    entry_id = await _entry(user, n, archived=True)
+    return await user.context.document(f"{n}.md").restore([entry_id])
+
+
+async def _another_user(memory: MemorySystem, _user: UserMemory, n: int) -> None:
+    await memory.user(f"another {n}").add(f"of another {n}")
+
+
+async def _backup(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        return await memory.backup(Path(scratch) / "backup")
+
+
+async def _events(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    return [entry async for entry in memory.events(user.user_id)]
+
+
 def _add(kind: MemoryType) -> Command:
     async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
         return await user.add(f"added {n}", kind, memory_id=f"added {n}")
@@ -170,6 +233,40 @@ COMMANDS: dict[str, Command] = {
         lambda m, u, n: u.documents.delete(f"key {n}", "things"), _a_document
     ),
     "documents.collections": Command(lambda m, u, n: u.documents.collections()),
+    "put_block": Command(_put_block, _an_entry),
+    "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
+    "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),
+    "context.edit": Command(_of_entry("edit", "other words"), _an_entry),
+    "context.remove": Command(_of_entry("remove"), _an_entry),
+    "context.touch": Command(_of_entry("touch"), _an_entry),
+    "context.pin": Command(_of_entry("pin"), _an_entry),
+    "context.get": Command(_of_entry("get"), _an_entry),
+    "context.note_read": Command(_of_entry("note_read"), _an_entry),
+    "context.archive": Command(_archive, _an_entry),
+    "context.restore": Command(_restore_entry, _an_archived_entry),
+    "context.archived": Command(_of_document("archived"), _an_archived_entry),
+    "context.search_archive": Command(_of_document("search_archive", "x"), _an_archived_entry),
+    "context.change": Command(_of_document("change", []), _an_entry),
+    "context.note_synced": Command(_of_document("note_synced", []), _an_entry),
+    "context.synced": Command(_of_document("synced"), _an_entry),
+    "context.render": Command(_of_document("render"), _an_entry),
+    "context.size": Command(_of_document("size"), _an_entry),
+    "context.entries": Command(_of_document("entries"), _an_entry),
+    "context.blocks": Command(_of_document("blocks"), _an_entry),
+    "context.documents": Command(lambda m, u, n: u.context.documents()),
+    "context.create": Command(lambda m, u, n: u.context.create(f"new {n}.md", "# A\n\n- b\n")),
+    "context.rename": Command(
+        lambda m, u, n: u.context.rename(f"{n}.md", f"renamed {n}.md"), _an_entry
+    ),
+    "context.delete": Command(lambda m, u, n: u.context.delete(f"{n}.md"), _an_entry),
+    "system.erase": Command(
+        lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
+    ),
+    "system.backup": Command(_backup),
+    "system.heads": Command(lambda m, u, n: m.heads()),
+    "system.diff": Command(lambda m, u, n: m.diff(u.user_id, 0)),
+    "system.events": Command(_events),
+    "system.recalls": Command(lambda m, u, n: m.recalls(u.user_id)),
     "compact": Command(lambda m, u, n: m.compact(), _old_facts, one_append=False),
     "compaction_stats": Command(lambda m, u, n: m.compaction_stats()),
     "verify": Command(lambda m, u, n: m.verify()),

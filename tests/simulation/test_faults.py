@@ -15,13 +15,15 @@ from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
 from memory_actors.handles.short_term import ShortTermMemory
+from memory_actors.handles.user_context import UserContext
 from memory_actors.handles.working import WorkingMemory
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills"}
-NOT_ONE_CALL = {"open"}  # a context manager: cancelled as a whole
+NOT_ONE_CALL = {"open", "restore_backup"}  # a context manager; for a store that is closed
 HANDLES = {
     "": UserMemory,
+    "context.": UserContext,
     "documents.": Documents,
     "entities.": EntityGraph,
     "episodes.": Episodes,
