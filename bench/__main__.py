@@ -21,13 +21,21 @@ def main() -> None:
 @main.command()
 @click.option("--rounds", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--compacting", is_flag=True, help="While it compacts, archives and shrinks.")
+@click.option(
+    "--compacting",
+    "beside",
+    flag_value="compacting",
+    help="It also compacts, archives and shrinks.",
+)
+@click.option(
+    "--keeping", "beside", flag_value="keeping", help="It also makes backups and erases users."
+)
 @click.option("--json", "as_json", is_flag=True)
-def kill(rounds: int, seed: int, compacting: bool, as_json: bool) -> None:
+def kill(rounds: int, seed: int, beside: Any, as_json: bool) -> None:
     """Kill a writer at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
     from bench.kill import run
 
-    report = run(rounds, seed, compacting=compacting)
+    report = run(rounds, seed, beside=beside or "writing")
     show(report, as_json)
     sys.exit(not report.ok)
 

@@ -11,9 +11,10 @@ acknowledgement. The parent kills it at a random moment, opens the same store, a
 - each user's state, from snapshot and tail, equals a replay of the whole stream;
 - the totals over all users equal the sum of their states.
 
-With `compacting` the child also compacts all the time, whatever its age, which archives the
-originals, and puts smaller copies of the files in their place. What was compressed must be in the
-history with its content, read from the archive.
+With `beside="compacting"` the child also compacts all the time, whatever its age, which archives
+the originals, and puts smaller copies of the files in their place. What was compressed must be in
+the history with its content, read from the archive. With `beside="keeping"` it makes backups and
+erases other users.
 
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
@@ -30,7 +31,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -38,18 +39,20 @@ import numpy.typing as npt
 
 from bench.hashed import HashedEmbedder
 from bench.opened import services_of
-from memory_actors import Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
+from memory_actors import Item, Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
 from memory_actors.compaction.clusters import dbscan
 
 ROOT = Path(__file__).parents[1]
 USERS = 8
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
-COMPACTING_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
+LONG_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
 LIMITS = Limits(
     long_term_memories=300, short_term_messages=20, working_keys=10, entities=60, episodes=40,
     documents=50,
 )  # fmt: skip
+Beside = Literal["writing", "compacting", "keeping"]
+"""What the child does besides writing."""
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 
 
@@ -101,7 +104,7 @@ class Expected:
             self.content[line["user"], evicted] = None
 
 
-def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
+def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
     """Kill that many times and report; a new store every `STORE_ROUNDS`."""
     started = time.monotonic()
     rng = random.Random(seed)
@@ -110,7 +113,7 @@ def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
         with tempfile.TemporaryDirectory() as scratch:
             store, expected = Path(scratch), Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
-                _one_life(store, expected, rng, seed * 1_000_003 + n, compacting=compacting)
+                _one_life(store, expected, rng, seed * 1_000_003 + n, beside)
                 result = asyncio.run(check(store, expected))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
@@ -122,19 +125,19 @@ def run(rounds: int, seed: int, *, compacting: bool = False) -> KillReport:
     return KillReport(rounds, acknowledged, lost, damaged, diverged, compressed, seed, seconds)
 
 
-def command_of(store: Path, seed: int, *, compacting: bool) -> list[str]:
+def command_of(store: Path, seed: int, beside: Beside = "writing") -> list[str]:
     """Return the command of a child that writes until it is killed; run it in `ROOT`."""
-    return [sys.executable, "-m", "bench.kill", str(store), str(seed), str(int(compacting))]
+    return [sys.executable, "-m", "bench.kill", str(store), str(seed), beside]
 
 
 def _one_life(
-    store: Path, expected: Expected, rng: random.Random, seed: int, *, compacting: bool
+    store: Path, expected: Expected, rng: random.Random, seed: int, beside: Beside
 ) -> None:
-    command = command_of(store, seed, compacting=compacting)
+    command = command_of(store, seed, beside)
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, bufsize=0) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
-        longest_s = COMPACTING_LIFE_S_MAX if compacting else LIFE_S_MAX
+        longest_s = LIFE_S_MAX if beside == "writing" else LONG_LIFE_S_MAX
         until = time.monotonic() + rng.uniform(0, longest_s)
         os.set_blocking(child.stdout.fileno(), False)
         output = bytearray(first)
@@ -206,12 +209,13 @@ def _open(store: Path) -> Any:
 # --- the child
 
 
-async def _live(store: Path, seed: int, *, compacting: bool) -> None:
-    if compacting:
+async def _live(store: Path, seed: int, beside: str) -> None:
+    if beside == "compacting":
         dbscan(np.eye(8, dtype=np.float32), 0.3, 2)  # what it loads would take most of a short life
     async with _open(store) as memory:
         writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
-        await asyncio.gather(*writers, *([_compact(memory)] if compacting else []))
+        others = {"compacting": _compact, "keeping": _keep}
+        await asyncio.gather(*writers, *([others[beside](memory)] if beside in others else []))
 
 
 async def _compact(memory: MemorySystem) -> None:
@@ -219,6 +223,16 @@ async def _compact(memory: MemorySystem) -> None:
     while True:
         await memory.compact(older_than="0h")
         await services_of(memory).log.shrink(force=True)
+
+
+async def _keep(memory: MemorySystem) -> None:
+    """Make backups and erase users until killed."""
+    for n in range(1_000_000):
+        user = memory.user(f"passing {n}")
+        await user.add_many([Item(content=f"in passing {n} {each} " * 20) for each in range(5)])
+        with tempfile.TemporaryDirectory() as scratch:
+            await memory.backup(Path(scratch) / "backup")
+        await memory.erase(user.user_id)
 
 
 async def _write(memory: MemorySystem, number: int, seed: int) -> None:
@@ -263,4 +277,4 @@ def _say(op: str, user_id: str, memory_id: str, content: str | None, evicted: An
 
 
 if __name__ == "__main__":
-    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2]), compacting=sys.argv[3] == "1"))
+    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

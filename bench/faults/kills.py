@@ -1,22 +1,23 @@
-"""kill -9 at random moments, while it writes, and while it compacts, archives and shrinks too.
+"""kill -9 at random moments: while it writes, compacts and archives, backs up and erases.
 
-The work is that of bench/kill.py. What else a process may be killed at has its place in `DURING`.
+The work is that of bench/kill.py.
 """
 
 from pathlib import Path
 
 from bench.faults.row import Counts, Row
+from bench.kill import Beside
 from bench.kill import run as kill
 
-DURING = {"writing": {"compacting": False}, "compacting": {"compacting": True}}
+DURING: tuple[Beside, ...] = ("writing", "compacting", "keeping")
 ROUNDS = {"quick": 3, "middle": 30, "full": 500}  # of each
 
 
 def run(counts: Counts, seed: int, _scratch: Path) -> Row:
     """Kill processes and see what is lost."""
     row = Row(fault="kill -9 at random moments")
-    for during, options in DURING.items():
-        report = kill(ROUNDS[counts], seed, **options)
+    for during in DURING:
+        report = kill(ROUNDS[counts], seed, beside=during)
         harm = report.lost + report.damaged_logs + report.diverged_states
         row.tried += report.rounds
         row.survived += report.rounds - min(report.rounds, harm)

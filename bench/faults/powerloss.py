@@ -24,12 +24,13 @@ from bench.faults.journal import Disk, Step, read_journal
 from bench.faults.preload import CannotBuild, build, journaled
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_loop
-from bench.kill import ROOT, Alike, Expected, check, command_of
+from bench.kill import ROOT, Alike, Beside, Expected, check, command_of
 from eventlog import EventLogError
 from memory_actors import MemorySystem
 
 STATES = {"quick": 12, "middle": 300, "full": 2000}
 STATES_A_LIFE = 40
+LIVES: tuple[Beside, ...] = ("writing", "compacting", "compacting")
 LIFE_BYTES = (500_000, 2_000_000, 6_000_000)  # of writes, until the process ends
 LIFE_S_MAX = 60.0
 MAPPED = "-lock"
@@ -50,9 +51,8 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
         if row.tried >= wanted:
             return row
         steps = _journal_of(
-            scratch / f"life{life}", shared, seed + life, rng.choice(LIFE_BYTES),
-            compacting=life % 3 != 0,
-        )  # fmt: skip
+            scratch / f"life{life}", shared, seed + life, rng.choice(LIFE_BYTES), LIVES[life % 3]
+        )
         _count_what_is_missing(steps, scratch / f"life{life}" / "store", row)
         for disk, expected in _moments(steps, min(a_life, wanted - row.tried), rng):
             _try(disk, expected, scratch, rng, row)
@@ -61,13 +61,13 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
 
 
 def _journal_of(
-    scratch: Path, shared: Path, seed: int, bytes_max: int, *, compacting: bool
+    scratch: Path, shared: Path, seed: int, bytes_max: int, beside: Beside
 ) -> list[Step]:
     """Let a process live for a while; return what it did to its disk."""
     store, journal = scratch / "store", scratch / "journal"
     store.mkdir(parents=True)
     env = journaled(shared, store, journal, bytes_max)
-    command = command_of(store, seed, compacting=compacting)
+    command = command_of(store, seed, beside)
     subprocess.run(command, stdout=subprocess.DEVNULL, cwd=ROOT, env=env, timeout=LIFE_S_MAX)
     return list(read_journal(journal))
 

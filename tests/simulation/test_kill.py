@@ -14,7 +14,14 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_when_it_dies_compacting() -> None:
-    report = run(rounds=8, seed=11, compacting=True)
+    report = run(rounds=8, seed=11, beside="compacting")
     assert report.acknowledged > 200
     assert report.compressed > 20
+    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_when_it_dies_backing_up_or_erasing_others() -> None:
+    report = run(rounds=8, seed=13, beside="keeping")
+    assert report.acknowledged > 200
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
