@@ -65,9 +65,11 @@ from memory_actors.improve import (
     improve_stream,
     recorded_run,
 )
+from memory_actors.kinds.context.commands import Edit, Insert, Remove
 from memory_actors.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
+from memory_actors.phrasing import text_digest
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.ranking import Weights
 from memory_actors.records import (
@@ -132,6 +134,7 @@ __all__ = [
     "DiskFull",
     "DocumentBlock",
     "DocumentInfo",
+    "Edit",
     "Embedder",
     "EmbedderError",
     "EventLogError",
@@ -143,6 +146,7 @@ __all__ = [
     "Hit",
     "ImprovementError",
     "Improver",
+    "Insert",
     "InvalidInputError",
     "Item",
     "KindUsage",
@@ -174,6 +178,7 @@ __all__ = [
     "QuotaExceededError",
     "QuotaUse",
     "Receipt",
+    "Remove",
     "Reviser",
     "Settings",
     "StaleDocumentError",
@@ -196,4 +201,5 @@ __all__ = [
     "improve",
     "improve_stream",
     "recorded_run",
+    "text_digest",
 ]

@@ -19,6 +19,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import signal
 import stat
@@ -27,10 +28,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from memory_actors.errors import ContextFileError
+from memory_actors.errors import ContextFileError, InvalidInputError
 
-FILE_BYTES_MAX = 1 << 20  # a hundred times what the default limit lets into a prompt
+FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
 NEW_FILE_MODE = 0o644
+BUSY_S, LOOK_AGAIN_S = 0.2, 0.02  # an editor is done with a small file by then
+SCRATCH = r"\.[0-9a-f]{16}\.[0-9a-f]{16}\.[0-9a-f]{8}\.(?:tmp|new)"
 LEFT_BEHIND_S = 60.0  # no sync takes that long: older scratch files have no process any more
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
@@ -61,7 +64,7 @@ def read(path: Path, bytes_max: int = FILE_BYTES_MAX) -> Seen:
 
     :raises ContextFileError: it is no regular file, too large, or cannot be read.
     """
-    real = path.resolve()
+    real = real_path(path)
     try:
         return Seen(real, _data(real, bytes_max))
     except FileNotFoundError:
@@ -72,6 +75,20 @@ def read(path: Path, bytes_max: int = FILE_BYTES_MAX) -> Seen:
         return Seen(real, None)
     except OSError as error:
         raise ContextFileError(f"{path} could not be read: {error}") from error
+
+
+def real_path(path: str | Path) -> Path:
+    """Return where a path leads, through symbolic links.
+
+    :raises InvalidInputError: it is no path.
+    :raises ContextFileError: it leads in a circle, or no file can have such a name.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(f"path must be a string or a Path, not {type(path).__name__}")
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ContextFileError(f"{str(path)!r:.80} leads to no file: {error}") from error
 
 
 def _data(path: Path, bytes_max: int) -> bytes:
@@ -91,13 +108,15 @@ def replace(seen: Seen, text: str) -> bool:
 
     The file keeps its mode, and where possible its owner.
 
-    :raises ContextFileError: it cannot be written.
+    :raises ContextFileError: it cannot be written, is read-only, or another program keeps it open
+        for writing.
     """
+    _check_free(seen)
     scratch = _scratch(seen, text.encode())
     try:
         _write(scratch, text.encode(), seen)
         done = _create(scratch, seen) if seen.data is None else _swap(scratch, seen, seen.data)
-        _sync_directory(seen.path.parent)
+        sync_to_disk(seen.path.parent)
     except FileNotFoundError:  # it went in the meantime
         return False
     except OSError as error:
@@ -107,16 +126,39 @@ def replace(seen: Seen, text: str) -> bool:
     return done
 
 
+def _check_free(seen: Seen) -> None:
+    """Refuse a file that is read-only, or that a program holds open for writing all along."""
+    if seen.data is None or not seen.path.exists():
+        return
+    if not os.access(seen.path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise ContextFileError(f"{seen.path} is read-only: make it writable, or name another file")
+    until_s = time.monotonic() + BUSY_S
+    while _is_open_for_writing(seen.path):
+        if time.monotonic() > until_s:
+            raise ContextFileError(
+                f"{seen.path} is open for writing in another program: close it there, then try "
+                "again"
+            )
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _is_open_for_writing(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        return _has_writers(file.fileno())
+    return False
+
+
 # --- scratch files
 
 
 def sweep(path: Path) -> None:
-    """Remove what a sync whose process died has left beside a file."""
-    name = "".join(f"[{c}]" if c in "*?[" else c for c in f".{path.name}.")
-    for leftover in (*path.parent.glob(f"{name}*.tmp"), *path.parent.glob(f"{name}*.new")):
-        with suppress(OSError):
-            if time.time() - leftover.stat().st_ctime > LEFT_BEHIND_S:
-                _discard(leftover)
+    """Remove what a replacement whose process died has left beside a file."""
+    ours = re.compile(re.escape(f".{path.name}") + SCRATCH)
+    with suppress(OSError):
+        for leftover in [one for one in path.parent.iterdir() if ours.fullmatch(one.name)]:
+            with suppress(OSError):
+                if time.time() - leftover.stat().st_ctime > LEFT_BEHIND_S:
+                    _discard(leftover)
 
 
 def _scratch(seen: Seen, ours: bytes) -> Path:
@@ -230,7 +272,8 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
 
 
-def _sync_directory(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
+    """See that a file, or what a directory says of its files, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
