@@ -71,9 +71,11 @@ from memory_actors.improve import (
     improve_stream,
     recorded_run,
 )
+from memory_actors.kinds.context.commands import Edit, Insert, Remove
 from memory_actors.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
+from memory_actors.phrasing import text_digest
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.ranking import Weights
 from memory_actors.records import (
@@ -143,6 +145,7 @@ __all__ = [
     "DiskFull",
     "DocumentBlock",
     "DocumentInfo",
+    "Edit",
     "Embedder",
     "EmbedderError",
     "EraseReceipt",
@@ -155,6 +158,7 @@ __all__ = [
     "Hit",
     "ImprovementError",
     "Improver",
+    "Insert",
     "InvalidInputError",
     "Item",
     "KindUsage",
@@ -192,6 +196,7 @@ __all__ = [
     "ReadOnlyError",
     "Recall",
     "Receipt",
+    "Remove",
     "Reviser",
     "Settings",
     "StaleDocumentError",
@@ -217,5 +222,6 @@ __all__ = [
     "improve_stream",
     "recorded_run",
     "repair_store",
+    "text_digest",
     "verify_store",
 ]

@@ -57,7 +57,7 @@ class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """Size and remaining capacity in words, for an agent to read."""
     warning: str | None
-    """Beyond the soft limit."""
+    """Beyond the soft limit; or why `archive()` freed less than was asked for."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float

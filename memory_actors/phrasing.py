@@ -1,8 +1,8 @@
-"""What is embedded for a memory: its content, and who said it."""
+"""What is embedded for a memory: its content, and who said it; and the digest of a text."""
 
 import hashlib
 
-DIGEST_BYTES = 16
+DIGEST_BYTES = 16  # chance collisions are out of the question, and a base of digests stays small
 RECIPE = "spoken/1"
 """Names what `spoken` does. Vectors of another recipe are not found, so they are made anew."""
 
@@ -34,5 +34,8 @@ def fact_text(source: str, relation: str, target: str, fact: str | None) -> str:
 
 
 def text_digest(text: str) -> bytes:
-    """Return what a text's vector is found under."""
+    """Return the digest of a text, 16 bytes of SHA-256.
+
+    A vector is found under that of its text; `ContextDocument.change` knows by it what was read.
+    """
     return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]

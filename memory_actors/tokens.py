@@ -48,7 +48,8 @@ class TokenBudget(msgspec.Struct, frozen=True, kw_only=True):
 def check_budget(budget: TokenBudget) -> None:
     """Refuse limits that are none.
 
-    :raises InvalidInputError: a limit is no whole number from 1, or the soft one is the higher.
+    :raises InvalidInputError: a limit is no whole number from 1, the soft one is the higher, or
+        the counter is none.
     """
     limits = (
         ("context_soft_tokens", budget.soft_tokens),
@@ -57,6 +58,11 @@ def check_budget(budget: TokenBudget) -> None:
     for name, limit in limits:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InvalidInputError(f"{name} must be a whole number from 1, not {limit!r:.40}")
+    if not callable(getattr(budget.counter, "count", None)):
+        raise InvalidInputError(
+            f"context_counter must be a TokenCounter, not {budget.counter!r:.40}: WordEstimate(), "
+            "TokenizerCounter(), or any object with name and count(text)"
+        )
     if budget.soft_tokens > budget.hard_tokens:
         raise InvalidInputError(
             f"context_soft_tokens is {budget.soft_tokens:,}, more than context_hard_tokens, "

@@ -168,9 +168,19 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
     if not isinstance(value, datetime):
         raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
     time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
-    if not TIME_US_MIN <= time <= TIME_US_MAX:
-        raise InvalidInputError(f"{what} {value} is outside the years 1 to 9999 in UTC")
-    return time
+    return check_time_us(time, what)
+
+
+def check_time_us(value: object, what: str) -> int:
+    """Return a time in microseconds since 1970.
+
+    :raises InvalidInputError: it is no whole number, or outside the years 1 to 9999.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInputError(f"{what} must be microseconds since 1970, not {value!r:.80}")
+    if not TIME_US_MIN <= value <= TIME_US_MAX:
+        raise InvalidInputError(f"{what} {value!r:.80} is outside the years 1 to 9999 in UTC")
+    return value
 
 
 def check_choice(value: T, choices: Sequence[str], what: str) -> T:

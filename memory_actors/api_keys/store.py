@@ -18,6 +18,7 @@ import msgspec
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
+from memory_actors.text_files import sync_to_disk
 from memory_actors.validation import check_name
 
 FILE, LOCK = "api_keys.json", "api_keys.lock"
@@ -159,7 +160,7 @@ class KeyStore:
             beside.replace(self.path)
         finally:
             beside.unlink(missing_ok=True)
-        _sync(self.path.parent)
+        sync_to_disk(self.path.parent)
 
 
 def _tier(tier: Tier | str | None) -> Tier | None:
@@ -174,11 +175,3 @@ def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:
     if len(keys) >= KEYS_MAX:
         raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
     return [*keys, key]
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

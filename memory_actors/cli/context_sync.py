@@ -14,6 +14,7 @@ from memory_actors.context_files.merge import Conflict
 from memory_actors.context_files.syncing import SyncReport
 from memory_actors.context_files.syncing import sync as sync_file
 from memory_actors.context_files.watching import watch
+from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 
 KEPT = {
@@ -53,7 +54,10 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
     if keep_on:
         with_user(app, on_and_on, create=file.exists())
     else:
-        _show(app, with_user(app, once, create=file.exists()), line=False)
+        report = with_user(app, once, create=file.exists())
+        if report.quiet and not file.exists():  # it would have been made
+            raise NotFoundError(f"there is neither a file {file} nor a document {document}")
+        _show(app, report, line=False)
 
 
 def _show(app: App, report: SyncReport, *, line: bool) -> None:

@@ -29,18 +29,24 @@ from typing import Literal
 
 import msgspec
 
-from memory_actors.context_files.alignment import (
+from memory_actors.context_files.digests import Base, base_of, but_for_spacing
+from memory_actors.context_files.weaving import FileBlock, added_by_both, weave, whole
+from memory_actors.errors import ContextFileError
+from memory_actors.kinds.context.alignment import (
     NewId,
     Placed,
     aligned,
+    as_shown,
     changes_between,
     matched,
     new_block_id,
 )
-from memory_actors.context_files.digests import Base, base_of, but_for_spacing, digest_of
-from memory_actors.context_files.weaving import FileBlock, added_by_both, weave, whole
 from memory_actors.kinds.context.commands import Change
-from memory_actors.kinds.context.markdown import entry_text, parse, render
+from memory_actors.kinds.context.markdown import entry_text, parse
+from memory_actors.kinds.context.seams import render
+from memory_actors.phrasing import text_digest
+
+BLOCKS_MAX = 10_000  # of a file: as many as a user may have entries
 
 Reason = Literal[
     "edited in both", "edited here, removed in the file", "edited in the file, gone here"
@@ -80,12 +86,15 @@ def merge(
     """Merge a document and the text of its file; no base on the first time.
 
     `archived` has archived entries by id: an edit of one of them in the file is known as such.
+
+    :raises ContextFileError: the file has too many blocks.
     """
+    read = _read(file_text)
     text = render(block.raw for block in document)
-    live = aligned(document, parse(text), new_id)
+    live = aligned(as_shown(document), parse(text), new_id)
     if text == file_text:  # in step, whatever a sync that was cut off has noted
         base = base_of(live)
-    merging = _Merging(live, [FileBlock(*block) for block in parse(file_text)])
+    merging = _Merging(live, read)
     merging.settle(base or (), archived)
     final = whole(weave(list(merging.shown.values()), merging.read, new_id), new_id)
     return Merged(
@@ -95,6 +104,16 @@ def merge(
         base=base_of(final),
         conflicts=tuple(merging.conflicts),
     )
+
+
+def _read(text: str) -> list[FileBlock]:
+    found = parse(text)
+    if len(found) > BLOCKS_MAX:
+        raise ContextFileError(
+            f"the file has {len(found):,} entries and headings, and {BLOCKS_MAX:,} is the most: "
+            "move some elsewhere"
+        )
+    return [FileBlock(*block) for block in found]
 
 
 class _Edit(IntEnum):
@@ -182,7 +201,7 @@ class _Merging:
 
 
 def _edit(raw: str, digest: bytes) -> _Edit:
-    if digest_of(raw) == digest:
+    if text_digest(raw) == digest:
         return _Edit.NONE
     return _Edit.SPACING if digest in but_for_spacing(raw) else _Edit.TEXT
 

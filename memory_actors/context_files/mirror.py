@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from memory_actors.context_files import files
+from memory_actors import text_files as files
 from memory_actors.context_records import ContextEntry
 from memory_actors.errors import ContextFileError
 from memory_actors.kinds.context.markdown import heading_raw

@@ -25,14 +25,15 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from memory_actors.context_files import files
-from memory_actors.context_files.alignment import Placed
-from memory_actors.context_files.digests import Base, digest_of
+from memory_actors import text_files as files
+from memory_actors.context_files.digests import Base
 from memory_actors.context_files.merge import Conflict, Merged, merge
 from memory_actors.context_files.mirror import check_no_mirror, write_mirror
 from memory_actors.errors import ContextFileError, StaleDocumentError, UnavailableError
 from memory_actors.handles.context_document import ContextDocument
-from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.context.alignment import Placed
+from memory_actors.kinds.context.seams import render
+from memory_actors.phrasing import text_digest
 
 ROUNDS_MAX = 20  # three are enough where nobody else writes
 
@@ -68,11 +69,12 @@ async def sync(
     the archive where the merged document would be too large.
 
     :raises ContextLimitError: it would be too large; file and document stay as they are.
-    :raises ContextFileError: the file is not UTF-8, a directory, over 1 MiB, cannot be written, …
+    :raises ContextFileError: the file is not UTF-8, a directory, over 128 KiB, cannot be written, …
     :raises UnavailableError: others write faster than this reads.
     """
+    real = files.real_path(path)
     work = _Sync(document, Path(path), auto_archive=auto_archive)
-    await anyio.to_thread.run_sync(files.sweep, work.path.resolve())
+    await anyio.to_thread.run_sync(files.sweep, real)
     for _ in range(ROUNDS_MAX):
         if await work.round():
             return await work.report()
@@ -82,6 +84,14 @@ async def sync(
 def label_of(path: Path) -> str:
     """Return what the log knows a file by: a digest, as a path may tell whose it is."""
     return hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _check_line_ends(text: str | None, path: Path) -> None:
+    if text is not None and "\r" in text.strip() and "\n" not in text:
+        raise ContextFileError(
+            f"{path} ends its lines in carriage returns alone: save it with line feeds, then sync "
+            "again"
+        )
 
 
 class _Sync:
@@ -101,6 +111,7 @@ class _Sync:
         seen = await anyio.to_thread.run_sync(files.read, self.path)
         read = seen.text
         check_no_mirror(read, seen.path)
+        _check_line_ends(read, seen.path)
         label = label_of(seen.path)
         base = await self.document.synced(label)  # before the blocks: too old a base does no harm
         live = [Placed(b.block_id, b.raw, b.heading) for b in await self.document.blocks()]
@@ -130,7 +141,7 @@ class _Sync:
             receipt = await self.document.note_synced(
                 merged.file_base,
                 merged.changes,
-                expected=digest_of(render(block.raw for block in live)),
+                expected=text_digest(render(block.raw for block in live)),
                 auto_archive=self.auto_archive,
                 label=label,
             )
@@ -150,7 +161,7 @@ class _Sync:
     async def _note(self, merged: Merged, label: str) -> bool:
         try:
             await self.document.note_synced(
-                merged.base, expected=digest_of(merged.text), label=label
+                merged.base, expected=text_digest(merged.text), label=label
             )
         except StaleDocumentError:
             return False
@@ -161,7 +172,8 @@ class _Sync:
         mirror, warning = None, None
         entries = await self.document.archived()
         try:
-            mirror = await anyio.to_thread.run_sync(write_mirror, self.path.resolve(), entries)
+            path = files.real_path(self.path)
+            mirror = await anyio.to_thread.run_sync(write_mirror, path, entries)
         except ContextFileError as error:  # what matters is in step
             warning = str(error)
         return SyncReport(

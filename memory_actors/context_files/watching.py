@@ -14,11 +14,12 @@ from typing import NamedTuple
 import anyio
 import structlog
 
-from memory_actors.context_files.digests import digest_of
 from memory_actors.context_files.syncing import SyncReport, sync
-from memory_actors.errors import MemoryActorsError, SystemClosedError
+from memory_actors.errors import InvalidInputError, MemoryActorsError, SystemClosedError
 from memory_actors.handles.context_document import ContextDocument
-from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.context.seams import render
+from memory_actors.phrasing import text_digest
+from memory_actors.text_files import real_path
 
 INTERVAL_S = 0.5
 RETRY_S = 10.0  # after a failure, if nothing changes before: a full disk may have room again
@@ -31,6 +32,7 @@ class _Sight(NamedTuple):
 
     file: tuple[int, int, int] | None
     document: bytes
+    archive: bytes
 
 
 async def watch(
@@ -44,7 +46,12 @@ async def watch(
 
     A sync that fails is logged as a warning, and tried again when something changes, or 10 s later.
     Ends when the memory closes; close or cancel it to stop before.
+
+    :raises InvalidInputError: a bad path or interval.
     """
+    if isinstance(interval_s, bool) or not isinstance(interval_s, int | float) or interval_s < 0:
+        raise InvalidInputError(f"interval_s must be a number of seconds, not {interval_s!r:.40}")
+    real_path(path)
     watched = _Watched(document, Path(path), auto_archive=auto_archive)
     while True:
         try:
@@ -95,7 +102,8 @@ class _Watched:
 
     async def _look(self) -> _Sight:
         text = render(block.raw for block in await self._document.blocks())
-        return _Sight(await anyio.to_thread.run_sync(_stat, self._path), digest_of(text))
+        file = await anyio.to_thread.run_sync(_stat, self._path)
+        return _Sight(file, text_digest(text), await self._document.archive_digest())
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -7,10 +7,9 @@ each side's entries stay in the section they were written in.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
-from memory_actors.context_files.alignment import NewId, Placed, aligned, runs
+from memory_actors.kinds.context.alignment import NewId, Placed, aligned, as_shown, runs
 from memory_actors.kinds.context.markdown import Block, parse
 
 
@@ -106,24 +105,9 @@ def _keyed(blocks: Sequence[_Some]) -> Iterator[tuple[_Key, _Some]]:
 
 
 def whole(blocks: Sequence[Placed], new_id: NewId) -> list[Placed]:
-    """Return blocks that are what their text is taken apart into.
-
-    Neighbours that would run together get a blank line between them.
-    """
-    if _is_whole(blocks):
-        return list(blocks)
-    apart = [_apart(*pair) for pair in pairwise(blocks)] + list(blocks[-1:])
-    if _is_whole(apart):
+    """Return blocks as they show, so that they are what their text is taken apart into."""
+    apart = as_shown(blocks)
+    found = parse("".join(block.raw for block in apart))
+    if [block.raw for block in found] == [block.raw for block in apart]:
         return apart
-    return aligned(apart, parse("".join(block.raw for block in apart)), new_id)
-
-
-def _is_whole(blocks: Sequence[Placed]) -> bool:
-    raws = [block.raw for block in blocks]
-    return [block.raw for block in parse("".join(raws))] == raws
-
-
-def _apart(block: Placed, after: Placed) -> Placed:
-    raw = block.raw if block.raw.endswith("\n") else f"{block.raw}\n"
-    together = len(parse(raw + after.raw)) == 1
-    return block._replace(raw=f"{raw}\n" if together else raw)
+    return aligned(apart, found, new_id)  # without what has blank lines alone

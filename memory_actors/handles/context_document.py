@@ -1,6 +1,8 @@
 """One context document: what an agent loads into every prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors import retrieval
@@ -13,12 +15,13 @@ from memory_actors.context_records import (
 )
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import context
-from memory_actors.kinds.context import commands
+from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, Change
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
 from memory_actors.kinds.kind import Command
 from memory_actors.live_user import UserView
+from memory_actors.phrasing import text_digest
 from memory_actors.reading import Found, texts
 from memory_actors.records import Hit, Item, Metadata
 from memory_actors.validation import (
@@ -29,7 +32,7 @@ from memory_actors.validation import (
     plain,
     text_bytes,
 )
-from memory_actors.writers.context import ContextWriter, checked_section
+from memory_actors.writers.context import ContextWriter, checked_changes, checked_section
 from memory_actors.writers.scope import Scope
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # less is soon full again, more is a half-empty document
@@ -77,10 +80,11 @@ class ContextDocument:
         :raises NotFoundError: there is no such entry.
         """
         content_bytes(text)
+        entry_id = check_name(entry_id, "entry_id")
         await self._check_mine([entry_id])
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
-            memory_id=check_name(entry_id, "entry_id"),
+            memory_id=entry_id,
             text=plain(text),
             room=self._writer.room(auto_archive=auto_archive),
         )
@@ -125,9 +129,13 @@ class ContextDocument:
     ) -> ContextReceipt:
         """Carry out changes in their order, all or none, in one append.
 
+        `expected` is `text_digest(await render())` of what the changes were made for.
+
         :raises StaleDocumentError: `expected` is not the digest of the document's text.
+        :raises InvalidInputError: a text is not one block, or not of the heading it says it is.
         :raises NotFoundError: a change names a block that is not there.
         """
+        await self.check_changes(changes, auto_archive=auto_archive)
         command = self._writer.changing(self.name, changes, expected, auto_archive=auto_archive)
         return await self._receipt("change", command, _ids(changes))
 
@@ -144,10 +152,30 @@ class ContextDocument:
 
         See `change`; one append does both.
         """
+        await self.check_changes(changes, auto_archive=auto_archive)
         command = self._writer.changing(
             self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
         )
         return await self._receipt("change", command, _ids(changes))
+
+    async def check_text(self, text: str) -> None:
+        """See, before any work on it, that the document can hold as many bytes as a text has.
+
+        :raises QuotaExceededError: it cannot, and has fewer now.
+        """
+        async with self._scope.live() as live:
+            sizes.check_text(self.name, text, live.state.context, self._scope.limits(live.state))
+
+    async def check_changes(self, changes: Sequence[Change], *, auto_archive: bool = False) -> None:
+        """See, before any work on them, that the document can take so many bytes and entries.
+
+        :raises QuotaExceededError: it cannot.
+        :raises InvalidInputError: they are no changes, or a text is none.
+        """
+        checked_changes(changes)
+        async with self._scope.live() as live:
+            state, limits = live.state.context, self._scope.limits(live.state)
+        sizes.check_changes(self.name, changes, state, limits, auto_archive=auto_archive)
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `Insert`."""
@@ -161,7 +189,8 @@ class ContextDocument:
         """Move entries to the archive: those named, or the stalest until enough is free.
 
         Stalest is least recently added, edited, touched or read; pinned ones stay unless named.
-        `free` is which part of the soft limit is to be free, from 0.3 to 0.5.
+        `free` is which part of the soft limit is to be free, from 0.3 to 0.5; where less came free,
+        the receipt's `warning` says why.
 
         :raises NotFoundError: there is no such document or entry.
         """
@@ -176,7 +205,8 @@ class ContextDocument:
             memory_ids=ids,
             room=self._writer.room(free=float(free)),
         )
-        return await self._receipt("archive", command, ids or ())
+        receipt = await self._receipt("archive", command, ids or ())
+        return receipt if ids is not None else _with_reason(receipt, sizes.target(command.room))
 
     async def restore(self, entry_ids: Sequence[str]) -> ContextReceipt:
         """Bring archived or removed entries back to their place, all or none.
@@ -193,6 +223,13 @@ class ContextDocument:
         async with self._scope.live() as live:
             document = live.state.context.documents.get(self.name)
         return await self._read([] if document is None else in_order(document.archived.values()))
+
+    async def archive_digest(self) -> bytes:
+        """Return a digest of what is in the archive: another one when that has changed."""
+        async with self._scope.live() as live:
+            document = live.state.context.documents.get(self.name)
+        rows = [] if document is None else document.archived.values()
+        return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
         """Return the archived entries of this document that best answer a query, by meaning.
@@ -246,11 +283,16 @@ class ContextDocument:
         :raises NotFoundError: there is no such entry in this document.
         """
         check_name(entry_id, "entry_id")
-        for one in [*await self.entries(), *await self.archived()]:
-            if one.entry_id == entry_id:
-                await self.note_read(entry_id)
-                return one
-        raise NotFoundError(f"no entry {entry_id!r} in {self.name}: never there, or removed")
+        async with self._scope.live() as live:
+            row = context.find(live.state.context, entry_id)
+        if row is None or row.document != self.name:
+            raise NotFoundError(f"no entry {entry_id!r} in {self.name}: never there, or removed")
+        await self.note_read(entry_id)
+        if row.archived:
+            return (await self._read([row]))[0]
+        rows = blocks(live.state.context, self.name)
+        heading = next(above for one, above in under_sections(rows) if one.memory_id == entry_id)
+        return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
 
     async def note_read(self, entry_id: str) -> None:
         """Note that an entry was of use; in memory only."""
@@ -258,7 +300,7 @@ class ContextDocument:
             live.note_read(entry_id, self._scope.now_us())
 
     async def blocks(self) -> list[DocumentBlock]:
-        """Return headings and entries in order: together they are the text."""
+        """Return headings and entries in order, with their own texts: `render` joins them."""
         async with self._scope.live() as live:
             rows = blocks(live.state.context, self.name)
         return [
@@ -329,10 +371,21 @@ def _hit(hit: Hit) -> ContextHit:
 
 
 def _ids(changes: Sequence[Change]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(change.entry_id for change in changes))
+    return tuple(dict.fromkeys(change.block_id for change in changes))
 
 
-def _checked(entry_ids: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(entry_ids, str):
+def _with_reason(receipt: ContextReceipt, tokens_max: int) -> ContextReceipt:
+    """Return the receipt of an archiving with what it says where not enough came free."""
+    if receipt.tokens <= tokens_max:
+        return receipt
+    reason = (
+        f"{receipt.document} still has {receipt.tokens:,} tokens, and {tokens_max:,} were aimed at:"
+        " what is left is pinned entries and headings. Unpin or remove some."
+    )
+    return msgspec.structs.replace(receipt, warning=reason)
+
+
+def _checked(entry_ids: object) -> tuple[str, ...]:
+    if isinstance(entry_ids, str) or not isinstance(entry_ids, Iterable):
         raise InvalidInputError("entry_ids must be a list of ids")
     return tuple(check_name(one, "entry_id") for one in entry_ids)

@@ -13,7 +13,6 @@ from memory_actors.audit.why import why
 from memory_actors.audit_records import Why
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.filters import predicate
-from memory_actors.handles.context import prompt
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
@@ -21,6 +20,7 @@ from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.finding import found, found_summary, kind_ever
 from memory_actors.handles.lineage import expand, originals_of
 from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
+from memory_actors.handles.prompt import prompt
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.user_context import UserContext
 from memory_actors.handles.working import WorkingMemory

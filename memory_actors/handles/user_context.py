@@ -1,6 +1,6 @@
 """`user.context`: the document MEMORY.md, other documents, and what goes into a prompt."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import anyio.to_thread
@@ -10,12 +10,11 @@ from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, Docu
 from memory_actors.errors import InvalidInputError
 from memory_actors.handles.context_document import ContextDocument
 from memory_actors.kinds.context import commands
-from memory_actors.kinds.context.commands import Insert
-from memory_actors.kinds.context.markdown import parse
+from memory_actors.kinds.context.alignment import align
 from memory_actors.kinds.context.state import Context, Document, in_order, text
 from memory_actors.records import Context as Prompt
 from memory_actors.tokens import TokenCounter
-from memory_actors.validation import check_name, plain
+from memory_actors.validation import check_name, content_bytes, plain
 from memory_actors.writers.context import ContextWriter
 from memory_actors.writers.scope import Scope
 
@@ -57,15 +56,17 @@ class UserContext(ContextDocument):
         :raises InvalidInputError: there is one of that name.
         :raises ContextLimitError: the text is too large.
         """
-        check_name(name, "document")
+        document = self.document(name)
         if not isinstance(text, str):
             raise InvalidInputError(f"text must be a string, not {type(text).__name__}")
-        inserts: list[Insert] = []
-        for one in parse(plain(text)):
-            after = inserts[-1].entry_id if inserts else None
-            inserts.append(Insert(self.new_entry_id(), one.raw, one.heading, after))
+        text = plain(text)
+        if text.strip():
+            content_bytes(text)
+        await document.check_text(text)
+        inserts = await anyio.to_thread.run_sync(align, (), text, self.new_entry_id)
+        await document.check_changes(inserts)
         command = self._writer.changing(name, inserts, create=True)
-        ids = [one.entry_id for one in inserts]
+        ids = [one.block_id for one in inserts]
         return await self._writer.change(name, "create", command, ids)
 
     async def rename(self, old: str, new: str) -> ContextReceipt:
@@ -74,21 +75,34 @@ class UserContext(ContextDocument):
         :raises NotFoundError: there is none of the old name.
         :raises InvalidInputError: there is one of the new name.
         """
-        command = commands.RenameDocument(
-            now_us=self._scope.now_us(),
-            document=check_name(old, "document"),
-            to=check_name(new, "document"),
-        )
-        return await self._writer.change(new, "rename", command, ())
+        return await self._writer.change(new, "rename", self._renaming({old: new}), ())
+
+    async def rename_all(self, names: Mapping[str, str]) -> None:
+        """Give documents other names, from old to new, all or none. See `rename`."""
+        await self._writer.carry_out(self._renaming(names))
 
     async def delete(self, name: str) -> ContextReceipt:
         """Delete a document with its archive. `restore` brings back what of it is named.
 
         :raises NotFoundError: there is none of that name.
         """
-        check_name(name, "document")
-        command = commands.DeleteDocument(now_us=self._scope.now_us(), document=name)
-        return await self._writer.change(name, "delete", command, ())
+        return await self._writer.change(name, "delete", self._deleting([name]), ())
+
+    async def delete_all(self, names: Sequence[str]) -> None:
+        """Delete documents with their archives, all or none. See `delete`."""
+        await self._writer.carry_out(self._deleting(names))
+
+    # --- how
+
+    def _renaming(self, names: Mapping[str, str]) -> commands.RenameDocuments:
+        pairs = tuple(
+            (check_name(old, "document"), check_name(new, "document")) for old, new in names.items()
+        )
+        return commands.RenameDocuments(now_us=self._scope.now_us(), names=pairs)
+
+    def _deleting(self, names: Sequence[str]) -> commands.DeleteDocuments:
+        checked = tuple(check_name(name, "document") for name in names)
+        return commands.DeleteDocuments(now_us=self._scope.now_us(), documents=checked)
 
 
 def _infos(state: Context, counter: TokenCounter) -> list[DocumentInfo]:

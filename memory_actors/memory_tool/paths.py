@@ -28,7 +28,10 @@ def name_of(path: str) -> str:
         raise errors.outside(path)
     if any(map(_is_traversal, _spellings(path))):
         raise errors.escapes(path)
-    return "/".join(part for part in path.split("/")[2:] if part)
+    parts = [part for part in path.split("/")[2:] if part]
+    if not all(map(str.strip, parts)):
+        raise errors.bad_input(f"Invalid path {path!r}: a name has to be more than blanks")
+    return "/".join(parts)
 
 
 def path_of(name: str) -> str:

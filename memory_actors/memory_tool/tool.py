@@ -6,12 +6,11 @@ which. Every edit is appended to the user's log, counts its tokens and is refuse
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.context_files.alignment import Placed, align
-from memory_actors.context_files.digests import digest_of
 from memory_actors.errors import (
     InvalidInputError,
     NotFoundError,
@@ -20,12 +19,15 @@ from memory_actors.errors import (
     UnavailableError,
 )
 from memory_actors.handles.user import UserMemory
-from memory_actors.kinds.context.markdown import LINES, render
+from memory_actors.kinds.context.alignment import Placed, align
+from memory_actors.kinds.context.lines import LINES
+from memory_actors.kinds.context.seams import render
 from memory_actors.memory_tool import errors
 from memory_actors.memory_tool.definition import arguments_of, definition
 from memory_actors.memory_tool.errors import MemoryToolError
 from memory_actors.memory_tool.listing import snippet, view_of_directory, view_of_file
 from memory_actors.memory_tool.paths import is_reachable, is_under, name_of, parents, path_of
+from memory_actors.phrasing import text_digest
 
 TRIES_MAX = 10  # an edit that somebody else's got ahead of is made again on what there is now
 
@@ -65,7 +67,11 @@ class MemoryTool:
         name, arguments = arguments_of(command)
         try:
             return await self._COMMANDS[name](self, **arguments)
-        except (QuotaExceededError, InvalidInputError, NotFoundError) as error:
+        except QuotaExceededError as error:
+            # A model has no command that archives.
+            said = str(error).removesuffix(".")
+            raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
+        except (InvalidInputError, NotFoundError) as error:
             raise MemoryToolError(f"Error: {error}") from error
 
     # --- the commands
@@ -81,7 +87,11 @@ class MemoryTool:
 
     async def _create(self, path: str, file_text: str) -> str:
         name = await self._new_name(path, errors.exists)
-        await self._context.create(name, file_text)
+        try:
+            await self._context.create(name, file_text)
+        except InvalidInputError:
+            await self._new_name(path, errors.exists)  # somebody else was first
+            raise
         return f"File created successfully at: {path}"
 
     async def _str_replace(self, path: str, old_str: str, new_str: str = "") -> str:
@@ -101,7 +111,9 @@ class MemoryTool:
             if not 0 <= insert_line <= len(lines):
                 raise errors.bad_insert_line(insert_line, len(lines))
             added = insert_text if insert_text.endswith("\n") else f"{insert_text}\n"
-            new = render([*lines[:insert_line], added, *lines[insert_line:]])
+            before = "".join(lines[:insert_line])
+            end = "" if before.endswith("\n") or not before else "\n"
+            new = "".join([before, end, added, *lines[insert_line:]])
             return new, f"The file {path} has been edited."
 
         return await self._edit(path, errors.missing, edit)
@@ -110,21 +122,25 @@ class MemoryTool:
         name = name_of(path)
         if not name:
             raise errors.is_root("delete")
-        for file in await self._files_at(name, path):
-            await self._context.delete(file)
-        return f"Successfully deleted {path}"
+        for _ in range(TRIES_MAX):
+            with suppress(NotFoundError):  # somebody else deleted one of them
+                await self._context.delete_all(await self._files_at(name, path))
+                return f"Successfully deleted {path}"
+        raise _busy(path)
 
     async def _rename(self, old_path: str, new_path: str) -> str:
         old = name_of(old_path)
         if not old:
             raise errors.is_root("rename")
-        files = await self._files_at(old, old_path)
-        new = await self._new_name(new_path, errors.destination_exists)
-        if is_under(new, old):
-            raise errors.bad_input(f"{old_path} cannot be moved into itself")
-        for file in files:
-            await self._context.rename(file, new + file.removeprefix(old))
-        return f"Successfully renamed {old_path} to {new_path}"
+        for _ in range(TRIES_MAX):
+            files = await self._files_at(old, old_path)
+            new = await self._new_name(new_path, errors.destination_exists)
+            if is_under(new, old):
+                raise errors.bad_input(f"{old_path} cannot be moved into itself")
+            with suppress(NotFoundError):  # somebody else moved one of them
+                await self._rename_all({file: new + file.removeprefix(old) for file in files})
+                return f"Successfully renamed {old_path} to {new_path}"
+        raise _busy(old_path)
 
     _COMMANDS: ClassVar[Mapping[str, Callable[..., Awaitable[str]]]] = {
         "view": _view,
@@ -159,6 +175,16 @@ class MemoryTool:
                 raise errors.not_a_directory(path_of(parent))
         return name
 
+    async def _rename_all(self, names: Mapping[str, str]) -> None:
+        try:
+            await self._context.rename_all(names)
+        except InvalidInputError:
+            sizes = await self._sizes()
+            for new in names.values():
+                if new in sizes:  # somebody else was first
+                    raise errors.destination_exists(path_of(new)) from None
+            raise
+
     async def _text(self, name: str) -> str:
         return render(block.raw for block in await self._context.document(name).blocks())
 
@@ -172,14 +198,19 @@ class MemoryTool:
             blocks = [Placed(b.block_id, b.raw, b.heading) for b in await document.blocks()]
             text = render(block.raw for block in blocks)
             new, answer = edit(text)
+            await document.check_text(new)
             new_id = self._context.new_entry_id
             changes = await anyio.to_thread.run_sync(align, blocks, new, new_id)
             try:
-                await document.change(changes, expected=digest_of(text))
+                await document.change(changes, expected=text_digest(text))
             except StaleDocumentError:
                 continue
             return answer
-        raise UnavailableError(f"{path} keeps changing: try again later")
+        raise _busy(path)
+
+
+def _busy(path: str) -> UnavailableError:
+    return UnavailableError(f"{path} keeps changing: try again later")
 
 
 def _only_place(path: str, text: str, old_str: str) -> int:

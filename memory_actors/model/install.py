@@ -7,7 +7,6 @@ and the next install sweeps it away.
 """
 
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from memory_actors.model.installed import (
 )
 from memory_actors.model.sources import ModelInstallError, fetch_published
 from memory_actors.model.spec import TOKENIZER_FILE, WEIGHTS_FILE, Precision
+from memory_actors.text_files import sync_to_disk
 
 __all__ = ["ModelInstallError", "Progress", "install_model"]
 
@@ -92,19 +92,11 @@ def _build(published: Path, model: Path, precision: Precision) -> None:
 def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
     """Put `model` at `target`, on the disk before it is in sight; what was there goes aside."""
     for path in (*model.iterdir(), model):
-        _sync(path)
+        sync_to_disk(path)
     if target.exists():
         target.rename(replaced)
     model.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_to_disk(target.parent)
 
 
 def _sweep(folder: Path, prefix: str) -> None:

@@ -11,7 +11,8 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.commands import FREE, ArchiveEntries, RestoreEntries, Room
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
-from memory_actors.kinds.context.markdown import entry_text, title_of
+from memory_actors.kinds.context.lines import title_of
+from memory_actors.kinds.context.markdown import check_one, entry_text
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import Context, Row, blocks, text
 from memory_actors.kinds.kind import Command, Delete, Kind
@@ -21,6 +22,7 @@ from memory_actors.tokens import TokenBudget
 from memory_actors.validation import (
     check_name,
     check_optional_name,
+    check_time_us,
     content_bytes,
     own_metadata,
     plain,
@@ -29,7 +31,7 @@ from memory_actors.validation import (
 from memory_actors.writers.writer import Writer, Written
 
 
-class Change(NamedTuple):
+class Carried(NamedTuple):
     """What came of a command about a document."""
 
     reply: Reply
@@ -97,6 +99,8 @@ class ContextWriter(Writer):
         now_us = self.scope.now_us()
         own_id = check_optional_name(item.memory_id, "memory_id")
         content_bytes(item.content)
+        if not isinstance(item.pinned, bool):
+            raise InvalidInputError(f"pinned must be True or False, not {item.pinned!r:.40}")
         return commands.AddEntry(
             now_us=now_us,
             memory_id=own_id or self.scope.new_id(now_us),
@@ -130,7 +134,10 @@ class ContextWriter(Writer):
         self, memory_id: str, item: Item, data: Mapping[str, Any]
     ) -> commands.ImportBlock:
         raw, heading, now_us = checked_raw(data["raw"]), data.get("heading"), self.scope.now_us()
-        section = data.get("section")
+        section, touched_at_us = data.get("section"), data.get("touched_at_us")
+        if touched_at_us is not None:
+            check_time_us(touched_at_us, "touched_at_us")
+        check_one(raw, heading)
         occurred_at_us = time_us(item.occurred_at, "timestamp")
         return commands.ImportBlock(
             now_us=now_us,
@@ -143,7 +150,7 @@ class ContextWriter(Writer):
             pinned=item.pinned,
             metadata=own_metadata(item.metadata),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            touched_at_us=data.get("touched_at_us") or now_us,
+            touched_at_us=now_us if touched_at_us is None else touched_at_us,
             archived=bool(data.get("archived")) and heading is None,
             digest=text_digest(entry_text(raw)),
             section=None if section is None else Section(**section),
@@ -159,10 +166,15 @@ class ContextWriter(Writer):
         auto_archive: bool = False,
         **more: Any,
     ) -> commands.ChangeDocument:
-        """Return the command that changes a document; `more` are other fields of it."""
+        """Return the command that changes a document; `more` are other fields of it.
+
+        The changes have passed `checked_changes`.
+        """
         for change in changes:
-            if not isinstance(change, commands.Remove):
-                checked_raw(change.raw)
+            if isinstance(change, commands.Insert):
+                check_one(change.raw, change.heading)
+            elif isinstance(change, commands.Edit):
+                check_one(change.raw)
         return commands.ChangeDocument(
             now_us=self.scope.now_us(),
             document=document,
@@ -204,7 +216,7 @@ class ContextWriter(Writer):
             hard_limit=budget.hard_tokens,
         )
 
-    async def carry_out(self, command: Command) -> Change:
+    async def carry_out(self, command: Command) -> Carried:
         """Carry out a command; what it archives is searchable when this returns.
 
         :raises MemoryLimitError: the process holds too much memory for anything but a delete.
@@ -214,14 +226,14 @@ class ContextWriter(Writer):
         with self.scope.observed(type(command).__name__, self.kind.NAME):
             return await self.scope.to_the_end(self._carried_out(command))
 
-    async def _carried_out(self, command: Command) -> Change:
+    async def _carried_out(self, command: Command) -> Carried:
         started_s = perf_counter()
         async with self.scope.writable() as live:
             reply = await self.scope.ask(live, command, deletes=isinstance(command, Delete))
             if _archives(reply):
                 live.indexes.index_now()
                 await live.indexes.indexed([self.kind])
-        return Change(reply, started_s)
+        return Carried(reply, started_s)
 
 
 def _archives(reply: Reply) -> bool:
@@ -245,6 +257,23 @@ def checked_section(title: str) -> str:
     if read is None:
         raise InvalidInputError(f"section {title!r:.80} is no title: give it one line of text")
     return read
+
+
+def checked_changes(changes: object) -> Sequence[commands.Change]:
+    """Return changes of a document.
+
+    :raises InvalidInputError: they are no list, or one is neither `Insert`, `Edit` nor `Remove`,
+        or has a text that is none.
+    """
+    if not isinstance(changes, list | tuple):
+        raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
+    for one in changes:
+        if not isinstance(one, commands.Insert | commands.Edit | commands.Remove):
+            raise InvalidInputError(f"a change is an Insert, Edit or Remove, not {one!r:.80}")
+        check_name(one.block_id, "block_id")
+        if not isinstance(one, commands.Remove):
+            checked_raw(one.raw)
+    return changes
 
 
 def checked_raw(raw: object) -> str:

@@ -366,7 +366,7 @@ async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:
         context = memory.user("u").context
         assert await context.synced() is None
         new = Insert(context.new_entry_id(), "- x\n", None, None)
-        base = [(new.entry_id, digest("- x\n"))]
+        base = [(new.block_id, digest("- x\n"))]
         await context.note_synced(base, [new], expected=digest(""))
         assert await context.synced() == tuple(base)
         assert await context.render() == "- x\n"

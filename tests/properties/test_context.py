@@ -1,7 +1,8 @@
 """Properties of context documents under any sequence of commands.
 
-Never above the hard limit; archive and restore lose nothing and give the bytes back; the live state
-is the replay is snapshot and tail.
+Never above the hard limit; archive and restore lose nothing and give the bytes back; a document's
+text is taken apart into just its blocks, so that no sync and no edit of the text loses one; the
+live state is the replay is snapshot and tail.
 """
 
 from typing import Any
@@ -12,13 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
+from memory_actors.context_files.merge import merge
 from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
+from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import Edit, Insert, Remove, Room
 from memory_actors.kinds.context.events import EntriesArchived
-from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.context.markdown import parse
+from memory_actors.kinds.context.seams import render, shown
 from memory_actors.kinds.context.state import blocks, text
+from memory_actors.phrasing import text_digest
 from memory_actors.quota import Limits
 from memory_actors.tokens import TokenBudget
 
@@ -26,8 +31,15 @@ SOFT, HARD = 14, 20
 LIMITS = Limits(context_entries=24, context_documents=3, context_document_bytes=120)
 DOCUMENTS = st.sampled_from(["m", "m", "m", "n"])
 SECTIONS = st.sampled_from(["", "A", "B"])
-SAID = st.sampled_from(["x", "one two", "one\ntwo", "a b c d e f", "w" * 50])
-RAWS = st.sampled_from(["- x\n", "- x\n\n", "para", "para\n\n", "* a\n  b\r\n\r\n", "\n", "w " * 9])
+SAID = st.sampled_from(["x", "one two", "one\ntwo", "a b c d e f", "w" * 50, "# h", "```\nz"])
+RAWS = st.sampled_from(
+    [
+        "- x\n", "- x\n\n", "para", "para\n\n", "* a\n  b\r\n\r\n", "\n", "w " * 9, "## H\n",
+        "```\nx\n```\n", "```\nopen", "~~~~\nopen\n\n", "  in\n", " - i\n", "    - i\n",
+        "\n\nlate\n",
+    ]
+)  # fmt: skip
+LINES = st.sampled_from(["- l\n", "m\n", "\n", "  n\n", "# L\n", "```\n"])
 ANY = st.integers(0, 1 << 16)
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -62,6 +74,8 @@ class ContextMachine(RuleBasedStateMachine):
         self.made = 0
         self.raws: dict[str, str] = {}
         """What each block that is alive or archived says, by what was asked for."""
+        self.files: dict[str, tuple[str, Any]] = {}
+        """What the file of a document held when they were last in step, and the base of it."""
 
     # --- how a command is carried out
 
@@ -147,8 +161,10 @@ class ContextMachine(RuleBasedStateMachine):
             at = number % (len(expected) + 1)
             after = expected[at - 1][0] if at else None
             if does % 3 == 0 or after is None:
-                changes.append(Insert(self.new(), raw, None, after))
-                expected.insert(at, (changes[-1].entry_id, raw))
+                changes.append(Insert(self.new(), raw, parse(raw)[0].heading, after))
+                expected.insert(at, (changes[-1].block_id, raw))
+                if raw.strip():  # blank lines are a block only where there is no other
+                    expected = [one for one in expected if one[1].strip()]
             elif does % 3 == 1:
                 changes.append(Edit(after, raw))
                 expected[at - 1] = (after, raw)
@@ -163,6 +179,49 @@ class ContextMachine(RuleBasedStateMachine):
         )
         if done and not auto:
             assert text(blocks(self.state, document)) == render(raw for _, raw in expected)
+
+    @rule(document=DOCUMENTS, lines=st.lists(LINES, max_size=2), at=ANY)
+    def edits_its_text(self, document: str, lines: list[str], at: int) -> None:
+        before = self.text_of(document)
+        wanted = put(before, lines, at)
+        changes = align(self.placed(document), wanted, self.new)
+        assert lines or not changes
+        if self.ask(
+            commands.ChangeDocument(
+                now_us=self.now(), document=document, changes=tuple(changes), room=self.room(),
+                expected=text_digest(before),
+            )
+        ):  # fmt: skip
+            assert self.text_of(document) == wanted
+
+    @rule(document=DOCUMENTS, lines=st.lists(LINES, max_size=2), at=ANY)
+    def is_synced(self, document: str, lines: list[str], at: int) -> None:
+        held, base = self.files.get(document, (self.text_of(document), None))
+        file, live = put(held, lines, at), self.placed(document)
+        merged = merge(live, file, base, self.archived(document), self.new)
+        assert lines or not merged.changes, "nobody edited the file"
+        if self.ask(
+            commands.ChangeDocument(
+                now_us=self.now(), document=document, changes=merged.changes, room=self.room(),
+                base=merged.base,
+            )
+        ):  # fmt: skip
+            assert self.text_of(document) == merged.text
+            self.files[document] = merged.text, merged.base
+            again = merge(self.placed(document), merged.text, merged.base, {}, self.new)
+            assert (again.changes, again.base) == ((), merged.base)
+
+    def placed(self, document: str) -> list[Placed]:
+        rows = blocks(self.state, document)
+        return [Placed(row.memory_id, row.raw or "", row.heading) for row in rows]
+
+    def archived(self, document: str) -> dict[str, Placed]:
+        events = {one.version: one for one in self.log}
+        return {
+            row.memory_id: Placed(row.memory_id, context.raw_of(row, events), None)
+            for row in context.rows(self.state)
+            if row.archived and row.document == document
+        }
 
     @rule(number=ANY, pin=st.booleans())
     def touches_and_pins(self, number: int, pin: bool) -> None:
@@ -216,7 +275,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(document=DOCUMENTS, to=DOCUMENTS)
     def renames(self, document: str, to: str) -> None:
-        self.ask(commands.RenameDocument(now_us=self.now(), document=document, to=to))
+        self.ask(commands.RenameDocuments(now_us=self.now(), names=((document, to),)))
 
     @rule()
     def takes_a_snapshot(self) -> None:
@@ -235,6 +294,13 @@ class ContextMachine(RuleBasedStateMachine):
             assert len(said.encode()) <= LIMITS.context_document_bytes
         assert self.state.entries <= LIMITS.context_entries
         assert len(self.state.documents) <= LIMITS.context_documents
+
+    @invariant()
+    def its_text_is_taken_apart_into_its_blocks(self) -> None:
+        for name in self.state.documents:
+            rows, found = blocks(self.state, name), parse(self.text_of(name))
+            assert [block.raw for block in found] == shown(row.raw or "" for row in rows)
+            assert [block.heading for block in found] == [row.heading for row in rows]
 
     @invariant()
     def nothing_is_lost_but_what_was_removed(self) -> None:
@@ -278,6 +344,13 @@ class ContextMachine(RuleBasedStateMachine):
             prepared = context.registry.prepare(entry.data)
             decoded = context.registry.decode(prepared.tag, prepared.schema, prepared.raw)
             assert decoded[0] == entry.data
+
+
+def put(text: str, lines: list[str], at: int) -> str:
+    """Return a text with more lines somewhere."""
+    own = text.splitlines(keepends=True)
+    at %= len(own) + 1
+    return "".join([*own[:at], *lines, *own[at:]])
 
 
 def _removes(event: Any) -> bool:

@@ -1,14 +1,15 @@
 """A context document in memory: what sync and the memory tool need of the handle, and no more."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from memory_actors.context_files.alignment import Placed, align
-from memory_actors.context_files.digests import digest_of
 from memory_actors.errors import InvalidInputError, StaleDocumentError
+from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import Change, Edit, Insert, Remove
-from memory_actors.kinds.context.markdown import parse, render
+from memory_actors.kinds.context.markdown import parse
+from memory_actors.kinds.context.seams import render
+from memory_actors.phrasing import text_digest
 
 
 class Entry(NamedTuple):
@@ -87,8 +88,14 @@ class FakeDocument:
     async def archived(self) -> list[Entry]:
         return list(self.gone)
 
+    async def archive_digest(self) -> bytes:
+        return text_digest(repr(self.gone))
+
     async def synced(self, label: str) -> Any:
         return self.base[1] if self.base and self.base[0] == label else None
+
+    async def check_text(self, text: str) -> None:
+        """Take any: `limit` is in the append."""
 
     async def change(
         self,
@@ -114,7 +121,7 @@ class FakeDocument:
     ) -> Receipt:
         if self.before_append:
             self.before_append.pop(0)()
-        if expected is not None and expected != digest_of(self.text):
+        if expected is not None and expected != text_digest(self.text):
             raise StaleDocumentError("the document has changed")
         live = applied(self.live, changes)
         archived = []
@@ -158,8 +165,10 @@ class FakeContext:
         await document.change(align([], text, self.new_entry_id))
         self.held[name] = document
 
-    async def rename(self, old: str, new: str) -> None:
-        self.held[new] = self.held.pop(old)
+    async def rename_all(self, names: Mapping[str, str]) -> None:
+        for old, new in names.items():
+            self.held[new] = self.held.pop(old)
 
-    async def delete(self, name: str) -> None:
-        del self.held[name]
+    async def delete_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            del self.held[name]

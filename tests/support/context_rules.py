@@ -91,9 +91,9 @@ class ContextRules(UserRules):
     @some(context)
     @rule(document=GROUPS, to=GROUPS, delete=RARELY)
     def renames_or_deletes_a_document(self, document: str, to: str, delete: bool) -> None:
-        command: Any = commands.RenameDocument(now_us=self.now_us, document=document, to=to)
+        command: Any = commands.RenameDocuments(now_us=self.now_us, names=((document, to),))
         if delete:
-            command = commands.DeleteDocument(now_us=self.now_us, document=document)
+            command = commands.DeleteDocuments(now_us=self.now_us, documents=(document,))
         self.ask(command)
 
     @about(context)

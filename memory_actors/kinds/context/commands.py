@@ -18,7 +18,7 @@ BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate(
 class Insert(msgspec.Struct, frozen=True):
     """A new block."""
 
-    entry_id: str
+    block_id: str
     raw: str
     heading: str | None
     """The title of a heading, None for an entry."""
@@ -29,14 +29,14 @@ class Insert(msgspec.Struct, frozen=True):
 class Edit(msgspec.Struct, frozen=True):
     """Another text for a block."""
 
-    entry_id: str
+    block_id: str
     raw: str
 
 
 class Remove(msgspec.Struct, frozen=True):
     """A block that goes."""
 
-    entry_id: str
+    block_id: str
 
 
 Change: TypeAlias = Insert | Edit | Remove
@@ -150,17 +150,17 @@ class RestoreEntries(Restore, frozen=True, kw_only=True):
 # --- documents
 
 
-class RenameDocument(Command, frozen=True, kw_only=True):
-    """Give a document another name."""
+class RenameDocuments(Command, frozen=True, kw_only=True):
+    """Give documents other names, all or none."""
 
-    document: str
-    to: str
+    names: tuple[tuple[str, str], ...]
+    """Old and new ones."""
 
 
-class DeleteDocument(Command, frozen=True, kw_only=True):
-    """Delete a document with its archive."""
+class DeleteDocuments(Command, frozen=True, kw_only=True):
+    """Delete documents with their archives, all or none."""
 
-    document: str
+    documents: tuple[str, ...]
 
 
 MAKE_ROOM = (ChangeDocument, AddEntry, EditEntry, ArchiveEntries)
@@ -176,6 +176,6 @@ COMMANDS = (
     PinEntries,
     ArchiveEntries,
     RestoreEntries,
-    RenameDocument,
-    DeleteDocument,
+    RenameDocuments,
+    DeleteDocuments,
 )

@@ -8,13 +8,13 @@ from memory_actors.kinds.context.commands import (
     AddEntry,
     ArchiveEntries,
     ChangeDocument,
-    DeleteDocument,
+    DeleteDocuments,
     DeleteEntry,
     EditEntry,
     ImportBlock,
     Insert,
     PinEntries,
-    RenameDocument,
+    RenameDocuments,
     RestoreEntries,
     Room,
     TouchEntries,
@@ -34,11 +34,12 @@ from memory_actors.kinds.context.events import (
     EntriesTouched,
     Event,
 )
-from memory_actors.kinds.context.markdown import entry_raw, entry_text, reworded
+from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
 from memory_actors.kinds.context.restoring import restored
 from memory_actors.kinds.context.sizes import (
     after,
     archiving,
+    check_changes,
     check_document,
     check_quotas,
     fewest,
@@ -87,12 +88,15 @@ def _decide_small(command: Command, state: Context) -> Sequence[Event]:
             return [EntriesTouched(memory_ids=ids)] if ids else []
         case PinEntries():
             return _pin(command, state)
-        case RenameDocument():
+        case RenameDocuments():
             return _rename(command, state)
-    assert isinstance(command, DeleteDocument)
-    _check_there(state, command.document)
-    ids = _everything(state, command.document)
-    return [DocumentDeleted(document=command.document, memory_ids=ids)]
+    assert isinstance(command, DeleteDocuments)
+    for name in command.documents:
+        _check_there(state, name)
+    return [
+        DocumentDeleted(document=name, memory_ids=_everything(state, name))
+        for name in dict.fromkeys(command.documents)
+    ]
 
 
 def _everything(state: Context, name: str) -> tuple[str, ...]:
@@ -107,6 +111,8 @@ def _change(command: ChangeDocument, state: Context, limits: Limits) -> Sequence
     name = command.document
     if command.create and name in state.documents:
         raise InvalidInputError(f"there is a document {name!r} already: choose another name")
+    archives = command.room.auto_archive
+    check_changes(name, command.changes, state, limits, auto_archive=archives)
     _check_expected(command, state)
     draft = Draft(state, name)
     for change in command.changes:
@@ -177,6 +183,8 @@ def _edit(command: EditEntry, state: Context, limits: Limits) -> Sequence[Event]
     raw = None if raw == row.raw else raw
     if raw is None and metadata is None:
         return []
+    if raw is not None:
+        check_entry(raw)
     events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
     return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
 
@@ -288,11 +296,14 @@ def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Ev
         touched_at_us=command.touched_at_us,
         archived=archived if command.archived else None,
     )
-    events = [event]
-    new = after(state, events, command.now_us)
+    if command.archived:
+        draft.events.append(event)
+    else:
+        draft.put_back(event)
+    new = after(state, draft.events, command.now_us)
     check_quotas(state, new, limits)
     check_document(command.document, state, new, limits, command.budget)
-    return events
+    return draft.events
 
 
 # --- the rest
@@ -304,14 +315,19 @@ def _pin(command: PinEntries, state: Context) -> Sequence[Event]:
     return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
 
-def _rename(command: RenameDocument, state: Context) -> Sequence[Event]:
-    _check_there(state, command.document)
-    if command.document == command.to:
-        return []
-    if command.to in state.documents:
-        raise InvalidInputError(f"there is a document {command.to!r} already: choose another name")
-    ids = _everything(state, command.document)
-    return [DocumentRenamed(document=command.document, to=command.to, memory_ids=ids)]
+def _rename(command: RenameDocuments, state: Context) -> Sequence[Event]:
+    events: list[Event] = []
+    taken = set(state.documents)
+    for old, new in command.names:
+        _check_there(state, old)
+        if old == new:
+            continue
+        if new in taken:
+            raise InvalidInputError(f"there is a document {new!r} already: choose another name")
+        taken.add(new)
+        ids = _everything(state, old)
+        events.append(DocumentRenamed(document=old, to=new, memory_ids=ids))
+    return events
 
 
 def _check_there(state: Context, document: str) -> None:

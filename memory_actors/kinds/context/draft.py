@@ -5,25 +5,29 @@ back between the same neighbours, in whatever order they come.
 """
 
 from bisect import bisect_left, bisect_right, insort
+from typing import NoReturn
 
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.context.commands import Change, Insert, Remove
 from memory_actors.kinds.context.events import (
     BlockEdited,
+    BlockImported,
     BlockInserted,
     BlockRemoved,
     BlockRestored,
     Event,
 )
+from memory_actors.kinds.context.lines import is_blank
 from memory_actors.kinds.context.markdown import heading_raw, parse
 from memory_actors.kinds.context.rank import between
+from memory_actors.kinds.context.seams import closed
 from memory_actors.kinds.context.state import Context, Row, block, blocks
 from memory_actors.kinds.kind import refuse_id
 
 BLANK_LINE = "\n\n"
 
 
-class Block:
+class DraftBlock:
     """A living block of a draft."""
 
     __slots__ = ("block_id", "heading", "rank", "raw")
@@ -55,7 +59,7 @@ class Draft:
         return block_id in self._blocks
 
     @property
-    def order(self) -> list[Block]:
+    def order(self) -> list[DraftBlock]:
         """The living blocks in order."""
         return [self._blocks[block_id] for _, block_id in self._order]
 
@@ -69,19 +73,19 @@ class Draft:
         if isinstance(change, Insert):
             self.insert(change)
         elif isinstance(change, Remove):
-            self.remove(change.entry_id)
+            self.remove(change.block_id)
         else:
-            self.edit(change.entry_id, change.raw)
+            self.edit(change.block_id, change.raw)
 
     def insert(self, new: Insert, **more: object) -> None:
         """Put in a block; `more` are fields of its event."""
-        if new.entry_id in self._blocks or block(self._state, new.entry_id) is not None:
-            refuse_id(new.entry_id)
+        if new.block_id in self._blocks or block(self._state, new.block_id) is not None:
+            refuse_id(new.block_id)
         _check_raw(new.raw)
         before = None if new.after is None else self._living(new.after).rank
         rank = self._rank_behind(before)
         event = BlockInserted(
-            memory_id=new.entry_id,
+            memory_id=new.block_id,
             document=self.document,
             raw=new.raw,
             rank=rank,
@@ -90,8 +94,8 @@ class Draft:
         )
         self._take(event)
 
-    def put_back(self, event: BlockRestored) -> None:
-        """Put in a block at its rank; where another one has that by now, right behind it."""
+    def put_back(self, event: BlockRestored | BlockImported) -> None:
+        """Put in a block at its rank."""
         _check_raw(event.raw)
         self._take(event)
 
@@ -101,6 +105,8 @@ class Draft:
         _check_raw(raw)
         if raw == one.raw:
             return
+        if is_blank(raw) and len(self._blocks) > 1:
+            _refuse_blank()
         one.raw, one.heading = raw, parse(raw)[0].heading
         self.events.append(
             BlockEdited(memory_id=block_id, raw=raw, heading=one.heading, spacing=spacing)
@@ -118,9 +124,10 @@ class Draft:
         """Put a heading at the end, behind a blank line; return its id."""
         order = self.order
         last = order[-1] if order else None
-        if last is not None and not last.raw.endswith(BLANK_LINE):
-            more = "\n" if last.raw.endswith("\n") else BLANK_LINE
-            self.edit(last.block_id, last.raw + more, spacing=True)
+        if last is not None:
+            ended = closed(last.raw)
+            ended = ended if ended.endswith(BLANK_LINE) else f"{ended}\n"
+            self.edit(last.block_id, ended, spacing=True)
         after = None if last is None else last.block_id
         self.insert(Insert(heading_id, heading_raw(title), title, after))
         return heading_id
@@ -142,7 +149,7 @@ class Draft:
 
     # --- how
 
-    def _living(self, block_id: str) -> Block:
+    def _living(self, block_id: str) -> DraftBlock:
         one = self._blocks.get(block_id)
         if one is None:
             raise NotFoundError(
@@ -150,8 +157,18 @@ class Draft:
             )
         return one
 
+    def _make_way(self, raw: str) -> None:
+        """See that blank lines alone are a block only where there is no other one."""
+        if is_blank(raw) and self._blocks:
+            _refuse_blank()
+        if len(self._blocks) == 1:
+            (one,) = self._blocks.values()
+            if is_blank(one.raw):
+                self.remove(one.block_id)
+
     def _take(self, event: BlockInserted) -> None:
-        one = Block(event.memory_id, event.rank, event.raw, event.heading)
+        self._make_way(event.raw)
+        one = DraftBlock(event.memory_id, event.rank, event.raw, event.heading)
         self._blocks[one.block_id] = one
         insort(self._order, (one.rank, one.block_id))
         at = bisect_left(self._ranks, one.rank)
@@ -169,10 +186,14 @@ class Draft:
         return between(rank, self._ranks[at] if at < len(self._ranks) else None)
 
 
-def _block(row: Row) -> Block:
-    return Block(row.memory_id, row.rank, row.raw or "", row.heading)
+def _block(row: Row) -> DraftBlock:
+    return DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
 
 
 def _check_raw(raw: str) -> None:
     if not raw:
         raise InvalidInputError("a block of a document has a text: remove it instead")
+
+
+def _refuse_blank() -> NoReturn:
+    raise InvalidInputError("blank lines are no block of their own: they belong to the one before")

@@ -8,18 +8,16 @@ nothing is ever reformatted; only an entry that is reworded gets new bytes.
 What begins a block: a heading (`# ` to `###### ` at the start of a line), an item of a top-level
 list, a fence (``` or ~~~, which runs to its end whatever is in it), and any line behind a blank one
 that does not continue an item. An item is continued by lines right below it, as CommonMark has it,
-and behind blank lines by indented ones.
+and behind blank lines by indented ones. How blocks become a text again: seams.py.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from types import EllipsisType
 from typing import NamedTuple
 
-LINES = re.compile(r"[^\n]*\n|[^\n]+")  # `splitlines` also breaks at form feeds and the like
-HEADING = re.compile(r"#{1,6}[ \t]")
-ITEM = re.compile(r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|(?=\r?\n|$))")
-FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-INDENTED = re.compile(r"(?: {2,}|\t)")
+from memory_actors.errors import InvalidInputError
+from memory_actors.kinds.context.lines import ITEM, LINES, Fenced, Start, is_blank, title_of
+from memory_actors.kinds.context.seams import state_behind
 
 
 class Block(NamedTuple):
@@ -32,16 +30,6 @@ class Block(NamedTuple):
 def parse(text: str) -> list[Block]:
     """Return the blocks of a text. Joined, their `raw` is the text, to the last byte."""
     return [Block("".join(lines), _title(lines)) for lines in _grouped(LINES.findall(text))]
-
-
-def render(raws: Iterable[str]) -> str:
-    """Return the text of blocks in their order.
-
-    One that is not the last and lacks its final line feed gets it: nothing may run together.
-    """
-    parts = list(raws)
-    ended = [raw if raw.endswith("\n") else f"{raw}\n" for raw in parts[:-1]]
-    return "".join([*ended, *parts[-1:]])
 
 
 def entry_raw(text: str) -> str:
@@ -81,14 +69,38 @@ def heading_raw(title: str) -> str:
     return f"## {title}\n\n"
 
 
-def title_of(line: str) -> str | None:
-    """Return the title of a heading line, None for any other line."""
-    found = HEADING.match(line)
-    if found is None:
-        return None
-    title = line[found.end() :].strip()
-    opened = title.rstrip("#")
-    return (title if opened[-1:].strip() else opened.rstrip()) or None
+def check_one(raw: str, heading: str | EllipsisType | None = ...) -> None:
+    """See that a text is one block and, unless left out, a heading of this title; None: an entry.
+
+    :raises InvalidInputError: it is not.
+    """
+    found = parse(raw)
+    if len(found) != 1:
+        raise InvalidInputError(
+            f"a block is one heading or one entry, and this is {len(found):,}: {raw!r:.80}"
+        )
+    read = found[0].heading
+    if heading is not ... and heading != read:
+        raise InvalidInputError(f"{raw!r:.80} reads as {_sort(read)}, not as {_sort(heading)}")
+
+
+def check_entry(raw: str) -> None:
+    """See that a text is one entry and stays one whatever follows it.
+
+    :raises InvalidInputError: it reads as a heading or as several blocks, or is open code.
+    """
+    found = parse(raw)
+    if isinstance(state_behind(raw), Fenced):
+        raise InvalidInputError(f"{raw!r:.80} leaves fenced code open: close the fence")
+    if len(found) != 1 or found[0].heading is not None:
+        raise InvalidInputError(
+            f"{raw!r:.80} does not read as one entry: give a text without a heading, further list "
+            "items or blank lines, or add what is more as entries of their own"
+        )
+
+
+def _sort(heading: str | None) -> str:
+    return "an entry" if heading is None else f"the heading {heading!r:.80}"
 
 
 # --- taking apart
@@ -97,7 +109,7 @@ def title_of(line: str) -> str | None:
 def _grouped(lines: list[str]) -> Iterator[list[str]]:
     """Yield the lines of each block. Blank lines at the very start go with the first block."""
     group: list[str] = []
-    state, begun = _Start(), False
+    state, begun = Start(), False
     for line in lines:
         state, begins = state.step(line)
         if begins and begun:
@@ -109,79 +121,9 @@ def _grouped(lines: list[str]) -> Iterator[list[str]]:
         yield group
 
 
-class _Start:
-    """What a line means: nothing that went before has a say. Each state is what it continues."""
-
-    def step(self, line: str) -> tuple["_Start", bool]:
-        """Return the state behind a line, and whether the line begins a block."""
-        if _blank(line):
-            return self.behind_blank(), False
-        fence = FENCE.match(line)
-        if fence and not self.holds(line):
-            return _Fenced(fence[1]), True
-        if title_of(line) is not None:
-            return _Start(), True
-        item = ITEM.match(line)
-        if item and not self.holds(line):
-            return _Item(len(item[1])), True
-        return self.on(line)
-
-    def behind_blank(self) -> "_Start":
-        """Return the state behind a blank line."""
-        return _Start()
-
-    def holds(self, _line: str) -> bool:
-        """Return whether a line that could begin something is inside of what goes on."""
-        return False
-
-    def on(self, _line: str) -> tuple["_Start", bool]:
-        """Return the state behind a line of plain text, and whether it begins a block."""
-        return _Paragraph(), True
-
-
-class _Paragraph(_Start):
-    """Inside a run of plain lines."""
-
-    def on(self, _line: str) -> tuple[_Start, bool]:
-        return self, False
-
-
-class _Item(_Start):
-    """Inside a list item; `spaced` behind a blank line, where only indented lines continue it."""
-
-    def __init__(self, indent: int, *, spaced: bool = False):
-        self._indent = indent
-        self._spaced = spaced
-
-    def behind_blank(self) -> _Start:
-        return _Item(self._indent, spaced=True)
-
-    def holds(self, line: str) -> bool:
-        return len(line) - len(line.lstrip(" \t")) > self._indent
-
-    def on(self, line: str) -> tuple[_Start, bool]:
-        if self._spaced and not INDENTED.match(line):
-            return _Paragraph(), True
-        return _Item(self._indent), False
-
-
-class _Fenced(_Start):
-    """Inside fenced code, up to a fence of the same kind that is at least as long."""
-
-    def __init__(self, fence: str):
-        self._closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}\s*$")
-
-    def step(self, line: str) -> tuple[_Start, bool]:
-        return (_Start() if self._closing.match(line) else self), False
-
-
 def _title(lines: list[str]) -> str | None:
-    first = next((line for line in lines if not _blank(line)), "")
+    first = next((line for line in lines if not is_blank(line)), "")
     return title_of(first)
-
-
-def _blank(text: str) -> bool:
-    return not text.strip()
 
 
 # --- one entry

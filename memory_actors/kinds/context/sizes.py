@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from eventlog import Recorded
 from memory_actors.errors import ContextLimitError, QuotaExceededError
-from memory_actors.kinds.context.commands import Room
+from memory_actors.kinds.context.commands import Change, Insert, Remove, Room
 from memory_actors.kinds.context.events import Archived, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Context, Row, blocks, fold, text, under_sections
@@ -55,6 +55,38 @@ def check_document(
         _refuse_tokens(name, before, limits, budget)
 
 
+def check_text(name: str, asked: str, state: Context, limits: Limits) -> None:
+    """Refuse a text that a document cannot hold, by its bytes alone: before any work on it.
+
+    :raises QuotaExceededError: it is beyond the limit, and not smaller than what there is.
+    """
+    asked_bytes = len(asked.encode())
+    if asked_bytes > limits.context_document_bytes:
+        was = len(text(blocks(state, name)).encode())
+        if asked_bytes > was:
+            _refuse_document_bytes(name, was, limits)
+
+
+def check_changes(
+    name: str, changes: Sequence[Change], state: Context, limits: Limits, *, auto_archive: bool
+) -> None:
+    """Refuse changes that no document can take: before they are carried out.
+
+    What archives on its way may bring twice what a document holds.
+
+    :raises QuotaExceededError: too many bytes or entries.
+    """
+    raws = {one.block_id: "" if isinstance(one, Remove) else one.raw for one in changes}
+    asked_bytes = sum(len(raw.encode()) for raw in raws.values())
+    if asked_bytes > limits.context_document_bytes * (2 if auto_archive else 1):
+        was = len(text(blocks(state, name)).encode())
+        if asked_bytes > was:
+            _refuse_document_bytes(name, was, limits)
+    inserts = sum(isinstance(one, Insert) and one.heading is None for one in changes)
+    removes = sum(isinstance(one, Remove) for one in changes)
+    _check_entries(state.entries, state.entries + inserts - removes, limits)
+
+
 def _refuse_tokens(name: str, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
     limit = budget.hard_tokens
     raise ContextLimitError(
@@ -83,10 +115,22 @@ def check_quotas(old: Context, new: Context, limits: Limits) -> None:
     was, count, most = len(old.documents), len(new.documents), limits.context_documents
     if count > max(was, most):
         refuse_count(NAME, "documents", was, most, tier)
-    if new.entries > max(old.entries, limits.context_entries):
-        refuse_count(NAME, "entries", old.entries, limits.context_entries, tier)
+    _check_entries(old.entries, new.entries, limits)
     if new.size_bytes > max(old.size_bytes, limits.context_bytes):
         refuse_bytes(NAME, old.size_bytes, limits.context_bytes, tier)
+
+
+def _check_entries(was: int, asked: int, limits: Limits) -> None:
+    limit = limits.context_entries
+    if asked <= max(was, limit):
+        return
+    if was >= limit or asked - was == 1:
+        refuse_count(NAME, "entries", was, limit, limits.tier)
+    raise QuotaExceededError(
+        f"That would make {asked:,} context entries of {was:,} (max: {limit:,}). "
+        "Write fewer at once, or delete some.",
+        kind=NAME, used=was, limit=limit, unit="count", tier=limits.tier,
+    )  # fmt: skip
 
 
 # --- the archive

@@ -29,7 +29,7 @@ from memory_actors.kinds.context.events import (
     Event,
     Section,
 )
-from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.context.seams import render
 
 # --- state
 

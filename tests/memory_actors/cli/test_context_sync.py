@@ -68,7 +68,8 @@ def test_a_mistyped_directory_or_file_makes_nothing(program, tmp_path) -> None:
     missing = tmp_path / "MEMROY.md"
     assert program.refused("context", "sync", str(missing))["type"] == "NotFoundError"
     program.ok("context", "add", "one")
-    program.ok("context", "sync", str(missing), "--document", "nots.md")
+    refused = program.refused("context", "sync", str(missing), "--document", "nots.md")
+    assert "neither a file" in refused["message"]
     assert not missing.exists()
     assert [one["name"] for one in program.json("context", "documents")] == ["MEMORY.md"]
 

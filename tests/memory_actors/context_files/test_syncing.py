@@ -11,7 +11,7 @@ import pytest
 from support.context import Entry, FakeDocument
 
 from memory_actors import InvalidInputError, MemoryActorsError, UnavailableError
-from memory_actors.context_files import files
+from memory_actors import text_files as files
 from memory_actors.context_files.digests import base_of
 from memory_actors.context_files.syncing import label_of, sync
 from memory_actors.errors import ContextFileError
@@ -288,13 +288,12 @@ async def test_an_edit_made_meanwhile_is_never_overwritten(
     assert [path.name for path in file.parent.iterdir()] == ["MEMORY.md"]
 
 
-async def test_a_file_that_is_being_written_is_waited_for(document, file, monkeypatch) -> None:
+async def test_a_file_that_is_being_written_is_waited_for(document, file) -> None:
     """An editor that has it open, and has written nothing yet, is not cut off from its file."""
     await sync(document, file)
     document.set(TEXT + "- from the document\n")
     editor = file.open("a")
-    interfere(monkeypatch, "replace", lambda: None)
-    with pytest.raises(UnavailableError):
+    with pytest.raises(ContextFileError, match="open for writing in another program"):
         await sync(document, file)
     editor.write("- late\n")
     editor.close()
@@ -338,11 +337,37 @@ async def test_what_a_dead_sync_left_is_swept_unless_it_is_somebodys(
     theirs.write_bytes(b"an edit made meanwhile")
     half = ours.with_suffix(".new")
     half.write_bytes(b"ou")
+    others = [file.with_name(name) for name in (".MEMORY.md.backup.new", ".MEMORY.md.mine.tmp")]
+    for other in others:
+        other.write_text("precious")
+    (file.parent / "link").hardlink_to(others[1])
     await sync(document, file)
     assert ours.exists(), "its process may live"
     monkeypatch.setattr(files, "LEFT_BEHIND_S", -1)
     await sync(document, file)
-    assert sorted(path.name for path in file.parent.iterdir()) == sorted([theirs.name, file.name])
+    left = [theirs.name, file.name, "link", *(other.name for other in others)]
+    assert sorted(path.name for path in file.parent.iterdir()) == sorted(left)
+
+
+async def test_a_read_only_file_is_not_replaced(document, file, monkeypatch) -> None:
+    """Its directory may be writable, and root may write to anything."""
+    file.write_text("- mine\n")
+    monkeypatch.setattr(files.os, "access", lambda *_arguments, **_options: False)
+    with pytest.raises(ContextFileError, match="read-only"):
+        await sync(document, file)
+    assert file.read_text() == "- mine\n"
+
+
+async def test_lines_that_end_in_carriage_returns_alone_are_refused(document, file) -> None:
+    file.write_bytes(b"# T\r- x\r")
+    with pytest.raises(ContextFileError, match="carriage returns"):
+        await sync(document, file)
+
+
+async def test_a_file_of_too_many_entries_is_refused(document, file) -> None:
+    file.write_text("-\n" * 10_001)
+    with pytest.raises(ContextFileError, match="10,001 entries"):
+        await sync(document, file)
 
 
 async def test_what_came_out_unseen_is_not_thrown_away(document, file, monkeypatch) -> None:
@@ -401,7 +426,7 @@ class Cut(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "_sync_directory"])
+@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "sync_to_disk"])
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_sync_that_is_cut_off_is_finished_by_the_next(
     document, file, monkeypatch, before: str, times: int

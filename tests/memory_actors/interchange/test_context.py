@@ -66,6 +66,10 @@ async def test_blocks_are_put_where_they_were(store, tmp_path: Path) -> None:
         ({**BLOCK, "archive": True}, "archive"),
         ({**BLOCK, "section": {"title": "x"}}, "section"),
         ({**BLOCK, "raw": 1}, "`data.raw`"),
+        ({**BLOCK, "raw": "- a\n- b\n"}, "one heading or one entry"),
+        ({**BLOCK, "heading": "T"}, "not as the heading"),
+        ({**BLOCK, "touched_at_us": 1 << 62}, "touched_at_us"),
+        ({**BLOCK, "touched_at_us": -(1 << 62)}, "touched_at_us"),
     ],
 )
 async def test_a_block_that_is_none_is_refused_by_line(

@@ -20,7 +20,7 @@ from memory_actors.kinds.context.commands import (
     AddEntry,
     ArchiveEntries,
     ChangeDocument,
-    DeleteDocument,
+    DeleteDocuments,
     DeleteEntry,
     Edit,
     EditEntry,
@@ -28,7 +28,7 @@ from memory_actors.kinds.context.commands import (
     Insert,
     PinEntries,
     Remove,
-    RenameDocument,
+    RenameDocuments,
     RestoreEntries,
     Room,
     TouchEntries,
@@ -313,7 +313,7 @@ def test_named_entries_are_archived_and_only_those_of_the_document(user: User) -
     assert user.archive("b") == []
     with pytest.raises(NotFoundError):
         user.archive("none")
-    user.do(RenameDocument, document=DOC, to="n.md")
+    user.do(RenameDocuments, names=((DOC, "n.md"),))
     user.add("x", "", "x")
     with pytest.raises(NotFoundError, match=r"it is in n\.md"):
         user.archive("a")
@@ -414,28 +414,28 @@ def test_an_archived_entry_is_found_by_its_text_and_a_living_one_is_not(user: Us
 
 def test_a_renamed_document_keeps_all(user: User) -> None:
     user.archive("a")
-    user.do(RenameDocument, document=DOC, to="n.md")
+    user.do(RenameDocuments, names=((DOC, "n.md"),))
     assert user.text() == ""
     user.do(RestoreEntries, memory_ids=("a",))
     assert user.text("n.md") == TWO_SECTIONS
     with pytest.raises(NotFoundError):
-        user.do(RenameDocument, document=DOC, to="other")
+        user.do(RenameDocuments, names=((DOC, "other"),))
     user.add("x", "", "x")
     with pytest.raises(InvalidInputError):
-        user.do(RenameDocument, document="n.md", to=DOC)
+        user.do(RenameDocuments, names=(("n.md", DOC),))
 
 
 def test_a_deleted_document_is_gone_with_its_archive_and_its_entries_can_come_back(
     user: User,
 ) -> None:
     user.archive("a")
-    (event,) = user.do(DeleteDocument, document=DOC)
+    (event,) = user.do(DeleteDocuments, documents=(DOC,))
     assert set(event.memory_ids) == {"a", "b", "c", "d", "h-a", "h-c"}
     assert user.state == context.initial
     user.do(RestoreEntries, memory_ids=("a", "b"))
     assert user.text() == "## Tastes\n\n- a said\n- b said\n\n"
     with pytest.raises(NotFoundError):
-        user.do(DeleteDocument, document="none")
+        user.do(DeleteDocuments, documents=("none",))
 
 
 def test_a_document_can_be_made_empty_and_only_once() -> None:

@@ -7,10 +7,10 @@ from memory_actors.kinds.context.markdown import (
     entry_text,
     heading_raw,
     parse,
-    render,
     reworded,
     title_of,
 )
+from memory_actors.kinds.context.seams import render
 
 
 def raws(text: str) -> list[str]:
@@ -66,7 +66,12 @@ def test_a_heading_has_a_title(line: str, title: str | None) -> None:
 
 
 def test_joined_blocks_never_run_together() -> None:
-    assert render(["a", "b\n", "c"]) == "a\nb\nc"
+    assert render(["a", "b\n", "c"]) == "a\n\nb\n\nc"
+    assert render(["- a", "- b\n", "c"]) == "- a\n- b\n\nc"
+    assert render(["```\na", "- b"]) == "```\na\n```\n- b"
+    assert render(["- a\n", "  b\n"]) == "- a\n\nb\n"
+    assert render(["- a\n\n", "    - b\n"]) == "- a\n\n\\- b\n"
+    assert render(["- a", "\n\n- b"]) == "- a\n- b"
     assert render([]) == ""
     assert parse(heading_raw("People"))[0].heading == "People"
 

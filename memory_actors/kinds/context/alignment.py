@@ -5,6 +5,9 @@ history, pins and times of use, each block of the new text takes the id of an ol
 first the same text in the same order (the longest runs, as a diff has it), then, between two of
 those, a block of the same sort that reads alike: it was edited. The rest came or went.
 
+A block's own text is not always how it shows beside its neighbours (seams.py). A text is compared
+with what shows; changes are made only where own texts would not show as the new text reads.
+
 What reads alike is measured on words, or on pairs of letters where there are few words: linear in
 the length, whatever the text.
 """
@@ -19,6 +22,7 @@ from uuid import uuid4
 
 from memory_actors.kinds.context.commands import Change, Edit, Insert, Remove
 from memory_actors.kinds.context.markdown import Block, parse
+from memory_actors.kinds.context.seams import shown
 
 ALIKE = 0.5  # of the words in common: an entry with half of it new is still the entry that was
 WORDS_MIN = 8  # below that, one other word would make another entry of it
@@ -45,7 +49,13 @@ def new_block_id() -> str:
 
 def align(old: Sequence[Placed], text: str, new_id: NewId = new_block_id) -> list[Change]:
     """Return the changes that make a document read `text`, as few as possible, in their order."""
-    return changes_between(old, aligned(old, parse(text), new_id))
+    return changes_between(old, aligned(as_shown(old), parse(text), new_id))
+
+
+def as_shown(blocks: Sequence[Placed]) -> list[Placed]:
+    """Return blocks with the texts that they show beside each other."""
+    raws = shown(block.raw for block in blocks)
+    return [block._replace(raw=raw) for block, raw in zip(blocks, raws, strict=True)]
 
 
 def aligned(
@@ -58,25 +68,42 @@ def aligned(
 
 
 def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[Change]:
-    """Return removes, edits and inserts from one list of blocks to another.
+    """Return removes, edits and inserts from one list of blocks to another, as that is to show.
 
     Blocks with ids in common stand in the same order in both. An insert follows a block that is
     there when its turn comes.
     """
-    before = {block.block_id: block for block in old}
+    before = {block.block_id: block.raw for block in old}
     kept = {block.block_id for block in new}
     changes: list[Change] = [Remove(name) for name in before if name not in kept]
+    raws = _own_texts(old, new)
     changes += [
-        Edit(block.block_id, block.raw)
-        for block in new
-        if block.block_id in before and before[block.block_id].raw != block.raw
+        Edit(block.block_id, raw)
+        for block, raw in zip(new, raws, strict=True)
+        if before.get(block.block_id, raw) != raw
     ]
-    for previous, block in pairwise([None, *new]):
-        assert block is not None
+    after = None
+    for block, raw in zip(new, raws, strict=True):
         if block.block_id not in before:
-            after = previous and previous.block_id
-            changes.append(Insert(block.block_id, block.raw, block.heading, after))
+            changes.append(Insert(block.block_id, raw, block.heading, after))
+        after = block.block_id
     return changes
+
+
+def _own_texts(old: Sequence[Placed], new: Sequence[Placed]) -> list[str]:
+    """Return which texts blocks are to have: what they had, where that shows as the new one."""
+    own = {block.block_id: block.raw for block in old}
+    was = {block.block_id: block.raw for block in as_shown(old)}
+    wanted = [block.raw for block in new]
+    raws = [
+        own[block.block_id] if was.get(block.block_id) == block.raw else block.raw for block in new
+    ]
+    while wrong := [n for n, raw in enumerate(shown(raws)) if raw != wanted[n]]:
+        if all(raws[n] == wanted[n] for n in wrong):
+            return wanted
+        for n in wrong:
+            raws[n] = wanted[n]
+    return raws
 
 
 def matched(

@@ -2,7 +2,7 @@
 
 from support.context import placed
 
-from memory_actors.context_files.alignment import Placed, align, aligned, alike
+from memory_actors.kinds.context.alignment import Placed, align, aligned, alike
 from memory_actors.kinds.context.commands import Edit, Insert, Remove
 from memory_actors.kinds.context.markdown import parse
 
