@@ -258,6 +258,13 @@ COMMANDS: dict[str, Command] = {
     "context.rename": Command(
         lambda m, u, n: u.context.rename(f"{n}.md", f"renamed {n}.md"), _an_entry
     ),
+    "context.rename_all": Command(
+        lambda m, u, n: u.context.rename_all({f"{n}.md": f"renamed {n}.md"}), _an_entry
+    ),
+    "context.delete_all": Command(lambda m, u, n: u.context.delete_all([f"{n}.md"]), _an_entry),
+    "context.archive_digest": Command(_of_document("archive_digest"), _an_archived_entry),
+    "context.check_text": Command(_of_document("check_text", "- a\n"), _an_entry),
+    "context.check_changes": Command(_of_document("check_changes", []), _an_entry),
     "context.delete": Command(lambda m, u, n: u.context.delete(f"{n}.md"), _an_entry),
     "system.erase": Command(
         lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
