@@ -39,6 +39,7 @@ async def run(
         check_optional_name(asked.user_id, "user_id"),
         dry_run=asked.dry_run,
         older_than=asked.older_than,
+        episodes=asked.episodes,
     )
     return Response(job, headers={"Location": f"/admin/compress/jobs/{job.job_id}"})
 

@@ -87,6 +87,8 @@ class Compress(
     """Report what would be done, and change nothing."""
     older_than: str | None = None
     """For example "90d"; None: what the settings say."""
+    episodes: bool | None = None
+    """Whether ended episodes are compressed, too; None: what the settings say."""
 
 
 class Hits(msgspec.Struct, frozen=True):

@@ -129,6 +129,7 @@ QUEUED: Final = Job(
     user_id=USER_ID,
     dry_run=True,
     older_than="90d",
+    episodes=None,
     created_at=_AT,
 )
 DONE: Final = msgspec.structs.replace(

@@ -38,6 +38,7 @@ class Compactor(Protocol):
         *,
         dry_run: bool = False,
         older_than: str | None = None,
+        episodes: bool | None = None,
         progress: Callable[[Any], None] | None = None,
     ) -> Any:
         """Compress old memories; return a report."""
@@ -62,6 +63,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """None: all users."""
     dry_run: bool
     older_than: str | None
+    episodes: bool | None
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -81,7 +83,14 @@ class CompactionJobs:
         self._waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
         self._running = False
 
-    def ask_for(self, user_id: str | None, *, dry_run: bool, older_than: str | None) -> Job:
+    def ask_for(
+        self,
+        user_id: str | None,
+        *,
+        dry_run: bool,
+        older_than: str | None,
+        episodes: bool | None = None,
+    ) -> Job:
         """Queue a run.
 
         :raises UnavailableError: 100 runs are waiting already, or nobody carries them out.
@@ -94,6 +103,7 @@ class CompactionJobs:
             user_id=user_id,
             dry_run=dry_run,
             older_than=older_than,
+            episodes=episodes,
             created_at=_now(),
         )
         self._jobs[job.job_id] = job
@@ -146,6 +156,7 @@ class CompactionJobs:
                 job.user_id,
                 dry_run=job.dry_run,
                 older_than=job.older_than,
+                episodes=job.episodes,
                 progress=lambda at: self._note(job_id, at),
             )
         except Exception as error:

@@ -38,6 +38,7 @@ class Compaction:
         self.at_once = self.most_at_once = 0
         self.held = False
         self.cancelled = 0
+        self.episodes: list[bool | None] = []
         self.error: Exception | None = None
 
     async def compact(
@@ -46,9 +47,11 @@ class Compaction:
         *,
         dry_run: bool = False,
         older_than: str | None = None,
+        episodes: bool | None = None,
         progress: Callable[[Any], None] | None = None,
     ) -> Report:
         self.asked.append((user_id, dry_run, older_than))
+        self.episodes.append(episodes)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
@@ -116,7 +119,8 @@ def ended(service: Service, job_id: str) -> dict[str, Any]:
 
 def test_a_run_is_answered_at_once_and_carried_out(service: Service, compaction) -> None:
     compaction.held = True
-    first = ask(service, {"user_id": ALICE, "dry_run": True, "older_than": "30d"})
+    asked = {"user_id": ALICE, "dry_run": True, "older_than": "30d", "episodes": True}
+    first = ask(service, asked)
     until(lambda: job(service, first)["progress"])
     told = job(service, first)
     assert (told["state"], told["user_id"], told["dry_run"]) == ("running", ALICE, True)
@@ -130,7 +134,7 @@ def test_a_run_is_answered_at_once_and_carried_out(service: Service, compaction)
         datetime.fromisoformat(told[f"{when}_at"]) for when in ("created", "started", "finished")
     ]
     assert times == sorted(times)
-    assert compaction.asked == [(ALICE, True, "30d")]
+    assert (compaction.asked, compaction.episodes) == ([(ALICE, True, "30d")], [True])
 
 
 def test_a_run_needs_no_body(service: Service, compaction) -> None:
