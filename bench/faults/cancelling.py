@@ -28,7 +28,7 @@ from memory_actors.indexes.parts import indexed
 from memory_actors.streams import stream_of
 from memory_actors.user_state import KINDS
 
-EVERY = {"quick": 4, "middle": 1, "full": 1}  # which suspensions
+EVERY = {"quick": 8, "middle": 1, "full": 1}  # which suspensions
 PREPARED_FROM = 1000
 NEXT_S_MAX = 5.0
 CALL_S_MAX = 120.0

@@ -450,4 +450,4 @@ def limit_of(kind: str, quota: str, limits: Limits) -> int:
 
 
 TestMemorySystem = SystemMachine.TestCase
-TestMemorySystem.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+TestMemorySystem.settings = settings(max_examples=14, stateful_step_count=25, deadline=None)
