@@ -96,6 +96,7 @@ def test_users_weighs_processes_and_squeezes_them(tmp_path: Path) -> None:
     assert disk["bytes a memory"] > 0
 
 
+@pytest.mark.slow  # half a minute: it fills each kind to its limit
 def test_quota_measures_each_kind_below_and_at_its_limit(tmp_path: Path) -> None:
     tiny = ("--scale", "0.004", "--calls", "2", "--prunes", "1", "--without-model")
     found = bench(tmp_path, "quota", *tiny)
