@@ -25,7 +25,7 @@ import msgspec
 from eventlog.anchor import Anchor, Tail
 from eventlog.audit import Verification
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, lock, means_no_room, sync_directory, unlock
+from eventlog.datafile import beside, lock, means_no_room, sync_directory, sync_to_disk, unlock
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, StorageFailed
 from eventlog.opening import ARCHIVE, Files
@@ -324,11 +324,7 @@ def _write(path: Path, data: bytes) -> None:
 def _sync_all(directory: Path) -> None:
     """Make everything in a directory durable."""
     for path in [*directory.rglob("*"), directory]:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_to_disk(path)
 
 
 async def restore(

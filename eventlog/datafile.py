@@ -148,6 +148,15 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def sync_to_disk(path: Path) -> None:
+    """Make a file, or what a directory says of its files, durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole, whatever happens, or as it was before."""
     temporary = beside(path, ".tmp")

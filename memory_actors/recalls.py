@@ -18,7 +18,6 @@ over all users. Its place in the log and its digest stay.
 import asyncio
 import hashlib
 import hmac
-import os
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,6 +29,7 @@ from typing import Any
 import structlog
 
 from eventlog import Checkpoint, Dropped, EventLogError, EventStore, Recorded
+from eventlog.datafile import write_whole
 from memory_actors.audit_records import Recall
 from memory_actors.chores import Chores
 from memory_actors.errors import InvalidInputError
@@ -232,13 +232,7 @@ def _checkpoint(stream: str) -> str:
 def _key(path: Path) -> bytes:
     """Return the key in a file; a new one, for its owner's eyes only, if there is none."""
     if not path.exists():
-        partial = path.with_suffix(".partial")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
+        write_whole(path, secrets.token_bytes(KEY_BYTES))
     return path.read_bytes()
 
 

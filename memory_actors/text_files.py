@@ -28,6 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from eventlog.datafile import sync_directory
 from memory_actors.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
@@ -116,7 +117,7 @@ def replace(seen: Seen, text: str) -> bool:
     try:
         _write(scratch, text.encode(), seen)
         done = _create(scratch, seen) if seen.data is None else _swap(scratch, seen, seen.data)
-        sync_to_disk(seen.path.parent)
+        sync_directory(seen.path.parent)
     except FileNotFoundError:  # it went in the meantime
         return False
     except OSError as error:
@@ -270,12 +271,3 @@ def _exchange(one: Path, other: Path) -> bool:
     if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
-
-
-def sync_to_disk(path: Path) -> None:
-    """See that a file, or what a directory says of its files, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

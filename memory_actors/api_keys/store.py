@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from eventlog.datafile import sync_directory
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
-from memory_actors.text_files import sync_to_disk
 from memory_actors.validation import check_name
 
 FILE, LOCK = "api_keys.json", "api_keys.lock"
@@ -160,7 +160,7 @@ class KeyStore:
             beside.replace(self.path)
         finally:
             beside.unlink(missing_ok=True)
-        sync_to_disk(self.path.parent)
+        sync_directory(self.path.parent)
 
 
 def _tier(tier: Tier | str | None) -> Tier | None:

@@ -49,13 +49,6 @@ async def _asked(
     return found
 
 
-def of_owners(parts: Parts, owners: Owners) -> npt.NDArray[np.bool_]:
-    """Return which rows are of these memories."""
-    wanted = np.zeros(len(parts.traits.owners), np.bool_)
-    wanted[owners] = True
-    return wanted[parts.traits.view(parts.size).owners]
-
-
 def narrowed(
     parts: Parts,
     owners: Owners | None,
@@ -70,7 +63,9 @@ def narrowed(
     columns = parts.traits.view(parts.size)
     tests = []
     if owners is not None:
-        tests.append(of_owners(parts, owners))
+        wanted = np.zeros(len(parts.traits.owners), np.bool_)
+        wanted[owners] = True
+        tests.append(wanted[columns.owners])
     if since_us is not None:
         tests.append(columns.occurred_us >= since_us)
     if until_us is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+from eventlog.datafile import sync_directory, sync_to_disk
 from memory_actors.model.installed import (
     GRAPH_FILE,
     describe,
@@ -23,7 +24,6 @@ from memory_actors.model.installed import (
 )
 from memory_actors.model.sources import ModelInstallError, fetch_published
 from memory_actors.model.spec import TOKENIZER_FILE, WEIGHTS_FILE, Precision
-from memory_actors.text_files import sync_to_disk
 
 __all__ = ["ModelInstallError", "Progress", "install_model"]
 
@@ -96,7 +96,7 @@ def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
     if target.exists():
         target.rename(replaced)
     model.rename(target)
-    sync_to_disk(target.parent)
+    sync_directory(target.parent)
 
 
 def _sweep(folder: Path, prefix: str) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 import msgspec
 
-from eventlog import EventLog, EventRegistry, EventStore, InMemoryLog
+from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog
 
 registry = EventRegistry()
+FOREVER = 2**62
+COUNT: Decider[Any, Any, int] = Decider(
+    0, lambda _command, _state: (), lambda state, _event: state + 1
+)
 
 
 @registry.event("test.noted", keys=lambda event: event.about)

@@ -4,10 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from contracts.stores import Noted
+from contracts.stores import COUNT, FOREVER, Noted
 
 from eventlog import (
-    Decider,
     Dropped,
     EventLogError,
     EventStore,
@@ -21,11 +20,6 @@ from eventlog import (
 )
 
 pytestmark = pytest.mark.anyio
-
-FOREVER = 2**62
-COUNT: Decider[Any, Any, int] = Decider(
-    0, lambda _command, _state: (), lambda state, _event: state + 1
-)
 
 
 async def fill(store: EventStore) -> None:

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from contracts.stores import Noted
+from contracts.stores import COUNT, FOREVER, Noted
 
 from eventlog import (
     Checkpoint,
-    Decider,
     Dropped,
     EventStore,
     InvalidAppend,
@@ -20,11 +19,6 @@ from eventlog import (
 )
 
 pytestmark = pytest.mark.anyio
-
-FOREVER = 2**62
-COUNT: Decider[Any, Any, int] = Decider(
-    0, lambda _command, _state: (), lambda state, _event: state + 1
-)
 
 
 async def fill(store: EventStore) -> None:
