@@ -25,6 +25,7 @@ ROWS = (
     "surroundings",
     "models",
     "cancelling",
+    "model",
     "crowd",
     "fuzzing",
     "formats",

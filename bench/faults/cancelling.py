@@ -24,6 +24,7 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_child
 from bench.opened import at_rest, live_user, services_of
 from memory_actors import MemorySystem, UserMemory
+from memory_actors.embedding import service
 from memory_actors.indexes.parts import indexed
 from memory_actors.streams import stream_of
 from memory_actors.user_state import KINDS
@@ -37,6 +38,7 @@ USER = "ada"
 
 def run(counts: Counts, _seed: int, scratch: Path) -> Row:
     """Cancel every call everywhere."""
+    service.WRITE_BEHIND_S = 0.001  # type: ignore[misc] - each trial waits until vectors are kept
     row = Row(fault="cancelled at every await of every call")
     whole, store = scratch / "whole", scratch / "store"
     in_child(lambda: asyncio.run(_made(whole)))

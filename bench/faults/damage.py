@@ -25,7 +25,7 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_loop
 
-TRIALS = {"quick": 16, "middle": 120, "full": 2000}  # of each kind of damage
+TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 LEFT_OUT = ("lock",)  # what is in them means nothing at the next opening

@@ -134,7 +134,8 @@ async def _embedder(store: Path, misbehave: Any, counts: Counts) -> tuple[str, s
             embedder.sick = False
             embedder.released.set()
             p99s.append((healthy, sick))
-            await asyncio.sleep(2 * DEADLINE_S)  # until the thread is free again
+            if misbehave is _hang:
+                await asyncio.sleep(2 * DEADLINE_S)  # until the thread is free again
         missing = await _found_later(memory, kept)
     if missing:
         return "lost", f"kept and never found: {missing}"

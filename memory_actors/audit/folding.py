@@ -5,6 +5,10 @@ events, and that is right where the compression lies before the version: the mem
 then. Where it lies behind it the memory was there, and nobody can tell any more what it said: that
 is an error, unless the caller asks for what is left.
 
+A user who was erased and came back starts anew behind that: what was erased was not theirs at any
+later moment. Of a moment before it nothing is left; until their first event since, nobody can tell
+the two apart.
+
 A snapshot still has the rows of such memories, and reading their texts says that they are gone.
 Who asks for what is left gets a fold of all events instead, in which they are not; one of whose
 events only the last are gone reads there as those before left it.
@@ -54,9 +58,11 @@ async def state_at(
 
     :raises PayloadDropped: there are such, and `dropped` is not "mark".
     """
-    state, after = UserState(), 0
+    erased = (await log.head(stream)).erased_version
+    start = UserState(), erased if erased < version else 0
+    state, after = start
     if dropped == "raise":
-        state, after = await _snapshot(log, stream, version)
+        state, after = await _snapshot(log, stream, version) or start
     seen = _Seen()
     noting = replace(decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new)))
     state, _ = await replay(
@@ -68,15 +74,15 @@ async def state_at(
     return state, len(lost)
 
 
-async def _snapshot(log: EventStore, stream: str, version: int) -> tuple[UserState, int]:
+async def _snapshot(log: EventStore, stream: str, version: int) -> tuple[UserState, int] | None:
     fingerprint = user_state.SNAPSHOT_FINGERPRINT
     snapshot = await log.load_snapshot(stream, fingerprint, until=version)
     if snapshot is None:
-        return UserState(), 0
+        return None
     try:
         return await anyio.to_thread.run_sync(user_state.load, snapshot.data), snapshot.version
     except msgspec.DecodeError:  # derived data: all events say the same
-        return UserState(), 0
+        return None
 
 
 async def _lost(log: EventStore, stream: str, seen: _Seen) -> list[int]:

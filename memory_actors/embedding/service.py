@@ -44,6 +44,7 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
+        self._unkept: set[bytes] = set()  # in the cache only: who keeps a text later keeps these
         self._from_memory = 0
         self._from_disk = 0
         self._background: Vectors | None = None
@@ -99,8 +100,9 @@ class EmbeddingService:
                     fresh[digest] = outcome
             found |= fresh
             self._remember(fresh)
-            if keep and fresh:
-                self._keep(fresh)
+            self._unkept |= fresh.keys()
+        if keep:
+            self._keep({digest: found[digest] for digest in self._unkept & found.keys()})
         return found, failed
 
     async def _computed(self, texts: list[str]) -> list[Outcome]:
@@ -161,6 +163,7 @@ class EmbeddingService:
         """Delete what is known of texts. Who still has one of them embeds it again."""
         for digest in digests:
             self._cache.pop(digest, None)
+            self._unkept.discard(digest)
         await anyio.to_thread.run_sync(self._table.delete, digests)
 
     async def erase(self, digests: Set[bytes]) -> int:
@@ -171,6 +174,7 @@ class EmbeddingService:
         :raises EventLogError: the file could not be written or copied; all of it can be repeated.
         """
         self._cache.clear()
+        self._unkept.clear()
         return await anyio.to_thread.run_sync(self._table.erase, digests)
 
     def copy_to(self, path: Path) -> None:
@@ -229,9 +233,13 @@ class EmbeddingService:
     def _remember(self, embedded: dict[bytes, Embedded]) -> None:
         self._cache |= embedded
         while len(self._cache) > CACHE_TEXTS_MAX:
-            self._cache.popitem(last=False)
+            digest, _ = self._cache.popitem(last=False)
+            self._unkept.discard(digest)
 
     def _keep(self, embedded: dict[bytes, Embedded]) -> None:
+        if not embedded:
+            return
+        self._unkept -= embedded.keys()
         full = self._table.put(embedded)
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))

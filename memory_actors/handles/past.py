@@ -45,7 +45,8 @@ async def past_memory(
     """Hold a user's memory as it was. See `MemorySystem.replay`."""
     stream = stream_of(check_name(user_id, "user_id"))
     then = await moment(services.log, stream, as_of, services.clock_us())
-    if (await services.log.head(stream)).version == 0:
+    head = await services.log.head(stream)
+    if head.version == head.erased_version:  # nothing, or nothing since they were erased
         raise NotFoundError(f"no user {user_id!r}: they never had a memory")
     decider = services.decider
     state, lost = await state_at(services.log, decider, stream, then.version, dropped=dropped)

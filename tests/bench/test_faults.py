@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from support import whole_machine
 
+from bench.faults import model
 from bench.faults.preload import CannotBuild, build, watched
 from bench.faults.row import Row
 from bench.faults.table import header, line, more
@@ -32,6 +35,7 @@ for name, trial in trials.items():
 """
 FAILS = """
 import errno, os, sys
+from bench.faults import model
 from bench.faults.preload import Failing, failing
 path = os.path.join(os.environ["FAULTS_ROOT"], "file")
 with open(path, "wb", buffering=0) as file:
@@ -123,3 +127,29 @@ def test_a_row_that_is_not_there_is_refused_by_name() -> None:
 
     assert run.returncode == 2
     assert "nonsense" in run.stderr
+
+
+def test_the_row_of_the_model_counts_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(model.STEPS, "quick", 20)
+
+    row = model.run("quick", 7, tmp_path)
+
+    assert row.ok, row.failures
+    assert row.tried == row.survived >= 20
+    assert int(row.detail["examples"]) >= 1
+
+
+def test_the_row_of_the_model_names_the_seed_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def many_steps(_wanted: int, _seed: int) -> Iterator[tuple[int, int]]:
+        yield 50, 1
+        raise AssertionError("live is not replay")
+
+    monkeypatch.setattr(whole_machine, "many_steps", many_steps)
+
+    row = model.run("quick", 7, tmp_path)
+
+    assert (row.tried, row.survived, row.lost) == (51, 50, 1)
+    assert "seed 8" in row.failures[0]
+    assert "live is not replay" in row.failures[0]

@@ -23,7 +23,7 @@ from eventlog import (
     frame,
 )
 from eventlog.environment import Environment
-from eventlog.tables import TABLES, U64
+from eventlog.tables import TABLES, U64, scan
 
 pytestmark = pytest.mark.anyio
 
@@ -113,6 +113,22 @@ async def test_no_byte_of_what_was_erased_is_left_in_any_file(
     async with opened(tmp_path) as log:
         assert (await log.verify()).findings == []
         assert (await log.head(NAME)).is_empty
+
+
+async def test_no_row_says_what_was_asked_of_an_erased_stream(tmp_path: Path):
+    """A request's digest would tell whoever guesses the request that it was made."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.erase(NAME)
+    env = Environment(tmp_path / "log.mdb", TABLES)
+    with env.read() as txn:
+        left = {
+            table: len(list(scan(env, txn, table, frame.stream_id(NAME))))
+            for table in ("keys", "requests", "snapshots")
+        }
+    env.close()
+
+    assert left == {"keys": 0, "requests": 0, "snapshots": 0}
 
 
 async def test_the_chain_verifies_from_what_stays_and_shows_if_that_is_changed(tmp_path: Path):

@@ -225,12 +225,14 @@ def failing(what: str) -> CallableSummarizer:
             return short(cluster)
         if what == "raises":
             raise ValueError("lunch with Bob")
-        return {"empty": " ", "longer": "x" * 10_000, "no text": 7, "not Unicode": "\ud800"}[what]
+        as_long = "x" * (len("".join(cluster.texts)) - len(cluster.heading))
+        bodies = {"empty": " ", "as long": as_long, "no text": 7, "not Unicode": "\ud800"}
+        return bodies[what]
 
     return CallableSummarizer(fail)
 
 
-@pytest.mark.parametrize("what", ["raises", "empty", "longer", "no text", "not Unicode"])
+@pytest.mark.parametrize("what", ["raises", "empty", "as long", "no text", "not Unicode"])
 async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, what: str) -> None:
     async with open_memory(summarizer=failing(what)) as memory:
         user = await with_a_past(memory)

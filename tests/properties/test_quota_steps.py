@@ -6,16 +6,16 @@ The machines are those of the short runs; nothing is kept of a run, so a seed re
 """
 
 import time
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from properties.test_entity import EntityMachine
 from properties.test_episodic import EpisodicMachine
-from properties.test_memory_system import SystemMachine
 from properties.test_structured import StructuredMachine
 from properties.test_user_decider import UserMachine
+from support.counting import counted
+from support.system_machine import SystemMachine
 
 STEPS = 10_000
 EXAMPLE_STEPS = 50
@@ -27,28 +27,6 @@ MACHINES = {
     EpisodicMachine: EXAMPLES,
     StructuredMachine: EXAMPLES,
 }
-
-
-def counted(machine: type[Any]) -> type[Any]:
-    """Return a machine that counts its examples and, from below, the steps of all of them."""
-
-    class Counted(machine):
-        examples = 0
-        checks = 0
-
-        def __init__(self) -> None:
-            type(self).examples += 1
-            super().__init__()
-
-        @invariant()
-        def a_step_was_taken(self) -> None:
-            type(self).checks += 1  # once before the first step, too
-
-        @classmethod
-        def steps(cls) -> int:
-            return cls.checks - cls.examples
-
-    return Counted
 
 
 @pytest.mark.slow

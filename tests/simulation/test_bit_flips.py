@@ -184,12 +184,12 @@ def wrong_answers(outcomes: dict[str, list[str]], asked: set[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    return outcomes_of(tmp_path_factory.mktemp("tables"), "log.mdb", 75)
+    return outcomes_of(tmp_path_factory.mktemp("tables"), "log.mdb", 50)
 
 
 def test_damage_to_the_tables_never_changes_what_the_log_says(outcomes: dict[str, list[str]]):
     assert wrong_answers(outcomes, EVENTS) == []
-    assert len(outcomes["refused"]) + len(outcomes["found"]) > 15
+    assert len(outcomes["refused"]) + len(outcomes["found"]) > 10
 
 
 def test_damage_to_the_tables_never_changes_what_is_looked_up(outcomes: dict[str, list[str]]):
@@ -206,9 +206,9 @@ def test_damage_to_the_tables_raises_only_the_logs_own_errors(outcomes: dict[str
 
 def test_a_flipped_bit_in_the_anchor_costs_nothing(tmp_path: Path):
     """The other slot is still there; a log that is whole opens and answers."""
-    outcomes = outcomes_of(tmp_path, "log.anchor", 40)
+    outcomes = outcomes_of(tmp_path, "log.anchor", 20)
 
-    assert len(outcomes["harmless"]) == 40
+    assert len(outcomes["harmless"]) == 20
 
 
 @pytest.mark.slow

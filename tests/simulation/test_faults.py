@@ -1,6 +1,6 @@
 """The fast half of the fault matrix: each row with small counts, by `python -m bench faults`.
 
-Kills have tests of their own beside this one.
+Kills have tests of their own beside this one, the model in `tests/properties`.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from memory_actors.handles.user_context import UserContext
 from memory_actors.handles.working import WorkingMemory
 
 SEED = 7
-WITH_TESTS_OF_THEIR_OWN = {"kills"}
+WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}
 NOT_ONE_CALL = {"open", "restore_backup"}  # a context manager; for a store that is closed
 HANDLES = {
     "": UserMemory,

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: ten rounds here, hundreds with `python -m bench kill`."""
+"""kill -9 at random moments: a few rounds here, hundreds with `python -m bench kill`."""
 
 import pytest
 
@@ -7,21 +7,21 @@ from bench.kill import run
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
-    report = run(rounds=10, seed=7)
-    assert report.acknowledged > 500
+    report = run(rounds=6, seed=7)
+    assert report.acknowledged > 300
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
 
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_when_it_dies_compacting() -> None:
-    report = run(rounds=6, seed=11, beside="compacting")
-    assert report.acknowledged > 200
-    assert report.compressed > 10
+    report = run(rounds=4, seed=11, beside="compacting")
+    assert report.acknowledged > 100
+    assert report.compressed > 0
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
 
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_when_it_dies_backing_up_or_erasing_others() -> None:
-    report = run(rounds=5, seed=13, beside="keeping")
-    assert report.acknowledged > 200
+    report = run(rounds=3, seed=13, beside="keeping")
+    assert report.acknowledged > 100
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)

@@ -210,10 +210,10 @@ def say(line: str) -> None:
 
 
 def test_nothing_acknowledged_is_lost_to_kill_9_at_random_moments_of_upkeep() -> None:
-    findings = kill_at_random(rounds=8, seed=11)
+    findings = kill_at_random(rounds=5, seed=11)
 
     assert findings.harm == NO_HARM
-    assert findings.acknowledged > 300
+    assert findings.acknowledged > 200
     assert set(findings.during) & {"archive", "backup", "erase", "shrink"}
 
 
@@ -345,14 +345,14 @@ def killed_at_lines(path: Path, every: int) -> Findings:
     return msgspec.json.decode(run.stdout, type=Findings)
 
 
-@pytest.mark.parametrize("every", [24])
+@pytest.mark.parametrize("every", [36])
 def test_nothing_acknowledged_is_lost_to_kill_9_at_lines_of_upkeep(
     tmp_path: Path, every: int
 ) -> None:
     findings = killed_at_lines(tmp_path, every)
 
     assert findings.harm == NO_HARM
-    assert findings.kills > 15
+    assert findings.kills > 10
 
 
 @pytest.mark.slow

@@ -235,3 +235,42 @@ async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock
             left = await past.list_memories(limit=100)
             assert len(left) + past.lost == count
             assert await past.retrieve("login bug") is not None
+
+
+async def test_who_was_erased_and_came_back_has_a_past_since_then(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("before")
+        await memory.erase("ada")
+        with pytest.raises(NotFoundError):
+            async with memory.replay("ada"):
+                pass
+
+        await user.add("since", memory_id="m-since")
+        came_back = await position_of(memory)
+        await user.update("m-since", content="later")
+
+        for as_of, said in ((came_back, "since"), (None, "later")):
+            for dropped in ("raise", "mark"):
+                async with memory.replay("ada", as_of, dropped=dropped) as past:
+                    assert [one.content for one in await past.list_memories()] == [said]
+                    assert [hit.content for hit in await past.retrieve("anything")] == [said]
+                    assert past.lost == 0
+        changed = await memory.diff("ada", came_back, None)
+        assert [change.memory_id for change in changed.changes] == ["m-since"]
+
+
+async def test_of_a_moment_before_an_erasure_nothing_is_left(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("before")
+        erased = await position_of(memory)
+        await memory.erase("ada")
+        await user.add("since")
+
+        with pytest.raises(PayloadDropped):
+            async with memory.replay("ada", erased):
+                pass
+        async with memory.replay("ada", erased, dropped="mark") as past:
+            assert await past.list_memories() == []
+            assert past.lost == 1

@@ -149,6 +149,22 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
     table.close()
 
 
+async def test_a_text_that_was_a_query_before_is_kept_with_the_memory_that_says_it(
+    service, tmp_path: Path
+) -> None:
+    """Else its vector would be missed at the next start, and computed again."""
+    await service.embed(["a word", "another"], keep=False)
+    await service.embed(["a word"])
+    await service.close()
+
+    again = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb")
+    again.check_model(reindex=False)
+    assert list(again.known([text_digest("a word"), text_digest("another")])) == [
+        text_digest("a word")
+    ]
+    await again.close()
+
+
 async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model("m")

@@ -285,6 +285,19 @@ async def test_two_requests_with_one_key_at_once_are_carried_out_once() -> None:
     assert actor.state == 3
 
 
+async def test_a_request_with_a_key_in_the_middle_of_others_keeps_its_key() -> None:
+    """A key guards one append, so it cannot share one."""
+    actor, _, _ = make()
+    await asyncio.gather(
+        actor.ask(add(1)),
+        actor.ask(add(2, idempotency_key="k", digest=b"2")),
+        actor.ask(add(4)),
+    )
+    again = await actor.ask(add(2, idempotency_key="k", digest=b"2"))
+    assert (again.duplicate, [e.data for e in again.events]) == (True, [Added(2)])
+    assert actor.state == 7
+
+
 async def test_callers_who_gave_up_waiting_do_not_hold_up_those_behind(monkeypatch) -> None:
     monkeypatch.setattr(actor_module, "MAILBOX_MAX", 1)
     actor, log, _ = make()
