@@ -30,6 +30,9 @@ def main() -> None:
 @click.option(
     "--keeping", "beside", flag_value="keeping", help="It also makes backups and erases users."
 )
+@click.option(
+    "--encrypting", "beside", flag_value="encrypting", help="The same in an encrypted store."
+)
 @click.option("--json", "as_json", is_flag=True)
 def kill(rounds: int, seed: int, beside: Any, as_json: bool) -> None:
     """Kill a writer at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
@@ -147,6 +150,16 @@ def replay(events: int, options: Options) -> Any:
     from bench.replay import run
 
     return run(events, options)
+
+
+@measurement(runs=5)
+@click.option("--memories", default=2_000, show_default=True, type=click.IntRange(1))
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+def encryption(memories: int, calls: int, options: Options) -> Any:
+    """Time adds, searches and an activation with encryption and without."""
+    from bench.encryption import run
+
+    return run(memories, calls, options)
 
 
 @measurement(runs=5)

@@ -14,7 +14,8 @@ acknowledgement. The parent kills it at a random moment, opens the same store, a
 With `beside="compacting"` the child also compacts all the time, whatever its age, which archives
 the originals, and puts smaller copies of the files in their place. What was compressed must be in
 the history with its content, read from the archive. With `beside="keeping"` it makes backups and
-erases other users.
+erases other users. With `beside="encrypting"` it does so in a store that is encrypted: so keys are
+made and deleted all the time.
 
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
@@ -51,7 +52,7 @@ LIMITS = Limits(
     long_term_memories=300, short_term_messages=20, working_keys=10, entities=60, episodes=40,
     documents=50,
 )  # fmt: skip
-Beside = Literal["writing", "compacting", "keeping"]
+Beside = Literal["writing", "compacting", "keeping", "encrypting"]
 """What the child does besides writing."""
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 
@@ -111,10 +112,10 @@ def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
     acknowledged = lost = damaged = diverged = compressed = 0
     for first in range(0, rounds, STORE_ROUNDS):
         with tempfile.TemporaryDirectory() as scratch:
-            store, expected = Path(scratch), Expected()
+            store, expected = Path(scratch) / "store", Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
                 _one_life(store, expected, rng, seed * 1_000_003 + n, beside)
-                result = asyncio.run(check(store, expected))
+                result = asyncio.run(check(store, expected, encrypt=beside == "encrypting"))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
                 if sys.stderr.isatty():
@@ -155,9 +156,11 @@ def _one_life(
         expected.take(json.loads(line))
 
 
-async def check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
+async def check(
+    store: Path, expected: Expected, *, encrypt: bool = False
+) -> tuple[int, int, int, int]:
     """Return lost writes, damaged logs (0 or 1), diverged states, compressed memories."""
-    async with _open(store) as memory:
+    async with _open(store, encrypt=encrypt) as memory:
         report = await memory.verify()
         diverged = await memory.check_replay()
         lost = 0
@@ -200,10 +203,10 @@ async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | 
         return None
 
 
-def _open(store: Path) -> Any:
+def _open(store: Path, *, encrypt: bool) -> Any:
     settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
     # Alerts would be logged to the standard output, which is the child's report.
-    return MemorySystem.open(store, embedder=Alike(), settings=settings, alerts=[])
+    return MemorySystem.open(store, embedder=Alike(), settings=settings, alerts=[], encrypt=encrypt)
 
 
 # --- the child
@@ -212,9 +215,9 @@ def _open(store: Path) -> Any:
 async def _live(store: Path, seed: int, beside: str) -> None:
     if beside == "compacting":
         dbscan(np.eye(8, dtype=np.float32), 0.3, 2)  # what it loads would take most of a short life
-    async with _open(store) as memory:
+    async with _open(store, encrypt=beside == "encrypting") as memory:
         writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
-        others = {"compacting": _compact, "keeping": _keep}
+        others = {"compacting": _compact, "keeping": _keep, "encrypting": _keep}
         await asyncio.gather(*writers, *([others[beside](memory)] if beside in others else []))
 
 

@@ -1,5 +1,7 @@
 """Backup and restore: a directory that holds a log as it was at one moment.
 
+Of a log that is encrypted both are made without its keys, and no keys are in a backup.
+
 A backup is made while the log is in use: the tables are copied row by row in one read transaction,
 then the archive's segments that these tables name, then an anchor of their own. It is written under
 another name, opened and verified like any log, synced, and renamed: a directory of the wanted name
@@ -28,6 +30,7 @@ from eventlog.codec import EventRegistry
 from eventlog.datafile import beside, lock, means_no_room, sync_directory, sync_to_disk, unlock
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, StorageFailed
+from eventlog.keys import NO_KEYS
 from eventlog.opening import ARCHIVE, Files
 from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
@@ -142,7 +145,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> int:
 
     :raises CorruptLog: it is not whole.
     """
-    files = Files.open(directory, registry, now_us, MAP_BYTES)
+    files = Files.open(directory, registry, now_us, MAP_BYTES, NO_KEYS)
     try:
         report = Verification(files.env, files.ledger, files.reading, files.archive, None).run()
     finally:

@@ -92,6 +92,8 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
     since_us: int
     erased: bool = False
+    key_gone: bool = False
+    """Of `read_all` alone: it is there, and its key is not. `since` is when it was recorded."""
 
     @property
     def since(self) -> datetime:

@@ -128,6 +128,8 @@ class Upkeep:
             counters=counted,
         )
         if erasure is None:
+            if self._files.keys is not None:  # other streams may have been under its key
+                await anyio.to_thread.run_sync(self._files.keys.forget, sid)
             return Erased()
         segments = await self._erase_payloads(sid)
         shrunk = await self._forget_erased([sid])
@@ -137,10 +139,19 @@ class Upkeep:
 
     async def _erase_payloads(self, sid: bytes) -> int:
         """Do what is left of an erasure but the copy; return how many files of the archive went."""
+        await self._delete_key(sid)
         step = partial(self._erasing.step, sid=sid)
         while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
             pass
         return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
+
+    async def _delete_key(self, sid: bytes) -> None:
+        keys = self._files.keys
+        with self._env.read() as txn:
+            erasure = self._erasing.pending(txn)[sid]
+        if keys is not None and not erasure.key_gone:
+            await anyio.to_thread.run_sync(keys.forget, sid)
+            await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
 
     async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""

@@ -28,7 +28,7 @@ from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.actor import Actor
 from memory_actors.chores import Chores
-from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds import working
 from memory_actors.kinds.context.commands import MAKE_ROOM
@@ -104,7 +104,7 @@ class LiveUser:
         *,
         log: EventStore,
         decider: UserDecider,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         index_path: Path,
         totals: Totals,
         on_alert: AlertHandler,

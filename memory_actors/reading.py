@@ -79,7 +79,9 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
 
 
 def _fields(event: Any) -> dict[str, Any]:
-    """Return what an event says; of one that retention has dropped, since when that is gone."""
+    """Return what an event says; of one that is gone, since when, or that its key is."""
+    if isinstance(event, Dropped) and event.key_gone:
+        return {"key_gone": True}
     if isinstance(event, Dropped):
         return {"dropped_since": event.since.isoformat()}
     fields: dict[str, Any] = msgspec.to_builtins(event)

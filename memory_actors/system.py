@@ -24,6 +24,7 @@ from memory_actors.audit.moments import AsOf
 from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.encryption import Encrypt, key_file_of
 from memory_actors.erasing import EraseReceipt
 from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
@@ -66,6 +67,7 @@ class MemorySystem:
         alerts: Sequence[AlertSink] | None = None,
         metrics: Metrics | None = None,
         reindex: bool = False,
+        encrypt: Encrypt = False,
     ) -> AsyncIterator[Self]:
         """Open a data directory, made if missing, and close it at the end of the block.
 
@@ -77,10 +79,18 @@ class MemorySystem:
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
+        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
+        another file of them. It needs the extra `crypto`. Who loses that file has lost the
+        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+
         :raises InvalidInputError: a setting is not what it must be.
         :raises LogLocked: another process has it open.
         :raises CorruptLog: its files are damaged.
         :raises ModelMismatchError: it was indexed with another model.
+        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
+        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
+            others: see the message. In all these cases nothing was touched.
         """
         plan = Plan(
             directory=Path(directory),
@@ -92,6 +102,7 @@ class MemorySystem:
             clock=clock,
             new_id=new_id,
             reindex=reindex,
+            key_file=key_file_of(directory, encrypt),
         )
         async with wired(plan) as parts:
             memory = cls(parts)
@@ -257,12 +268,13 @@ class MemorySystem:
         return await self._compaction.stats(user_id)
 
     async def erase(self, user_id: str) -> EraseReceipt:
-        """Erase a user, for good: memories, history, vectors, indexes, archive, API keys.
+        """Erase a user, for good: memories, history, vectors, indexes, archive, keys.
 
         Payloads go from the log, its file and the archive; what stays of each event is its place,
         type, times, sizes and digest, so that the log still verifies. The user's id is in no file
         any more, only its hash; afterwards the user reads as one who never was, and may come back.
-        Backups made before are not touched.
+        Backups made before are not touched; of an encrypted store they cannot be read any more, as
+        far as this user goes: the key is deleted, and reading gives `KeyGone`.
 
         Until it is done, the user is refused; others go on, but for the moments in which files are
         replaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or
@@ -279,7 +291,8 @@ class MemorySystem:
         """Write a backup of all memories as they are at one moment, and verify it.
 
         Reads and writes go on meanwhile. With `derived` vectors and token states are in it too;
-        without, the model makes them again after a restore. API keys are not. `directory` must not
+        without, the model makes them again after a restore. API keys are not, and no keys that it
+        is encrypted with: whoever restores it has to have those. `directory` must not
         be there yet; it appears whole, or not at all. See `restore_backup`.
 
         :raises LogUnavailable: there is something at `directory`, or it cannot be made.

@@ -9,7 +9,7 @@ from bench.faults.row import Counts, Row
 from bench.kill import Beside
 from bench.kill import run as kill
 
-DURING: tuple[Beside, ...] = ("writing", "compacting", "keeping")
+DURING: tuple[Beside, ...] = ("writing", "compacting", "keeping", "encrypting")
 ROUNDS = {"quick": 3, "middle": 30, "full": 500}  # of each
 
 

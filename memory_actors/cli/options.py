@@ -12,9 +12,11 @@ import click
 import msgspec
 
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.encryption import default_key_file
 from memory_actors.records import MemoryType
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
+KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
 DEFAULT_DATA = "./memory"
 DEFAULT_USER = "default"
 
@@ -27,6 +29,8 @@ class App:
     user: str | None = None
     json: bool = False
     debug: bool = False
+    encrypt_new: bool = False
+    keys: Path | None = None
     embedder: Embedder | None = None
     """None means the default model."""
 
@@ -34,6 +38,15 @@ class App:
     def directory(self) -> Path:
         """The data directory: the option, the environment's, or ./memory."""
         return self.data or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+
+    @property
+    def key_file(self) -> Path | None:
+        """Where the keys are: the option, the environment's, or beside the store, if they are."""
+        named = self.keys or os.environ.get(KEYS_VARIABLE)
+        if named:
+            return Path(named)
+        beside = default_key_file(self.directory)
+        return beside if self.encrypt_new or beside.exists() else None
 
     @property
     def user_id(self) -> str:
@@ -66,6 +79,22 @@ def shared_options() -> list[click.Parameter]:
             expose_value=False,
             callback=_remember("user"),
             help=f"Whose memory.  [default: {DEFAULT_USER}]",
+        ),
+        click.Option(
+            ["--encrypt", "encrypt_new"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember("encrypt_new"),
+            help="Encrypt the store, if it is a new one. The keys are in DIR.keys: keep them.",
+        ),
+        click.Option(
+            ["--key-file", "key_file"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            callback=_remember("keys"),
+            help="The keys of an encrypted store.  "
+            f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
         ),
         click.Option(
             ["--json"],

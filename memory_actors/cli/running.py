@@ -35,7 +35,10 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not create:
         check_store(app)
     alerts = [CallbackSink(_tell)]
-    async with MemorySystem.open(app.directory, embedder=app.embedder, alerts=alerts) as memory:
+    encrypt = app.key_file or False
+    async with MemorySystem.open(
+        app.directory, embedder=app.embedder, alerts=alerts, encrypt=encrypt
+    ) as memory:
         yield memory
 
 

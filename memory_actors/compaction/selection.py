@@ -81,7 +81,7 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
 
     Zeros are noise.
     """
-    embeddings = scope.services.embeddings
+    embeddings = scope.embeddings
     digests = [row.digest for row in old.rows]
     vectors, there = await anyio.to_thread.run_sync(embeddings.matrix, digests)
     missing = np.flatnonzero(~there).tolist()

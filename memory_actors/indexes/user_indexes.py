@@ -14,8 +14,8 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.centring import centre
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
@@ -39,7 +39,7 @@ class UserIndexes:
         path: Path | None,
         *,
         log: EventStore,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         chores: Chores,
         find: Find,
     ):

@@ -14,8 +14,8 @@ import anyio
 import structlog
 
 from memory_actors.chores import Chores
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.kinds.kind import Passage
 
 TEXTS_MAX = 64  # passages embedded in one go
@@ -47,7 +47,7 @@ class Wanting:
         name: str,
         read: Read,
         settle: Settle,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         chores: Chores,
         *,
         keep: bool,

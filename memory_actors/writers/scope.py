@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.asking import Reply, Request
+from memory_actors.embedding.of_user import Embeddings, embeddings_of
 from memory_actors.kinds.kind import Command, Restore
 from memory_actors.live_user import LiveUser, UserView
 from memory_actors.quota import Limits
@@ -29,6 +30,11 @@ class Scope:
         self.agent_id = check_optional_name(agent_id, "agent_id")
         self.session_id = check_optional_name(session_id, "session_id")
         self.stream = stream_of(user_id)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """Of the user's memories."""
+        return embeddings_of(self.services.embeddings, self.stream)
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[UserView]:

@@ -25,3 +25,10 @@ def test_nothing_is_lost_when_it_dies_backing_up_or_erasing_others() -> None:
     report = run(rounds=5, seed=13, beside="keeping")
     assert report.acknowledged > 200
     assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_when_it_dies_making_or_deleting_keys() -> None:
+    report = run(rounds=5, seed=17, beside="encrypting")
+    assert report.acknowledged > 200
+    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
