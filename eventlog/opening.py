@@ -10,10 +10,12 @@ import structlog
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.codec import EventRegistry
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Environment
 from eventlog.erase import Erasing, finish
 from eventlog.errors import CorruptLog, DiskFull, StorageFailed
 from eventlog.ledger import Ledger
+from eventlog.placing import finish_restore
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
 from eventlog.store_format import check_format, put_format, put_shrunk
@@ -41,11 +43,22 @@ class Files(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(
-        cls, directory: Path, registry: EventRegistry, now_us: int, size_max_bytes: int
+        cls,
+        directory: Path,
+        registry: EventRegistry,
+        now_us: int,
+        size_max_bytes: int,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
     ) -> "Files":
         """Open and check the files in `directory`. Blocks."""
+        finish_restore(directory)
         with ExitStack() as opened:
-            env = Environment(directory / "log.mdb", TABLES, size_max_bytes=size_max_bytes)
+            env = Environment(
+                directory / "log.mdb",
+                TABLES,
+                size_max_bytes=size_max_bytes,
+                checked_bytes_max=checked_bytes_max,
+            )
             opened.callback(env.close)
             anchor = Anchor(directory / "log.anchor")
             opened.callback(anchor.close)

@@ -59,6 +59,15 @@ def index_path(directory: Path, stream: str) -> Path:
     return directory / INDEXES / stream_id(stream).hex()
 
 
+def remove_indexes(directory: Path, stream: str) -> int:
+    """Remove a user's index files; return how many there were."""
+    begin = index_path(directory, stream)
+    files = list(begin.parent.glob(f"{begin.name}.*"))
+    for file in files:
+        file.unlink(missing_ok=True)
+    return len(files)
+
+
 class UserView(Protocol):
     """What reads need of a user, live or past."""
 

@@ -86,25 +86,32 @@ async def _totals(directory: Path) -> dict[str, int]:
     return {name: total for name, total in summed.items() if total}
 
 
-def _repair(source: Path, target: Path) -> RepairReport:
-    report = repair(source, target, user_state.event_registry(), system_clock_us())
-    totals = asyncio.run(_totals(target))
-    env = Environment(target / "log.mdb", TABLES)
+def _put_totals(directory: Path) -> None:
+    totals = asyncio.run(_totals(directory))
+    env = Environment(directory / "log.mdb", TABLES)
     try:
         env.write(lambda txn: put_totals(env, txn, totals))
     finally:
         env.close()
-    if (source / API_KEYS).exists():
-        (target / API_KEYS).touch(0o600)
-        (target / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
-    return report
+
+
+def repair_here(source: Path, target: Path) -> RepairReport:
+    """Repair in this process, which a damaged file may end. See `repair_store`."""
+
+    def complete(new: Path) -> None:
+        _put_totals(new)
+        if (source / API_KEYS).exists():
+            (new / API_KEYS).touch(0o600)
+            (new / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
+
+    return repair(source, target, user_state.event_registry(), system_clock_us(), complete)
 
 
 def main() -> None:
     """Repair the store that the command line names first into the second."""
     out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
     try:
-        outcome = _Outcome(_repair(Path(sys.argv[1]), Path(sys.argv[2])))
+        outcome = _Outcome(repair_here(Path(sys.argv[1]), Path(sys.argv[2])))
     except EventLogError as error:
         outcome = _Outcome(None, type(error).__name__, str(error))
     out.write(msgspec.json.encode(outcome).decode())

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from eventlog import BackedUp, Heads, Restored, VerifyReport, restore
+from eventlog import BackedUp, Exported, Heads, Imported, Restored, VerifyReport, restore
 from eventlog.audit import Progress
 from eventlog.records import OnDropped, to_datetime
 from eventlog.requests import system_clock_us
@@ -24,9 +24,11 @@ from memory_actors.audit.moments import AsOf
 from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import EraseReceipt
 from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
+from memory_actors.importing import import_events
 from memory_actors.live_user import StateDivergedError
 from memory_actors.metrics import Metrics, NoMetrics
 from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats
@@ -38,7 +40,7 @@ from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.user_state import event_registry, totals
 from memory_actors.validation import check_count, check_name, check_optional_name, time_us
-from memory_actors.wiring import DERIVED, Parts, Plan, wired
+from memory_actors.wiring import Parts, Plan, wired
 from memory_actors.writers.scope import Scope
 
 
@@ -307,6 +309,36 @@ class MemorySystem:
         :raises DiskFull, StorageFailed: see the message.
         """
         return await restore(backup, directory, event_registry(), kept=[API_KEYS])
+
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        """Write what came behind a position to a new file, for `import_events` of another store.
+
+        0 is the beginning; the result says where the next one goes on. Reads and writes go on
+        meanwhile. API keys are not in it. Who was erased, whenever that was, is erased there too.
+
+        :raises LogUnavailable: there is such a file, or the log has not got so far.
+        :raises PayloadDropped: retention has dropped a text behind that position.
+        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        """
+        return await self._log.export_since(position, file, progress=progress)
+
+    @staticmethod
+    async def import_events(
+        file: str | Path, directory: str | Path, *, progress: Progress | None = None
+    ) -> Imported:
+        """Append what another store exported to one that is closed, or to a new one.
+
+        It must have the very same past: a restored backup, say. Nothing is written before the file
+        has been checked. What is there already is passed over: one that was cut off is repeated.
+
+        :raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.
+        :raises CorruptLog: the file is damaged, or continues another store.
+        :raises LogLocked: `directory` is open.
+        :raises LogUnavailable: `file` cannot be read.
+        """
+        return await import_events(Path(file), Path(directory), progress)
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called on the loop when a user is erased.

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -24,6 +25,7 @@ from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.vector_table import DAMAGED
+from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
 from memory_actors.live_user import INDEXES, LiveUser, index_path
 from memory_actors.metrics import Metrics
@@ -38,8 +40,6 @@ from memory_actors.summarizers import Summarizer
 from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
 from memory_actors.user_state import UserState, event_registry, user_decider
-
-DERIVED = "derived.mdb"
 
 _logger = structlog.get_logger("memory_actors.system")
 
@@ -102,6 +102,7 @@ def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
         event_registry(),
         clock=plan.clock,
         size_max_bytes=plan.settings.log_bytes_max,
+        checked_bytes_max=plan.settings.checked_bytes_max,
     )
 
 
@@ -118,13 +119,20 @@ async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
 
 def _open_embeddings(plan: Plan) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, deadline_s = plan.directory / DERIVED, plan.settings.embedder_deadline_s
+    path, settings = plan.directory / DERIVED, plan.settings
+    opened = partial(
+        EmbeddingService,
+        plan.embedder,
+        path,
+        deadline_s=settings.embedder_deadline_s,
+        checked_bytes_max=settings.checked_bytes_max,
+    )
     try:
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+        return opened()
     except CorruptLog as error:
         _logger.warning("derived data is damaged and made anew", error=str(error))
         path.replace(path.with_suffix(DAMAGED))
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+        return opened()
 
 
 def _services(

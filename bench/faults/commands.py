@@ -164,6 +164,11 @@ async def _backup(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
         return await memory.backup(Path(scratch) / "backup")
 
 
+async def _export_since(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        return await memory.export_since(0, Path(scratch) / "increment")
+
+
 async def _events(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
     return [entry async for entry in memory.events(user.user_id)]
 
@@ -270,6 +275,7 @@ COMMANDS: dict[str, Command] = {
         lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
     ),
     "system.backup": Command(_backup),
+    "system.export_since": Command(_export_since),
     "system.heads": Command(lambda m, u, n: m.heads()),
     "system.diff": Command(lambda m, u, n: m.diff(u.user_id, 0)),
     "system.events": Command(_events),

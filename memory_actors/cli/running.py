@@ -9,6 +9,7 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from eventlog.placing import finish_restore
 from memory_actors.alerts import Alert, CallbackSink
 from memory_actors.cli.options import App
 from memory_actors.cli.output import note, of_unit, progress_bar
@@ -76,6 +77,7 @@ def check_store(app: App) -> None:
 
     :raises NotFoundError: there is none.
     """
+    finish_restore(app.directory)  # of a process that died: else it would seem that there is none
     if not (app.directory / LOG_FILE).exists():
         raise NotFoundError(
             f"there is no store in the directory {str(app.directory)!r}: add something first, or "

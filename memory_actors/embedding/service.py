@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from eventlog.datafile import CHECKED_BYTES_MAX
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
@@ -38,9 +39,16 @@ class EmbeddingStatistics(msgspec.Struct, frozen=True):
 class EmbeddingService:
     """One embedder, one table of vectors, one cache, for all users of a store."""
 
-    def __init__(self, embedder: Embedder, path: Path, *, deadline_s: float = DEADLINE_S):
+    def __init__(
+        self,
+        embedder: Embedder,
+        path: Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
+    ):
         self.embedder = embedder
-        self._table = VectorTable(path)
+        self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()

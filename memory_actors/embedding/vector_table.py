@@ -15,6 +15,7 @@ import hashlib
 import struct
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy.typing as npt
 import structlog
 
 from eventlog import Environment, EventLogError
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
 
@@ -33,12 +35,57 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
+TABLES = ("vectors", "tokens", "facts")
+UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
+FILE = "derived.mdb"
 DAMAGED = ".damaged"
 """Suffix of a file that was put aside."""
 MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
 _logger = structlog.get_logger("memory_actors.embedding")
+
+
+def damaged_rows(path: Path) -> dict[bytes, str]:
+    """Return the digests of texts whose embeddings are not what was stored, and why. Blocks.
+
+    :raises EventLogError: the file cannot be read.
+    """
+    env = Environment(path, TABLES)
+    try:
+        with env.read() as txn:
+            tokens = {key[MODEL_BYTES:]: why for key, why in _bad_tokens(env, txn)}
+            return tokens | {key[MODEL_BYTES:]: why for key, why in _bad_vectors(env, txn)}
+    finally:
+        env.close()
+
+
+def _bad_tokens(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["tokens"]) as cursor:
+        for key, value in cursor:
+            if _checked(value) is None:
+                yield key, "damaged token states"
+
+
+def _bad_vectors(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["vectors"]) as cursor:
+        sizes = Counter((key[:MODEL_BYTES], len(value)) for key, value in cursor)
+        usual = {model: size for (model, size), _ in reversed(sizes.most_common())}
+        cursor.first()
+        for key, value in cursor:
+            data = _checked(value)
+            if data is None or len(value) != usual[key[:MODEL_BYTES]]:
+                yield key, "a damaged vector"
+                continue
+            length = np.linalg.norm(np.frombuffer(data, np.float16).astype(np.float32))
+            if not abs(length - 1) < UNIT_ERROR_MAX:  # NaN compares false
+                yield key, "a vector that is not of unit length"
+
+
+def remove_files(directory: Path) -> None:
+    """Remove all embeddings of a store that is closed: they are made again."""
+    for suffix in (Path(FILE).suffix, DAMAGED):
+        (directory / FILE).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -49,8 +96,8 @@ def as_stored(vectors: Vectors) -> Vectors:
 class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
-    def __init__(self, path: Path):
-        self._env = Environment(path, ("vectors", "tokens", "facts"))
+    def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
+        self._env = Environment(path, TABLES, checked_bytes_max=checked_bytes_max)
         self._waiting: dict[bytes, Embedded] = {}
         self._lock = threading.Lock()
         self._model = b""

@@ -19,6 +19,19 @@ from memory_actors.indexes.traits import Spoken
 RECIPE: Final = "words/1 traits/2"
 
 
+WORDS: Final = ".words"
+
+
+def of_kind(path: Path, kind: str) -> Path:
+    """Return what the files of one kind's index are called by, of what a user's are called by."""
+    return path.with_suffix(f".{kind}.index")
+
+
+def words_beside(path: Path) -> Path:
+    """Return the file of the words of a kind's index."""
+    return path.with_suffix(WORDS)
+
+
 class IndexFile(msgspec.Struct, frozen=True):
     """What is kept of an index at one moment."""
 
@@ -40,13 +53,18 @@ def write_index(path: Path, file: IndexFile) -> None:
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
-def read_index(path: Path, recipe: str) -> IndexFile | None:
-    """Return what is in a file, None if that is nothing whole of this recipe."""
+def read_whole(path: Path) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole."""
     try:
         data = path.read_bytes()
         if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
-        file = _decoder.decode(data[4:])
+        return _decoder.decode(data[4:])
     except (OSError, msgspec.DecodeError):
         return None
-    return file if file.recipe == recipe else None
+
+
+def read_index(path: Path, recipe: str) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole of this recipe."""
+    file = read_whole(path)
+    return file if file is not None and file.recipe == recipe else None
