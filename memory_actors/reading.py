@@ -9,7 +9,9 @@ import msgspec
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind, is_summary
+from memory_actors.provenance import Provenance
 from memory_actors.records import HistoryEntry, Memory
+from memory_actors.source_records import least
 from memory_actors.validation import IS_COMPRESSED
 
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
@@ -31,20 +33,23 @@ async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:
     return {recorded.version: recorded for recorded in read}
 
 
-async def memories(log: EventStore, stream: str, found: Sequence[Found]) -> list[Memory]:
+async def memories(
+    log: EventStore, stream: str, found: Sequence[Found], provenance: Provenance
+) -> list[Memory]:
     """Return rows as memories, in their order."""
     events = await texts(log, stream, found)
     read: list[Memory] = []
     for start in range(0, len(found), READ_AT_ONCE):
-        read += [memory(one, events) for one in found[start : start + READ_AT_ONCE]]
+        read += [memory(one, events, provenance) for one in found[start : start + READ_AT_ONCE]]
         if start + READ_AT_ONCE < len(found):
             await asyncio.sleep(0)
     return read
 
 
-def memory(found: Found, events: Events) -> Memory:
+def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
     """Return a row as a memory, its texts from these events."""
     kind, row = found
+    origins = provenance.of(row.memory_id)
     return Memory(
         memory_id=row.memory_id,
         content=kind.content(row, events),
@@ -60,6 +65,8 @@ def memory(found: Found, events: Events) -> Memory:
         stored_bytes=row.stored_bytes,
         data=_as_json(kind.data(row, events)),
         source="compressed" if is_summary(row) else "memory",
+        origins=origins,
+        trust=least(origins),
     )
 
 

@@ -19,17 +19,19 @@ import numpy as np
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.indexes.narrowing import Rows, matching, narrowed
+from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
 from memory_actors.kinds import short_term, working
 from memory_actors.kinds.kind import Kind, Row, is_summary
 from memory_actors.live_user import UserView
+from memory_actors.provenance import Provenance
 from memory_actors.ranking import Question, Ranked, Weights, rank
 from memory_actors.reading import Found, memories, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
+from memory_actors.sourcing import Wanted
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
@@ -69,6 +71,8 @@ class Query(NamedTuple):
     """What "last week" is relative to; None is now."""
     compressed: bool = True
     """Whether summaries of compressed memories are wanted beside the others."""
+    of_origin: Wanted | None = None
+    """Says by its origins whether a memory may be found; None: all may."""
 
 
 class _Scored(NamedTuple):
@@ -156,8 +160,10 @@ async def _narrowed(live: UserView, kind: Kind, index: MemoryIndex, query: Query
     if query.matches is not None and query.filters is not None:
         numbers = await matching(index, query.filters, query.matches)
     parts = index.parts
+    if query.of_origin is not None:
+        numbers = of_origin(parts, numbers, live.state.provenance, query.of_origin)
     rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
-    passes = _narrowing(query)
+    passes = _narrowing(query, live.state.provenance)
     return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
 
 
@@ -194,7 +200,7 @@ def _at_hand(live: UserView, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
 
 async def _warmed(services: Services, live: UserView, query: Query) -> list[_Part]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    passes, parts = _narrowing(query), []
+    passes, parts = _narrowing(query, live.state.provenance), []
     for kind, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
@@ -206,7 +212,7 @@ async def _warmed(services: Services, live: UserView, query: Query) -> list[_Par
     return parts
 
 
-def _narrowing(query: Query) -> Callable[[Row], bool]:
+def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
     """Return a test of the few rows at hand."""
 
     def passes(row: Row) -> bool:
@@ -216,6 +222,7 @@ def _narrowing(query: Query) -> Callable[[Row], bool]:
             and (query.since_us is None or occurred >= query.since_us)
             and (query.until_us is None or occurred < query.until_us)
             and (query.as_of_us is None or begins <= query.as_of_us < ends)
+            and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
         )
 
     return passes
@@ -325,7 +332,8 @@ def _within(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
 async def _hits(
     services: Services, live: UserView, best: Sequence[_Scored], query: Query
 ) -> list[Hit]:
-    read = await memories(services.log, live.stream, [scored.found for scored in best])
+    found, provenance = [scored.found for scored in best], live.state.provenance
+    read = await memories(services.log, live.stream, found, provenance)
     hits = [
         Hit(**_fields(memory), score=scored.score, signals=scored.signals)
         for memory, scored in zip(read, best, strict=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 
 from eventlog import EventStore
-from memory_actors.audit.effects import BEGINS, effect
+from memory_actors.effects import BEGINS, effect
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.memory_index import MemoryIndex

@@ -24,6 +24,7 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.held import Draft, Held
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
 from memory_actors.phrasing import text_digest
+from memory_actors.source_records import Origin
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")
@@ -62,6 +63,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """Of the originals' contents."""
     bytes_after: int
     metadata: dict[str, Any] = {}
+    origins: tuple[Origin, ...] = ()
+    """The originals', if anybody said any."""
 
 
 class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
