@@ -33,10 +33,15 @@ async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:
 
 async def memories(log: EventStore, stream: str, found: Sequence[Found]) -> list[Memory]:
     """Return rows as memories, in their order."""
+    return [Memory(**told) for told in await fields(log, stream, found)]
+
+
+async def fields(log: EventStore, stream: str, found: Sequence[Found]) -> list[dict[str, Any]]:
+    """Return the fields of rows as memories, in their order."""
     events = await texts(log, stream, found)
-    read: list[Memory] = []
+    read: list[dict[str, Any]] = []
     for start in range(0, len(found), READ_AT_ONCE):
-        read += [memory(one, events) for one in found[start : start + READ_AT_ONCE]]
+        read += [_told(one, events) for one in found[start : start + READ_AT_ONCE]]
         if start + READ_AT_ONCE < len(found):
             await asyncio.sleep(0)
     return read
@@ -44,23 +49,27 @@ async def memories(log: EventStore, stream: str, found: Sequence[Found]) -> list
 
 def memory(found: Found, events: Events) -> Memory:
     """Return a row as a memory, its texts from these events."""
+    return Memory(**_told(found, events))
+
+
+def _told(found: Found, events: Events) -> dict[str, Any]:
     kind, row = found
-    return Memory(
-        memory_id=row.memory_id,
-        content=kind.content(row, events),
-        memory_type=kind.NAME,
-        metadata=_metadata(kind, row, events),
-        created_at=to_datetime(row.created_at_us),
-        occurred_at=to_datetime(row.occurred_at_us),
-        session_id=getattr(row, "session_id", None),
-        role=getattr(row, "role", None),
-        key=getattr(row, "key", None),
-        pinned=getattr(row, "pinned", False),
-        size_bytes=row.size_bytes,
-        stored_bytes=row.stored_bytes,
-        data=_as_json(kind.data(row, events)),
-        source="compressed" if is_summary(row) else "memory",
-    )
+    return {
+        "memory_id": row.memory_id,
+        "content": kind.content(row, events),
+        "memory_type": kind.NAME,
+        "metadata": _metadata(kind, row, events),
+        "created_at": to_datetime(row.created_at_us),
+        "occurred_at": to_datetime(row.occurred_at_us),
+        "session_id": getattr(row, "session_id", None),
+        "role": getattr(row, "role", None),
+        "key": getattr(row, "key", None),
+        "pinned": getattr(row, "pinned", False),
+        "size_bytes": row.size_bytes,
+        "stored_bytes": row.stored_bytes,
+        "data": _as_json(kind.data(row, events)),
+        "source": "compressed" if is_summary(row) else "memory",
+    }
 
 
 def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
