@@ -358,7 +358,7 @@ class LiveUser:
             try:
                 state = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
                 version = self._snapshot_version = snapshot.version
-            except msgspec.DecodeError as error:  # derived data: read the whole stream instead
+            except ValueError as error:  # derived data: read the whole stream instead
                 self._log_warning("snapshot ignored", error)
         try:
             state, version = await replay(

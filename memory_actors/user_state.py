@@ -216,7 +216,7 @@ def dump(state: UserState) -> bytes:
 def load(data: bytes) -> UserState:
     """Return the state from bytes.
 
-    :raises msgspec.DecodeError: they are no such state.
+    :raises ValueError: they are no such state.
     """
     dumped = _decoder.decode(data)
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))

@@ -80,7 +80,7 @@ async def _place(row: Any, passage: Passage, log: EventStore, stream: str) -> in
 
 async def _embedded(page: Sequence[_Said], embeddings: EmbeddingService) -> dict[bytes, Embedded]:
     wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, keep=False)
+    embedded, failed = await embeddings.embed_each(wanted, keep=False, background=True)
     if failed:
         raise next(iter(failed.values()))
     return embedded

@@ -206,11 +206,11 @@ sources = click.option(
 def said_by(command: Any) -> Any:
     """Add the options that say where what a command writes comes from."""
     source = click.option(
-        "--source", metavar="NAME", expose_value=False, callback=_remember("source"),
+        "--source", "said_by", metavar="NAME", expose_value=False, callback=_remember("source"),
         help="Where it comes from: a URL, a tool, a person.",
     )  # fmt: skip
     trust = click.option(
-        "--trust", type=TRUST, expose_value=False, callback=_remember("trust"),
+        "--trust", "trusted", type=TRUST, expose_value=False, callback=_remember("trust"),
         help="How far that is trusted.",
     )  # fmt: skip
     return source(trust(command))

@@ -47,6 +47,6 @@ def read_index(path: Path, recipe: str) -> IndexFile | None:
         if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
         file = _decoder.decode(data[4:])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
     return file if file.recipe == recipe else None

@@ -12,7 +12,7 @@ original, which is gone by the end in any case, and is passed over too.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import msgspec
 from immutables import Map
@@ -188,6 +188,7 @@ class AddSummary(Add, frozen=True, kw_only=True):
 class Compress(Command, frozen=True, kw_only=True):
     """Put a summary in the place of memories, if they are still what it was made of."""
 
+    background: ClassVar[bool] = True
     summary: Compressed
     originals: tuple[tuple[str, int], ...]
     """Id and version of each, as they were read."""
