@@ -27,6 +27,7 @@ from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import EraseReceipt
 from memory_actors.handles.past import PastMemory, past_memory
+from memory_actors.handles.purging import purge_users
 from memory_actors.handles.user import UserMemory
 from memory_actors.importing import import_events
 from memory_actors.live_user import StateDivergedError
@@ -34,6 +35,8 @@ from memory_actors.metrics import Metrics, NoMetrics
 from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats
 from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
+from memory_actors.source_records import PurgeReport, Trust
+from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import STREAM_PREFIX, recall_stream_of, stream_of, user_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
@@ -102,13 +105,23 @@ class MemorySystem:
                 yield memory
 
     def user(
-        self, user_id: str, *, agent_id: str | None = None, session_id: str | None = None
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O.
 
+        `source` and `trust` say where all that is written with it comes from: see
+        `UserMemory.from_source`.
+
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        return UserMemory(Scope(self._services, user_id, agent_id, session_id))
+        said = origin(source, trust)
+        return UserMemory(Scope(self._services, user_id, agent_id, session_id, said))
 
     @asynccontextmanager
     async def replay(
@@ -276,6 +289,25 @@ class MemorySystem:
         :raises DiskFull, StorageFailed, CorruptLog, KeyFileError: see the message, then repeat it.
         """
         return await self._erasing.erase(user_id)
+
+    async def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport:
+        """Take all that came from a source, or was of a trust, out of every user's memory.
+
+        User by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.
+        A user who cannot be read or written is in `failed`. After a crash, repeat it.
+
+        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
+        """
+        return await purge_users(
+            self._services, await self.users(), source, trust, dry_run=dry_run, progress=progress
+        )
 
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
         """Write a backup of all memories as they are at one moment, and verify it.

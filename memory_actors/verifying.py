@@ -160,7 +160,7 @@ async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: 
     decider = user_state.user_decider(Settings().limits_by_tier())
     try:
         begin = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
-    except msgspec.DecodeError:
+    except ValueError:
         return False
     shortened, _ = await replay(
         log, decider, stream, state=begin, after=snapshot.version, until=version, dropped="mark"

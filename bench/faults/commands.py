@@ -35,6 +35,14 @@ async def _a_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.add(f"before {n}", memory_id=f"fact {n}")
 
 
+async def _a_poisoned_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.add(f"before {n}", memory_id=f"fact {n}")
+    page = user.from_source(f"page {n}", "untrusted")
+    await page.update(f"fact {n}", content=f"poison {n}")
+    await page.add(f"more poison {n}")
+    await page.documents.put("things", {"n": n}, key=f"poison {n}")
+
+
 async def _a_deleted_fact(memory: MemorySystem, user: UserMemory, n: int) -> None:
     await _a_fact(memory, user, n)
     await user.delete(f"fact {n}")
@@ -240,6 +248,8 @@ COMMANDS: dict[str, Command] = {
     "documents.collections": Command(lambda m, u, n: u.documents.collections()),
     "put_block": Command(_put_block, _an_entry),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
+    "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
+    "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
     "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),
     "context.edit": Command(_of_entry("edit", "other words"), _an_entry),
     "context.remove": Command(_of_entry("remove"), _an_entry),

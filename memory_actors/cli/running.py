@@ -57,7 +57,8 @@ def with_user(
 
     async def whole() -> T:
         async with opened(app, create=create) as memory:
-            return await work(memory.user(app.user_id, agent_id=agent))
+            user = memory.user(app.user_id, agent_id=agent, source=app.source, trust=app.trust)
+            return await work(user)
 
     return run(whole)
 

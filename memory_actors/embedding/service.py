@@ -79,26 +79,31 @@ class EmbeddingService:
         """Name all that an embedding depends on: the model, what it is given, the projection."""
         return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
 
-    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Embedded]:
+    async def embed(
+        self, texts: Sequence[str], *, keep: bool = True, background: bool = False
+    ) -> list[Embedded]:
         """Return what is known of each text; `keep=False` leaves no trace of the texts on disk.
+
+        What can wait is embedded in the `background` of what cannot.
 
         :raises EmbedderError: the model failed or took too long.
         """
         digests = [text_digest(text) for text in texts]
-        found, failed = await self.embed_each(dict(zip(digests, texts, strict=True)), keep=keep)
+        wanted = dict(zip(digests, texts, strict=True))
+        found, failed = await self.embed_each(wanted, keep=keep, background=background)
         if failed:
             raise next(iter(failed.values()))
         return [found[digest] for digest in digests]
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True
+        self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by the digests given with the texts, and why the others have none."""
         found = self.known(list(texts))
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            outcomes = await self._computed(list(missing.values()))
+            outcomes = await self._computed(list(missing.values()), background=background)
             fresh: dict[bytes, Embedded] = {}
             for digest, outcome in zip(missing, outcomes, strict=True):
                 if isinstance(outcome, EmbedderError):
@@ -111,12 +116,12 @@ class EmbeddingService:
                 self._keep(fresh)
         return found, failed
 
-    async def _computed(self, texts: list[str]) -> list[Outcome]:
+    async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        return await self._batcher.embed_each(texts)
+        return await self._batcher.embed_each(texts, background=background)
 
     async def _prepare(self) -> None:
         """Let the embedder load once, outside of any deadline: it may have to be installed."""

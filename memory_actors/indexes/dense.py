@@ -350,7 +350,7 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     """Return a saved graph over these rows; None if it is not whole."""
     try:
         saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
     if saved.model != model or saved.facts.dimension != rows.dimension:
         return None

@@ -60,7 +60,7 @@ def read_whole(path: Path) -> IndexFile | None:
         if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
         return _decoder.decode(data[4:])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
 
 
