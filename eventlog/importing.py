@@ -115,14 +115,14 @@ class Importing:
 
     # --- what is to be done
 
-    def erased(self, txn: Transaction) -> Iterator[Stream]:
-        """Yield the streams of which this log has more than the other one."""
+    def erased(self, txn: Transaction) -> Iterator[tuple[Stream, str]]:
+        """Yield the streams of which this log has more than the other one, and their names here."""
         for stream in self.streams.values():
             record = self._record(txn, stream)
             if record.version and record.erased_version < min(
                 stream.erased_version, record.version
             ):
-                yield stream
+                yield stream, record.name
 
     def batches(self) -> Iterator[list[Event]]:
         """Yield the events that are new, so many at a time. Reads the file again."""

@@ -22,6 +22,7 @@ from eventlog.archive import NotInMemory
 from eventlog.audit import Progress, Verification, VerifyReport
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
@@ -105,6 +106,7 @@ class EventLog(Kept, TakesAppends):
         *,
         clock: Callable[[], int] = system_clock_us,
         size_max_bytes: int = SIZE_MAX_BYTES,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
         queue_events_max: int = QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
     ) -> AsyncIterator[Self]:
@@ -113,6 +115,8 @@ class EventLog(Kept, TakesAppends):
         `clock` gives microseconds since 1970; `size_max_bytes` limits the pages in use.
         With `keys` a new log is encrypted, and one that is is opened: see keys.py. Whoever has
         made them closes them, after the log.
+        A file of up to `checked_bytes_max` is checked page by page before it is used: a larger one
+        may end the process, if a page of it is damaged.
 
         :raises LogLocked: it is open elsewhere (at once, without waiting).
         :raises CorruptLog: the file is cut short, its last commits were rolled back, or its totals
@@ -126,7 +130,13 @@ class EventLog(Kept, TakesAppends):
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
         opening = asyncio.ensure_future(
             anyio.to_thread.run_sync(
-                Files.open, Path(directory), registry, clock(), size_max_bytes, keys
+                Files.open,
+                Path(directory),
+                registry,
+                clock(),
+                size_max_bytes,
+                checked_bytes_max,
+                keys,
             )
         )
         try:

@@ -10,11 +10,13 @@ import structlog
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.codec import EventRegistry
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Environment
 from eventlog.erase import Erasing, finish
 from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, StorageFailed
 from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger
+from eventlog.placing import finish_restore
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
 from eventlog.store_format import check_format, load_keys_identity, put_format, put_shrunk
@@ -49,14 +51,21 @@ class Files(msgspec.Struct, frozen=True):
         registry: EventRegistry,
         now_us: int,
         size_max_bytes: int,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
     ) -> "Files":
         """Open and check the files in `directory`. Blocks.
 
         Raises as `EventLog.open` does.
         """
+        finish_restore(directory)
         with ExitStack() as opened:
-            env = Environment(directory / "log.mdb", TABLES, size_max_bytes=size_max_bytes)
+            env = Environment(
+                directory / "log.mdb",
+                TABLES,
+                size_max_bytes=size_max_bytes,
+                checked_bytes_max=checked_bytes_max,
+            )
             opened.callback(env.close)
             anchor = Anchor(directory / "log.anchor")
             opened.callback(anchor.close)

@@ -15,7 +15,7 @@ LMDB can end the process that reads a damaged tree: do it in a child.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +25,16 @@ import msgspec
 from eventlog import frame
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
-from eventlog.backup import LOG, held, verify_copy, written
+from eventlog.backup import verify_copy
 from eventlog.codec import EventRegistry
-from eventlog.datafile import pad, sync_directory
+from eventlog.datafile import pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
 from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger, RequestRecord, StreamRecord
 from eventlog.opening import ARCHIVE
+from eventlog.placing import LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
@@ -79,11 +80,18 @@ class _Kept:
 
 
 def repair(
-    source: Path, target: Path, registry: EventRegistry, now_us: int, keys: Keys = NO_KEYS
+    source: Path,
+    target: Path,
+    registry: EventRegistry,
+    now_us: int,
+    *,
+    keys: Keys = NO_KEYS,
+    also: Callable[[Path], object] | None = None,
 ) -> RepairReport:
     """Write what is whole of the log in `source` to a new one in `target`. Blocks.
 
-    `keys` are those of the log, if it is encrypted.
+    `keys` are those of the log, if it is encrypted. `also(path)` is called with the new log,
+    closed, before it is given its name: `target` is there with all of it, or not at all.
 
     :raises LogLocked: `source` is open.
     :raises LogUnavailable: it is no log, or there is something at `target`.
@@ -103,9 +111,11 @@ def repair(
         for path in scratch.glob("damaged-*"):
             path.unlink()
         verify_copy(scratch, registry, now_us)
-        (scratch / ".unfinished").unlink()
-        scratch.rename(target)
-        sync_directory(target.parent)
+        if also is not None:
+            also(scratch)
+        for path in files_in(scratch):
+            sync_to_disk(path)
+        put_in_place(scratch, target)
     return report
 
 
@@ -115,7 +125,7 @@ class _Repair:
     ):
         self._scratch = scratch
         self._now_us = now_us
-        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked=False)
+        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked_bytes_max=None)
         self._new = Environment(scratch / LOG, TABLES)
         self._archive = Archive(source / ARCHIVE)
         self._registry = registry

@@ -79,6 +79,7 @@ from memory_actors.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.phrasing import text_digest
+from memory_actors.prompt_records import Context, ContextPart
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.ranking import Weights
 from memory_actors.records import (
@@ -86,8 +87,6 @@ from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
-    Context,
-    ContextPart,
     HistoryEntry,
     Hit,
     Item,
@@ -101,6 +100,7 @@ from memory_actors.records import (
 )
 from memory_actors.repairing import repair_store
 from memory_actors.settings import SUNDAYS, Settings
+from memory_actors.source_records import Origin, Purged, PurgeReport, Trust
 from memory_actors.statistics import SystemStatistics
 from memory_actors.summarizers import (
     CallableSummarizer,
@@ -191,11 +191,14 @@ __all__ = [
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "Origin",
     "PastMemory",
     "PayloadDropped",
     "Plan",
     "Prices",
     "PrometheusMetrics",
+    "PurgeReport",
+    "Purged",
     "QuarantinedError",
     "QuotaExceededError",
     "QuotaUse",
@@ -215,6 +218,7 @@ __all__ = [
     "Tier",
     "TokenCounter",
     "TokenizerCounter",
+    "Trust",
     "UnavailableError",
     "Usage",
     "UserMemory",

@@ -30,7 +30,7 @@ from memory_actors.alerts import AlertDispatcher
 from memory_actors.api_keys import KeyStore
 from memory_actors.compaction.archiving import checkpoint_name
 from memory_actors.compaction.job import Compaction
-from memory_actors.live_user import index_path, touched
+from memory_actors.live_user import remove_indexes, touched
 from memory_actors.privacy import hashed, reason
 from memory_actors.services import Services
 from memory_actors.streams import STREAM_PREFIX, recall_stream_of
@@ -95,7 +95,7 @@ class Erasing:
             if scope.embeddings.owner.is_everybody:
                 digests -= await self._others_have()
             embeddings = await scope.embeddings.erase(digests)
-            index_files = await anyio.to_thread.run_sync(self._remove_indexes, stream)
+            index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(user_id)
             self._alerts.forget(user_id)
@@ -163,13 +163,6 @@ class Erasing:
         if (await self._log.head(stream)).is_empty:
             return 0
         return (await self._log.erase(stream, projections=[checkpoint])).events
-
-    def _remove_indexes(self, stream: str) -> int:
-        begin = index_path(self._directory, stream)
-        files = list(begin.parent.glob(f"{begin.name}.*"))
-        for file in files:
-            file.unlink(missing_ok=True)
-        return len(files)
 
 
 def _collect(

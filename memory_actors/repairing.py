@@ -31,6 +31,7 @@ from eventlog import (
     repair,
     replay,
 )
+from eventlog.keyfile import KeyFile
 from eventlog.requests import system_clock_us
 from eventlog.tables import TABLES
 from eventlog.totals import put_totals
@@ -101,26 +102,34 @@ async def _totals(directory: Path, keys: Keys | None) -> dict[str, int]:
     return {name: total for name, total in summed.items() if total}
 
 
-def _repair(source: Path, target: Path, key_file: Path) -> RepairReport:
-    with keyfile.opened(key_file, key_owner) as keys:
-        report = repair(source, target, user_state.event_registry(), system_clock_us(), keys)
-        totals = asyncio.run(_totals(target, keys if keys.is_attached else None))
-    env = Environment(target / "log.mdb", TABLES)
+def _put_totals(directory: Path, keys: KeyFile) -> None:
+    totals = asyncio.run(_totals(directory, keys if keys.is_attached else None))
+    env = Environment(directory / "log.mdb", TABLES)
     try:
         env.write(lambda txn: put_totals(env, txn, totals))
     finally:
         env.close()
-    if (source / API_KEYS).exists():
-        (target / API_KEYS).touch(0o600)
-        (target / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
-    return report
+
+
+def repair_here(source: Path, target: Path, key_file: Path | None = None) -> RepairReport:
+    """Repair in this process, which a damaged file may end. See `repair_store`."""
+    with keyfile.opened(key_file or default_key_file(source), key_owner) as keys:
+
+        def complete(new: Path) -> None:
+            _put_totals(new, keys)
+            if (source / API_KEYS).exists():
+                (new / API_KEYS).touch(0o600)
+                (new / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
+
+        registry, now_us = user_state.event_registry(), system_clock_us()
+        return repair(source, target, registry, now_us, keys=keys, also=complete)
 
 
 def main() -> None:
     """Repair the store that the command line names first into the second."""
     out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
     try:
-        outcome = _Outcome(_repair(*map(Path, sys.argv[1:])))
+        outcome = _Outcome(repair_here(*map(Path, sys.argv[1:])))
     except EventLogError as error:
         outcome = _Outcome(None, type(error).__name__, str(error))
     out.write(msgspec.json.encode(outcome).decode())

@@ -6,7 +6,8 @@ If it dies, that is a finding.
 
 Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
 begins with the snapshot must be the one that begins with nothing, and the totals over all users
-must be the sum of their states.
+must be the sum of their states. Index files and vectors are compared with the states, too
+(index_audit.py).
 
 A store that is encrypted is verified without its keys where they are not given and not beside it:
 checksums, chains and archive, but no state. So it is with a user whose key is gone.
@@ -48,6 +49,7 @@ from eventlog.audit import Progress
 from eventlog.frame import stream_id
 from memory_actors import user_state
 from memory_actors.encryption import default_key_file
+from memory_actors.index_audit import IndexAudit
 from memory_actors.settings import Settings
 from memory_actors.streams import STREAM_PREFIX, key_owner
 from memory_actors.user_state import UserState
@@ -156,13 +158,17 @@ async def _verified(
 ) -> VerifyReport:
     async with EventLog.open(directory, user_state.event_registry(), keys=keys) as log:
         report = await log.verify(progress, against=against)
-        return msgspec.structs.replace(report, findings=report.findings + await _replayed(log))
+        audit = IndexAudit(log, directory, keys)
+        await audit.begin()
+        found = await _replayed(log, audit) + list(audit.of_nobody())
+        return msgspec.structs.replace(report, findings=report.findings + found)
 
 
-async def _replayed(log: EventLog) -> list[Finding]:
-    """Replay every user; return what does not agree with snapshots and totals."""
+async def _replayed(log: EventLog, audit: IndexAudit) -> list[Finding]:
+    """Replay every user; return what does not agree with snapshots, indexes and totals."""
     decider = user_state.user_decider(Settings().limits_by_tier())
     found: list[Finding] = []
+    derived: list[Finding] = []
     summed, unread = Counter[str](), 0
     for stream in await log.streams():
         if not stream.startswith(STREAM_PREFIX) or len(found) >= FOUND_IN_STREAMS_MAX:
@@ -179,10 +185,11 @@ async def _replayed(log: EventLog) -> list[Finding]:
         summed.update(user_state.totals(state))
         if not await _fits_snapshot(log, stream, state, version):
             found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
+        derived += await audit.of_user(stream, state, version)
     totals = {name: total for name, total in summed.items() if total}
     if not found and not unread and totals != await log.totals():
         found.append(Finding(0, "", "the totals are not the sum over all users"))
-    return found
+    return found + derived
 
 
 async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: int) -> bool:
@@ -192,7 +199,7 @@ async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: 
     decider = user_state.user_decider(Settings().limits_by_tier())
     try:
         begin = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
-    except msgspec.DecodeError:
+    except ValueError:
         return False
     shortened, _ = await replay(
         log, decider, stream, state=begin, after=snapshot.version, until=version, dropped="mark"

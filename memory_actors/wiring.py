@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -25,6 +26,7 @@ from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.vector_table import DAMAGED
+from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
 from memory_actors.live_user import INDEXES, LiveUser, index_path
 from memory_actors.metrics import Metrics
@@ -39,8 +41,6 @@ from memory_actors.summarizers import Summarizer
 from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
 from memory_actors.user_state import UserState, event_registry, user_decider
-
-DERIVED = "derived.mdb"
 
 _logger = structlog.get_logger("memory_actors.system")
 
@@ -113,6 +113,7 @@ def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]
         event_registry(),
         clock=plan.clock,
         size_max_bytes=plan.settings.log_bytes_max,
+        checked_bytes_max=plan.settings.checked_bytes_max,
         keys=keys,
     )
 
@@ -130,13 +131,21 @@ async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> E
 
 def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, deadline_s = plan.directory / DERIVED, plan.settings.embedder_deadline_s
+    path, settings = plan.directory / DERIVED, plan.settings
+    opened = partial(
+        EmbeddingService,
+        plan.embedder,
+        path,
+        deadline_s=settings.embedder_deadline_s,
+        checked_bytes_max=settings.checked_bytes_max,
+        keys=keys,
+    )
     try:
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s, keys=keys)
+        return opened()
     except CorruptLog as error:
         _logger.warning("derived data is damaged and made anew", error=str(error))
         path.replace(path.with_suffix(DAMAGED))
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s, keys=keys)
+        return opened()
 
 
 def _services(

@@ -83,7 +83,7 @@ def _sealed_block(data: bytes) -> None:
 def _snapshot(data: bytes) -> None:
     try:
         user_state.load(data)
-    except msgspec.DecodeError:
+    except ValueError:
         return  # whoever loads one expects it, and reads the stream instead
 
 

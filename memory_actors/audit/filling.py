@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 
 from eventlog import EventStore
-from memory_actors.audit.effects import BEGINS, effect
+from memory_actors.effects import BEGINS, effect
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.indexes.memory_index import MemoryIndex
@@ -80,7 +80,7 @@ async def _place(row: Any, passage: Passage, log: EventStore, stream: str) -> in
 
 async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
     wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, keep=False)
+    embedded, failed = await embeddings.embed_each(wanted, keep=False, background=True)
     if failed:
         raise next(iter(failed.values()))
     return embedded

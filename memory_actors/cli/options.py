@@ -14,6 +14,7 @@ import msgspec
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import default_key_file
 from memory_actors.records import MemoryType
+from memory_actors.source_records import Trust
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -31,6 +32,9 @@ class App:
     debug: bool = False
     encrypt_new: bool = False
     keys: Path | None = None
+    source: str | None = None
+    """Where what is written comes from."""
+    trust: str | None = None
     embedder: Embedder | None = None
     """None means the default model."""
 
@@ -197,6 +201,7 @@ def given_text(argument: str) -> str:
 # --- options that several commands take
 
 MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])
+TRUST = click.Choice([trust.value for trust in Trust])
 
 
 def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's own word
@@ -216,6 +221,28 @@ types = click.option(
 )
 limit = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 offset = click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+
+
+min_trust = click.option(
+    "--min-trust", type=TRUST, help="Leave out what somebody less trusted had a say in."
+)
+sources = click.option(
+    "--from", "sources", metavar="SOURCE", multiple=True,
+    help="Only what came from there and nowhere else; may be repeated.",
+)  # fmt: skip
+
+
+def said_by(command: Any) -> Any:
+    """Add the options that say where what a command writes comes from."""
+    source = click.option(
+        "--source", "said_by", metavar="NAME", expose_value=False, callback=_remember("source"),
+        help="Where it comes from: a URL, a tool, a person.",
+    )  # fmt: skip
+    trust = click.option(
+        "--trust", "trusted", type=TRUST, expose_value=False, callback=_remember("trust"),
+        help="How far that is trusted.",
+    )  # fmt: skip
+    return source(trust(command))
 
 
 def filters(of_what: str) -> Callable[[Any], Any]:

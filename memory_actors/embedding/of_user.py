@@ -30,12 +30,14 @@ class Embeddings(Protocol):
         """Name all that an embedding depends on."""
         ...
 
-    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Embedded]:
+    async def embed(
+        self, texts: Sequence[str], *, keep: bool = True, background: bool = False
+    ) -> list[Embedded]:
         """Return what is known of each text."""
         ...
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True
+        self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by digest, and why the others have none."""
         ...
@@ -78,15 +80,19 @@ class UserEmbeddings:
         """Name all that an embedding depends on."""
         return self._service.recipe
 
-    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Embedded]:
+    async def embed(
+        self, texts: Sequence[str], *, keep: bool = True, background: bool = False
+    ) -> list[Embedded]:
         """Return what is known of each text."""
-        return await self._service.embed(texts, keep=keep, owner=self.owner)
+        more = {"keep": keep, "background": background}
+        return await self._service.embed(texts, owner=self.owner, **more)
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True
+        self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by digest, and why the others have none."""
-        return await self._service.embed_each(texts, keep=keep, owner=self.owner)
+        more = {"keep": keep, "background": background}
+        return await self._service.embed_each(texts, owner=self.owner, **more)
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return packed token states by digest."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import structlog
 
 from eventlog import Keys
+from eventlog.datafile import CHECKED_BYTES_MAX
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
@@ -51,11 +52,12 @@ class EmbeddingService:
         path: Path,
         *,
         deadline_s: float = DEADLINE_S,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
     ):
         self.embedder = embedder
         self._keys = keys
-        self._table = VectorTable(path)
+        self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
@@ -91,28 +93,40 @@ class EmbeddingService:
         return owner_of(self._keys, stream)
 
     async def embed(
-        self, texts: Sequence[str], *, keep: bool = True, owner: Owner = EVERYBODY
+        self,
+        texts: Sequence[str],
+        *,
+        keep: bool = True,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
     ) -> list[Embedded]:
         """Return what is known of each text; `keep=False` leaves no trace of the texts on disk.
+
+        What can wait is embedded in the `background` of what cannot.
 
         :raises EmbedderError: the model failed or took too long.
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found, failed = await self.embed_each(wanted, keep=keep, owner=owner)
+        found, failed = await self.embed_each(wanted, keep=keep, background=background, owner=owner)
         if failed:
             raise next(iter(failed.values()))
         return [found[digest] for digest in digests]
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True, owner: Owner = EVERYBODY
+        self,
+        texts: Mapping[bytes, str],
+        *,
+        keep: bool = True,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by the digests given with the texts, and why the others have none."""
         found = self.known(list(texts), owner)
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            outcomes = await self._computed(list(missing.values()))
+            outcomes = await self._computed(list(missing.values()), background=background)
             fresh: dict[bytes, Embedded] = {}
             for digest, outcome in zip(missing, outcomes, strict=True):
                 if isinstance(outcome, EmbedderError):
@@ -125,12 +139,12 @@ class EmbeddingService:
                 self._keep(fresh, owner)
         return found, failed
 
-    async def _computed(self, texts: list[str]) -> list[Outcome]:
+    async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        return await self._batcher.embed_each(texts)
+        return await self._batcher.embed_each(texts, background=background)
 
     async def _prepare(self) -> None:
         """Let the embedder load once, outside of any deadline: it may have to be installed."""

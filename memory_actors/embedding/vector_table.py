@@ -17,6 +17,7 @@ import hashlib
 import struct
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy.typing as npt
 import structlog
 
 from eventlog import Environment, EventLogError
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner
@@ -36,6 +38,9 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
+TABLES = ("vectors", "tokens", "facts")
+UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
+FILE = "derived.mdb"
 DAMAGED = ".damaged"
 """Suffix of a file that was put aside."""
 MODEL_BYTES = 8  # of each key: which model made it
@@ -43,6 +48,56 @@ MODEL_BYTES = 8  # of each key: which model made it
 _CRC = struct.Struct(">I")
 _Waiting = tuple[Owner, bytes, Embedded]
 _logger = structlog.get_logger("memory_actors.embedding")
+
+
+def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
+    """Return the rows of texts whose embeddings are not what was stored, and why. Blocks.
+
+    Of rows that are `encrypted` nothing but size and checksum is looked at.
+
+    :raises EventLogError: the file cannot be read.
+    """
+    env = Environment(path, TABLES)
+    try:
+        with env.read() as txn:
+            tokens = {key[MODEL_BYTES:]: why for key, why in _bad_tokens(env, txn)}
+            vectors = _bad_vectors(env, txn, encrypted=encrypted)
+            return tokens | {key[MODEL_BYTES:]: why for key, why in vectors}
+    finally:
+        env.close()
+
+
+def _bad_tokens(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["tokens"]) as cursor:
+        for key, value in cursor:
+            if _checked(value) is None:
+                yield key, "damaged token states"
+
+
+def _bad_vectors(
+    env: Environment, txn: Transaction, *, encrypted: bool
+) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["vectors"]) as cursor:
+        sizes = Counter((key[:MODEL_BYTES], len(value)) for key, value in cursor)
+        usual = {model: size for (model, size), _ in reversed(sizes.most_common())}
+        cursor.first()
+        for key, value in cursor:
+            data = _checked(value)
+            if data is None or len(value) != usual[key[:MODEL_BYTES]]:
+                yield key, "a damaged vector"
+            elif not encrypted and not _is_unit(np.frombuffer(data, np.float16)):
+                yield key, "a vector that is not of unit length"
+
+
+def _is_unit(vector: npt.NDArray[np.float16]) -> bool:
+    error = abs(np.linalg.norm(vector.astype(np.float32)) - 1)
+    return bool(error < UNIT_ERROR_MAX)  # NaN compares false
+
+
+def remove_files(directory: Path) -> None:
+    """Remove all embeddings of a store that is closed: they are made again."""
+    for suffix in (Path(FILE).suffix, DAMAGED):
+        (directory / FILE).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -53,8 +108,8 @@ def as_stored(vectors: Vectors) -> Vectors:
 class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
-    def __init__(self, path: Path):
-        self._env = Environment(path, ("vectors", "tokens", "facts"))
+    def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
+        self._env = Environment(path, TABLES, checked_bytes_max=checked_bytes_max)
         self._waiting: dict[bytes, _Waiting] = {}
         """By the owner's prefix and the digest: whose it is, the digest, what is to be written."""
         self._lock = threading.Lock()

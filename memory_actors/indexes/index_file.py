@@ -21,6 +21,19 @@ from memory_actors.indexes.traits import Spoken
 RECIPE: Final = "words/1 traits/2"
 
 
+WORDS: Final = ".words"
+
+
+def of_kind(path: Path, kind: str) -> Path:
+    """Return what the files of one kind's index are called by, of what a user's are called by."""
+    return path.with_suffix(f".{kind}.index")
+
+
+def words_beside(path: Path) -> Path:
+    """Return the file of the words of a kind's index."""
+    return path.with_suffix(WORDS)
+
+
 class IndexFile(msgspec.Struct, frozen=True):
     """What is kept of an index at one moment."""
 
@@ -42,14 +55,13 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
-def read_index(path: Path, recipe: str, owner: Owner = EVERYBODY) -> IndexFile | None:
-    """Return what is in a file, None if that is nothing whole of this recipe."""
+def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole."""
     try:
         data = _opened(path, owner)
-        file = None if data is None else _decoder.decode(data)
-    except (OSError, msgspec.DecodeError):
+        return None if data is None else _decoder.decode(data)
+    except (OSError, ValueError):
         return None
-    return file if file is not None and file.recipe == recipe else None
 
 
 def _opened(path: Path, owner: Owner) -> bytes | None:
@@ -57,3 +69,9 @@ def _opened(path: Path, owner: Owner) -> bytes | None:
     if shelf is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
         return None
     return shelf.read(data[4:], path.name.encode())
+
+
+def read_index(path: Path, recipe: str, owner: Owner = EVERYBODY) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole of this recipe."""
+    file = read_whole(path, owner)
+    return file if file is not None and file.recipe == recipe else None

@@ -14,7 +14,13 @@ import numpy as np
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.dense import DenseIndex, Rows
-from memory_actors.indexes.index_file import RECIPE, IndexFile, read_index, write_index
+from memory_actors.indexes.index_file import (
+    RECIPE,
+    IndexFile,
+    read_index,
+    words_beside,
+    write_index,
+)
 from memory_actors.indexes.late import Fetch, LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.rows import View
@@ -81,7 +87,7 @@ class IndexFiles:
 
     @property
     def _words_path(self) -> Path:
-        return self._path.with_suffix(".words")
+        return words_beside(self._path)
 
     @property
     def _recipe(self) -> str:

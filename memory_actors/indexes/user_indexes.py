@@ -17,6 +17,7 @@ from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.centring import centre
+from memory_actors.indexes.index_file import of_kind
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
 from memory_actors.indexes.wanting import Text
@@ -177,7 +178,7 @@ class UserIndexes:
         return MemoryIndex(
             self._stream,
             kind,
-            None if path is None else path.with_suffix(f".{kind.NAME}.index"),
+            None if path is None else of_kind(path, kind.NAME),
             log=self._log,
             embeddings=self._embeddings,
             chores=self._chores,

@@ -129,7 +129,8 @@ class Wanting:
         """Index some of the passages; say whether any was."""
         batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
         texts = await self._read(dict(batch))
-        embedded, failed = await self._embeddings.embed_each(texts, keep=self._keep)
+        embed = self._embeddings.embed_each
+        embedded, failed = await embed(texts, keep=self._keep, background=True)
         self._settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
         for digest in failed:  # to the end of the line, so that others get their turn
             labels = self._labels.pop(digest, None)

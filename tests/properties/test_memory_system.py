@@ -30,6 +30,7 @@ from memory_actors import (
     MemoryType,
     NotFoundError,
     Plan,
+    Purged,
     QuotaExceededError,
     Receipt,
     Settings,
@@ -64,6 +65,8 @@ SETTINGS = Settings(
 SUMMARIZER = CallableSummarizer(lambda cluster: cluster.texts[0][:20], name="short")
 REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 USERS = ("ada", "bob", "cid")
+EVIL = "evil"
+"""A source, and a word that it alone uses."""
 
 NOT_RESTORED = ("working", "short_term")  # never kept for that
 SHORT = "short_term"  # goes by the clock too, of which receipts say nothing
@@ -86,7 +89,15 @@ class Act(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.words.replace("long", "x " * 700).replace("old", "y " * 60)
+        return self.says.replace("long", "x " * 700).replace("old", "y " * 60)
+
+    @property
+    def source(self) -> str | None:
+        return EVIL if self.number % 3 == 1 else None
+
+    @property
+    def says(self) -> str:
+        return self.words if self.source is None else f"{EVIL} {self.words}"
 
     def one(self, ids: Sequence[str]) -> str:
         return ids[self.number % len(ids)] if ids else "none"
@@ -120,6 +131,8 @@ class Held:
         self.ever: dict[str, str] = {}
         self.says: dict[str, set[str]] = {}
         """What may be read; more than one text where clients raced."""
+        self.said: dict[str, set[str]] = {}
+        """Whatever was ever said of it."""
         self.ends: dict[str, tuple[str, str]] = {}
         """Of relationships."""
         self.summaries: dict[str, list[str]] = {}
@@ -153,7 +166,17 @@ class Held:
                 self.kinds[receipt.memory_id] = self.ever[receipt.memory_id] = receipt.memory_type
                 if act.does in ("add", "prune", "update"):
                     self.says.setdefault(receipt.memory_id, set()).add(act.text)
+                    self.said.setdefault(receipt.memory_id, set()).add(act.text)
         self.drop(gone)
+
+    def purged(self, receipt: Purged) -> None:
+        """Follow the receipt of a purge."""
+        self.drop({one for ids in receipt.gone.values() for one in ids})
+        changed = [one for ids in receipt.changed.values() for one in ids]
+        for memory_id in (*receipt.came_back, *changed):
+            self.kinds[memory_id] = self.ever[memory_id]
+            texts = self.said.get(memory_id, set())
+            self.says[memory_id] = {text for text in texts if EVIL not in text}
 
     def drop(self, gone: set[str]) -> None:
         """Let these go, and the relationships that lose an end by it."""
@@ -206,7 +229,8 @@ class SystemMachine(RuleBasedStateMachine):
             return []
 
     async def receipts(self, name: str, act: Act) -> list[Receipt]:
-        user, held = self.memory.user(name, session_id=f"s{act.number % 3}"), self.held[name]
+        user = self.memory.user(name, session_id=f"s{act.number % 2}", source=act.source)
+        held = self.held[name]
         match act.does:
             case "add":
                 return [await user.add(act.text, act.kind, memory_id=act.own_id)]
@@ -231,7 +255,7 @@ class SystemMachine(RuleBasedStateMachine):
         held, prune = self.held[name], act.number % 2 == 0
         entities = [one for one in held.of("entity") if one not in held.ends]
         ends = act.one(entities), act.one(entities[1:])
-        user = self.memory.user(name)
+        user = self.memory.user(name, source=act.source)
         receipt = await user.entities.relate(ends[0], "knows", ends[1], auto_prune=prune)
         held.ends.setdefault(receipt.memory_id, ends)
         return receipt
@@ -345,6 +369,23 @@ class SystemMachine(RuleBasedStateMachine):
         for number in range(len(self.held[name].of("episodic"))):
             self.one_client_acts(name, Act("finish", "", "red", number))
         self.compacts(name, dry_run=False)
+
+    @rule(name=st.sampled_from(USERS))
+    def a_source_is_purged(self, name: str) -> None:
+        user, before = self.memory.user(name), self.version(name)
+        tried = self.run(user.purge(EVIL, dry_run=True))
+        assert self.version(name) == before
+        receipt = self.run(user.purge(EVIL))
+        assert bool(receipt.count) == bool(tried.count)
+        self.held[name].purged(receipt)
+        found = self.run(user.list_memories(limit=1_000))
+        for memory in found:
+            assert all(one.source != EVIL for one in memory.origins)
+            # Others relate to an entity by its name, whoever gave it.
+            assert EVIL not in memory.content or memory.memory_type == "entity"
+        after = self.version(name)
+        assert self.run(user.purge(EVIL)).count == 0
+        assert self.version(name) == after, "what is purged is purged"
 
     def compressed(self, cluster: ClusterReport) -> None:
         assert cluster.memory_id is not None
