@@ -22,20 +22,19 @@ def main() -> None:
 @click.option("--rounds", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option(
-    "--compacting",
-    "beside",
-    flag_value="compacting",
-    help="It also compacts, archives and shrinks.",
+    "--during", default="writing", show_default=True, help="What it does besides, or instead."
 )
 @click.option(
-    "--keeping", "beside", flag_value="keeping", help="It also makes backups and erases users."
+    "--encrypting", "beside", flag_value="encrypting", help="The same in an encrypted store."
 )
 @click.option("--json", "as_json", is_flag=True)
-def kill(rounds: int, seed: int, beside: Any, as_json: bool) -> None:
-    """Kill a writer at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
-    from bench.kill import run
+def kill(rounds: int, seed: int, during: str, as_json: bool) -> None:
+    """Kill a process at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""
+    from bench.faults.kills import DURING
 
-    report = run(rounds, seed, beside=beside or "writing")
+    if during not in DURING:
+        raise click.BadParameter(f"--during is one of {', '.join(DURING)}")
+    report = DURING[during](rounds, seed)
     show(report, as_json)
     sys.exit(not report.ok)
 
@@ -147,6 +146,16 @@ def replay(events: int, options: Options) -> Any:
     from bench.replay import run
 
     return run(events, options)
+
+
+@measurement(runs=5)
+@click.option("--memories", default=2_000, show_default=True, type=click.IntRange(1))
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
+def encryption(memories: int, calls: int, options: Options) -> Any:
+    """Time adds, searches and an activation with encryption and without."""
+    from bench.encryption import run
+
+    return run(memories, calls, options)
 
 
 @measurement(runs=5)

@@ -1,9 +1,9 @@
 """kill -9 at random moments during concurrent writes: what was acknowledged must be there.
 
-Each round starts a child process that opens the store and writes for several users at once: adds,
-updates and deletes of four kinds of memory, with prunes, and messages and working memory. The child
-reports each acknowledged write on its standard output, one JSON line each, after the
-acknowledgement. The parent kills it at a random moment, opens the same store, and checks:
+Each round starts a child process (kill_child.py) that opens the store and writes for several users
+at once: adds, updates and deletes of four kinds of memory, with prunes, and messages and working
+memory. The child reports each acknowledged write on its standard output. The parent kills it at a
+random moment, opens the same store, and checks:
 
 - every acknowledged add is there with its content, every acknowledged update has its new content,
   every acknowledged delete is gone (working memory excepted: it may lose its last 50 ms);
@@ -11,10 +11,19 @@ acknowledgement. The parent kills it at a random moment, opens the same store, a
 - each user's state, from snapshot and tail, equals a replay of the whole stream;
 - the totals over all users equal the sum of their states.
 
-With `beside="compacting"` the child also compacts all the time, whatever its age, which archives
-the originals, and puts smaller copies of the files in their place. What was compressed must be in
-the history with its content, read from the archive. With `beside="keeping"` it makes backups and
-erases other users.
+`beside` is what the child does besides writing:
+
+- "compacting": it compacts all the time, whatever its age, which archives the originals, and puts
+  smaller copies of the files in their place. What was compressed must be in the history with its
+  content, read from the archive. "episodes": the same of episodes that have ended.
+- "keeping": it makes backups and erases other users. "encrypting": the same in a store that is
+  encrypted: so keys are made and deleted all the time.
+- "erasing": it erases users of whom there is something everywhere. Nothing of one whose erasure was
+  acknowledged, or is repeated by the parent, may be in any file.
+- "exporting": it exports what came since the last export. Every one that was acknowledged is there,
+  and another log that imports them all in order has the very same past.
+
+What is done to a store that is closed is killed by kill_closed.py.
 
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
@@ -31,37 +40,23 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from bench.hashed import HashedEmbedder
+from bench.kill_child import Beside, end_of, exports_of, notes_of, open_store
 from bench.opened import services_of
-from memory_actors import Item, Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
-from memory_actors.compaction.clusters import dbscan
+from eventlog import EventLog, Heads
+from memory_actors import MemorySystem, NotFoundError
+from memory_actors.phrasing import text_digest
+from memory_actors.user_state import event_registry
 
 ROOT = Path(__file__).parents[1]
-USERS = 8
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
 LONG_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
-LIMITS = Limits(
-    long_term_memories=300, short_term_messages=20, working_keys=10, entities=60, episodes=40,
-    documents=50,
-)  # fmt: skip
-Beside = Literal["writing", "compacting", "keeping"]
-"""What the child does besides writing."""
-KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
-
-
-class Alike(HashedEmbedder):
-    """Texts of like length are alike, so that there is something to compact."""
-
-    def _row(self, text: str) -> npt.NDArray[np.float32]:
-        topic = np.random.default_rng(len(text) // 100).standard_normal(self.dimension, np.float32)
-        return topic + np.float32(0.2) * super()._row(text)
+COMPRESSED = ("long_term.compressed", "episodic.compressed")
+SAID = ("content", "goal")  # the fields of events in which a memory's content is
 
 
 class KillReport(msgspec.Struct, frozen=True):
@@ -89,6 +84,10 @@ class Expected:
 
     content: dict[tuple[str, str], str | None] = field(default_factory=dict)
     unsure: set[tuple[str, str]] = field(default_factory=set)
+    erasing: dict[str, bool] = field(default_factory=dict)
+    """Users who were to be erased, and whether that was acknowledged."""
+    exported: set[str] = field(default_factory=set)
+    """Files that were written."""
     acknowledged: int = 0
 
     def take(self, line: dict[str, Any]) -> None:
@@ -96,7 +95,14 @@ class Expected:
         key = line["user"], line["id"]
         if line["op"] == "try":  # announced before the call: it may or may not have happened
             self.unsure.add(key)
-            return
+        elif line["op"] in ("erasing", "erased"):
+            self.erasing[line["user"]] = line["op"] == "erased"
+        elif line["op"] == "exported":
+            self.exported.add(line["id"])
+        else:
+            self._take_write(key, line)
+
+    def _take_write(self, key: tuple[str, str], line: dict[str, Any]) -> None:
         self.acknowledged += 1
         self.unsure.discard(key)
         self.content[key] = line["content"]
@@ -111,10 +117,10 @@ def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
     acknowledged = lost = damaged = diverged = compressed = 0
     for first in range(0, rounds, STORE_ROUNDS):
         with tempfile.TemporaryDirectory() as scratch:
-            store, expected = Path(scratch), Expected()
+            store, expected = Path(scratch) / "store", Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
                 _one_life(store, expected, rng, seed * 1_000_003 + n, beside)
-                result = asyncio.run(check(store, expected))
+                result = asyncio.run(check(store, expected, encrypt=beside == "encrypting"))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
                 if sys.stderr.isatty():
@@ -127,7 +133,7 @@ def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
 
 def command_of(store: Path, seed: int, beside: Beside = "writing") -> list[str]:
     """Return the command of a child that writes until it is killed; run it in `ROOT`."""
-    return [sys.executable, "-m", "bench.kill", str(store), str(seed), beside]
+    return [sys.executable, "-m", "bench.kill_child", str(store), str(seed), beside]
 
 
 def _one_life(
@@ -155,10 +161,13 @@ def _one_life(
         expected.take(json.loads(line))
 
 
-async def check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
+async def check(
+    store: Path, expected: Expected, *, encrypt: bool = False
+) -> tuple[int, int, int, int]:
     """Return lost writes, damaged logs (0 or 1), diverged states, compressed memories."""
-    async with _open(store) as memory:
-        report = await memory.verify()
+    replica = await _imported(store)
+    async with open_store(store, encrypt=encrypt) as memory:
+        report = await memory.verify(against=replica)
         diverged = await memory.check_replay()
         lost = 0
         for (user_id, memory_id), content in expected.content.items():
@@ -169,7 +178,44 @@ async def check(store: Path, expected: Expected) -> tuple[int, int, int, int]:
             expected.content[user_id, memory_id] = now
         expected.unsure.clear()
         compressed = (await memory.compaction_stats()).originals
+        lost += await _still_known(memory, expected.erasing)
+    lost += sum(not (exports_of(store) / name).exists() for name in expected.exported)
+    lost += _left_of(store, list(expected.erasing))
+    expected.erasing.clear()
     return lost, not report.ok, len(diverged), compressed
+
+
+async def _still_known(memory: MemorySystem, erasing: dict[str, bool]) -> int:
+    """Finish erasures; return how many had been acknowledged and were none, or have no effect."""
+    known = set(await memory.users())
+    kept = sum(done and user_id in known for user_id, done in erasing.items())
+    for user_id, done in erasing.items():
+        if not done:
+            await memory.erase(user_id)
+        digests = [text_digest(note) for note in notes_of(user_id)]
+        kept += int(services_of(memory).embeddings.matrix(digests)[1].any())
+    return kept
+
+
+def _left_of(store: Path, canaries: list[str]) -> int:
+    """Return how many of these strings are in a file of a store that is closed."""
+    if not canaries:
+        return 0
+    files = [path.read_bytes() for path in store.rglob("*") if path.is_file()]
+    return sum(any(canary.encode() in data for data in files) for canary in canaries)
+
+
+async def _imported(store: Path) -> Heads | None:
+    """Import what was exported into a log of its own; return where that stands."""
+    files = sorted(exports_of(store).glob("*.export"))
+    if not files:
+        return None
+    async with EventLog.open(store.with_name("replica"), event_registry()) as log:
+        there = (await log.heads()).position
+        for file in files:
+            if end_of(file).position > there:
+                there = (await log.import_events(file)).position
+        return await log.heads()
 
 
 async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str | None) -> bool:
@@ -186,8 +232,8 @@ async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str
             history = await memory.user(user_id).history(memory_id)
         except NotFoundError:
             return False  # the log has never heard of it
-        if history[-1].event == "long_term.compressed":
-            said = [entry.data.get("content") for entry in history[:-1]]
+        if history[-1].event in COMPRESSED:
+            said = [entry.data.get(name) for entry in history[:-1] for name in SAID]
             return now is None and content in said
         return now is None and history[-1].event.endswith(".pruned")
     return content in now  # an entity's observation, an episode's goal, a document's text
@@ -198,83 +244,3 @@ async def _content(memory: MemorySystem, user_id: str, memory_id: str) -> str | 
         return (await memory.user(user_id).get(memory_id)).content
     except NotFoundError:
         return None
-
-
-def _open(store: Path) -> Any:
-    settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
-    # Alerts would be logged to the standard output, which is the child's report.
-    return MemorySystem.open(store, embedder=Alike(), settings=settings, alerts=[])
-
-
-# --- the child
-
-
-async def _live(store: Path, seed: int, beside: str) -> None:
-    if beside == "compacting":
-        dbscan(np.eye(8, dtype=np.float32), 0.3, 2)  # what it loads would take most of a short life
-    async with _open(store) as memory:
-        writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
-        others = {"compacting": _compact, "keeping": _keep}
-        await asyncio.gather(*writers, *([others[beside](memory)] if beside in others else []))
-
-
-async def _compact(memory: MemorySystem) -> None:
-    """Compact, archive and shrink until killed."""
-    while True:
-        await memory.compact(older_than="0h")
-        await services_of(memory).log.shrink(force=True)
-
-
-async def _keep(memory: MemorySystem) -> None:
-    """Make backups and erase users until killed."""
-    for n in range(1_000_000):
-        user = memory.user(f"passing {n}")
-        await user.add_many([Item(content=f"in passing {n} {each} " * 20) for each in range(5)])
-        with tempfile.TemporaryDirectory() as scratch:
-            await memory.backup(Path(scratch) / "backup")
-        await memory.erase(user.user_id)
-
-
-async def _write(memory: MemorySystem, number: int, seed: int) -> None:
-    """Write for one user until killed; several writers share each user."""
-    rng, user_id = random.Random(seed), f"user {number}"
-    user = memory.user(user_id, session_id=f"session {rng.randrange(3)}")
-    mine: list[str] = []
-    for n in range(1_000_000):
-        content = f"memory {seed} {n} " + "word " * rng.choice([1, 20, 600])
-        choice = rng.random()
-        if choice < 0.15 and mine:
-            memory_id = mine.pop(rng.randrange(len(mine)))
-            await _announced(user_id, memory_id, user.delete(memory_id), None)
-        elif choice < 0.3 and mine:
-            memory_id = rng.choice(mine)
-            await _announced(user_id, memory_id, user.update(memory_id, content=content), content)
-        elif choice < 0.5:
-            await user.short_term.add_message(content)
-        elif choice < 0.6:
-            await user.working.set(f"key {rng.randrange(30)}", n, auto_prune=True)
-        else:
-            kind = rng.choice(KINDS)
-            named = {"key": f"{seed} {n}"} if kind == "entity" else {}
-            receipt = await user.add_with_auto_prune(content, kind, **named)
-            mine.append(receipt.memory_id)
-            _say("add", user_id, receipt.memory_id, content, receipt.pruned)
-
-
-async def _announced(user_id: str, memory_id: str, call: Any, content: str | None) -> None:
-    """Report a change before and after it, for in between it may or may not have happened."""
-    _say("try", user_id, memory_id, None, ())
-    try:
-        await call
-    except NotFoundError:  # pruned by another writer of this user
-        return
-    _say("done", user_id, memory_id, content, ())
-
-
-def _say(op: str, user_id: str, memory_id: str, content: str | None, evicted: Any) -> None:
-    line = {"op": op, "user": user_id, "id": memory_id, "content": content, "evicted": evicted}
-    os.write(1, json.dumps(line).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -20,12 +20,16 @@ from eventlog.copying import Shrunk
 from eventlog.decider import Decider
 from eventlog.environment import Environment
 from eventlog.errors import (
+    BeingErased,
     CorruptLog,
     DiskFull,
+    EncryptionMismatch,
     EventLogError,
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
+    KeyGone,
+    KeysUnavailable,
     LogClosed,
     LogLocked,
     LogUnavailable,
@@ -41,6 +45,7 @@ from eventlog.exporting import Exported
 from eventlog.heads import Heads, load_heads, write_heads
 from eventlog.importing import Imported
 from eventlog.inmemory import InMemoryLog
+from eventlog.keys import NO_KEYS, Cipher, Keys
 from eventlog.log import EventLog, LogStatistics
 from eventlog.port import EventStore
 from eventlog.records import (
@@ -64,17 +69,21 @@ from eventlog.subscription import subscribe
 
 __all__ = [
     "ANY_VERSION",
+    "NO_KEYS",
     "Appended",
     "ArchiveStatistics",
     "Archived",
     "BackedUp",
+    "BeingErased",
     "Checkpoint",
+    "Cipher",
     "CorruptLog",
     "Decider",
     "DiskFull",
     "Dropped",
     "DroppedPayloads",
     "Durability",
+    "EncryptionMismatch",
     "Environment",
     "Erased",
     "EventLog",
@@ -89,6 +98,9 @@ __all__ = [
     "Imported",
     "InMemoryLog",
     "InvalidAppend",
+    "KeyGone",
+    "Keys",
+    "KeysUnavailable",
     "LeftBehind",
     "LogClosed",
     "LogLocked",

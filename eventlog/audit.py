@@ -6,7 +6,9 @@ lead to it. The second goes over the archive, segment by segment, and checks eve
 the digest in its stub. The third goes over every other table and checks each row by itself and
 against the events: a row that leads nowhere, a record that disagrees, a table with more or fewer
 rows than it should have. Findings are collected, not raised: a report of all the damage is worth
-more than the first of it. What retention has dropped is no damage; it is counted.
+more than the first of it. What retention has dropped is no damage; it is counted. So is, in a log
+that is encrypted, what there is no key for: its digest and its place in the chain are over the
+ciphertext and are verified; what the index of keys should have of it is unknown.
 """
 
 from collections import Counter
@@ -21,20 +23,19 @@ from eventlog.archive import Archive
 from eventlog.archive_audit import ArchiveAudit
 from eventlog.environment import Environment, Transaction
 from eventlog.erase import TABLE as ERASURES
-from eventlog.erase import ErasureRecord
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, KeyGone
 from eventlog.heads import Heads, check_heads
-from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.reading import Reading
 from eventlog.segment import SegmentId
 from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
-from eventlog.store_format import unpack_format
-from eventlog.tables import U64, key_check, key_id, scan, unseal, unseal_record
+from eventlog.store_format import KEYS_ROW, load_keys_identity, unpack_format
+from eventlog.tables import U64, key_check, scan, unseal, unseal_record
 from eventlog.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
-META_ROWS = 2  # the format and the totals
+META_ROWS = 2  # the format and the totals; one more if it is encrypted
 SID = frame.STREAM_ID_BYTES
 KEY_ID = 16
 
@@ -62,6 +63,8 @@ class VerifyReport(msgspec.Struct, frozen=True):
     dropped_events: int = 0
     """Whose payloads retention has dropped: only their digests could be verified."""
     erased_events: int = 0
+    unread_events: int = 0
+    """Which are encrypted, and their key is not here: only their digests could be verified."""
 
     @property
     def ok(self) -> bool:
@@ -105,6 +108,7 @@ class Verification:
         self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
         self._erased = 0
+        self._unread = 0
         self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
 
     def run(self) -> VerifyReport:
@@ -125,7 +129,9 @@ class Verification:
         self._progress(last, last)
         dropped = sum(self._stubs[segment] for segment in self._dropped)
         archived = self._stubs.total() - dropped
-        return VerifyReport(count, len(self._ends), self._findings, archived, dropped, self._erased)
+        return VerifyReport(
+            count, len(self._ends), self._findings, archived, dropped, self._erased, self._unread
+        )
 
     # --- the events
 
@@ -180,16 +186,22 @@ class Verification:
         if taken.place is not None:  # its keys are known when the archive is read
             self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
             return
+        self._check_keys(txn, position, taken)
+
+    def _check_keys(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
         try:
-            keys = self._reading.keys_of(taken.tag, taken.schema, frame.payload(taken))
+            name = self._reading.name_of(txn, taken.stream_id)
+            rows = self._reading.key_rows(name, taken, frame.payload(taken))
+        except KeyGone:
+            self._keys, self._unread = None, self._unread + 1
+            return
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
             self._keys = None
             return
         if self._keys is not None:
-            self._keys += len(keys)
-        for key in keys:
-            at = taken.stream_id + key_id(key) + U64.pack(taken.version)
+            self._keys += len(rows)
+        for at, key in rows.items():
             if txn.get(at, db=self._env.tables["keys"]) != key_check(at):
                 self._found(position, taken.stream_id, f"not found under its key {key!r}")
 
@@ -211,6 +223,7 @@ class Verification:
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
         gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
+        self._unread += audit.unread
         known = self._keys is not None and audit.keys is not None and not gone
         self._keys = (self._keys or 0) + (audit.keys or 0) if known else None
 
@@ -246,7 +259,10 @@ class Verification:
             TABLE: unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
-        should = {"streams": None, "versions": events, "keys": self._keys, "meta": META_ROWS}
+        should = {"streams": None, "versions": events, "keys": self._keys}
+        with suppress(EventLogError):  # which the check of its row finds
+            is_encrypted = load_keys_identity(self._env, txn) is not None
+            should["meta"] = META_ROWS + is_encrypted
         for table, check in checks.items():
             self._check_table(txn, table, check, should.get(table))
         for sid in self._ends:
@@ -329,6 +345,8 @@ class Verification:
     def _check_meta(self, key: bytes, value: bytes) -> None:
         if key == b"format":
             unpack_format(value)
+        elif key == KEYS_ROW:
+            unseal(value, "the identity of the store's keys", key)
         else:  # what it should come to is known to those who count; that it is whole, to its CRC
             unseal_totals(key, value)
 

@@ -1,5 +1,7 @@
 """Backup and restore: a directory that holds a log as it was at one moment.
 
+Of a log that is encrypted both are made without its keys, and no keys are in a backup.
+
 A backup is made while the log is in use: the tables are copied row by row in one read transaction,
 then the archive's segments that these tables name, then an anchor of their own. It is written under
 another name, opened and verified like any log, synced, and renamed: a directory of the wanted name
@@ -8,14 +10,12 @@ is a whole backup. `backup.json` in it has the digest of every file.
 A restore compares the digests, copies, verifies the copy, and only then puts it in the place of
 what is there. That is moved aside and never deleted: nobody wants to learn afterwards that the
 backup was of another log. Both directories are on disk before the first rename, and a rename is
-atomic; who dies between the two finds the old log under its new name.
+atomic; if the process dies between the two, who opens the log next does the second (placing.py).
 """
 
 import hashlib
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,10 +25,12 @@ import msgspec
 from eventlog.anchor import Anchor, Tail
 from eventlog.audit import Verification
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, lock, means_no_room, sync_directory, sync_to_disk, unlock
+from eventlog.datafile import beside, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
-from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, StorageFailed
+from eventlog.errors import CorruptLog, LogUnavailable
+from eventlog.keys import NO_KEYS
 from eventlog.opening import ARCHIVE, Files
+from eventlog.placing import LOG, RESTORING, files_in, held, put_in_place, say_ready, written
 from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
 from eventlog.segment_table import all_segments
@@ -36,10 +38,8 @@ from eventlog.store_format import put_shrunk
 
 MANIFEST = "backup.json"
 FORMAT = 1
-LOG, ANCHOR = "log.mdb", "log.anchor"
+ANCHOR = "log.anchor"
 READ_BYTES = 1 << 20
-
-_MARK = ".unfinished"  # what is in a directory that may be removed
 
 Also: TypeAlias = Callable[[Path], object]
 
@@ -103,9 +103,7 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
         manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
         _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         _sync_all(scratch)
-        (scratch / _MARK).unlink()
-        scratch.rename(directory)
-        sync_directory(directory.parent)
+        put_in_place(scratch, directory)
     size = sum(file.size_bytes for file in manifest.files)
     return BackedUp(str(directory), tail.position, events, len(manifest.files), size)
 
@@ -142,7 +140,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> int:
 
     :raises CorruptLog: it is not whole.
     """
-    files = Files.open(directory, registry, now_us, MAP_BYTES)
+    files = Files.open(directory, registry, now_us, MAP_BYTES, keys=NO_KEYS)
     try:
         report = Verification(files.env, files.ledger, files.reading, files.archive, None).run()
     finally:
@@ -207,7 +205,7 @@ def restore_files(
     :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
     manifest = check_files(backup)
-    with held(directory) as is_there, written(directory, ".restoring") as scratch:
+    with held(directory) as is_there, written(directory, RESTORING) as scratch:
         for file in manifest.files:
             _copy(backup / file.name, scratch / file.name)
         position = verify_copy(scratch, registry, now_us)
@@ -215,9 +213,9 @@ def restore_files(
             if (directory / name).exists():
                 _copy(directory / name, scratch / name)
         _sync_all(scratch)
-        (scratch / _MARK).unlink()
+        say_ready(scratch)
         aside = _moved_aside(directory, now_us) if is_there else None
-        _put_in_place(scratch, directory, aside)
+        _take_its_place(scratch, directory, aside)
     return Restored(str(directory), position, None if aside is None else str(aside))
 
 
@@ -227,65 +225,16 @@ def _moved_aside(directory: Path, now_us: int) -> Path:
     return aside
 
 
-def _put_in_place(scratch: Path, directory: Path, aside: Path | None) -> None:
+def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
     try:
-        scratch.rename(directory)
+        put_in_place(scratch, directory)
     except OSError:
-        if aside is not None:
+        if aside is not None and not directory.exists():
             aside.rename(directory)
         raise
-    sync_directory(directory.parent)
-
-
-@contextmanager
-def held(directory: Path) -> Iterator[bool]:
-    """Keep everybody out of a log; say whether there is one.
-
-    :raises LogUnavailable: there is something else.
-    :raises LogLocked: somebody has it open.
-    """
-    if directory.is_dir() and not any(directory.iterdir()):
-        directory.rmdir()
-    if not directory.exists():
-        yield False
-        return
-    if not (directory / LOG).exists():
-        raise LogUnavailable(f"{directory} holds something that is no log: name another directory")
-    fd = lock(beside(directory / LOG, ".lock"))
-    try:
-        yield True
-    finally:
-        unlock(fd)
 
 
 # --- files
-
-
-@contextmanager
-def written(directory: Path, suffix: str) -> Iterator[Path]:
-    """Give a new directory beside the wanted one; it is removed unless it was renamed.
-
-    :raises LogUnavailable: it cannot be made.
-    :raises DiskFull, StorageFailed: what the system said of a write.
-    """
-    scratch = beside(directory, suffix)
-    try:
-        if (scratch / _MARK).exists():
-            shutil.rmtree(scratch)  # of a process that died
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        scratch.mkdir(mode=0o700)
-        (scratch / _MARK).touch()
-    except OSError as error:
-        raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
-    try:
-        yield scratch
-    except OSError as error:
-        if means_no_room(error):
-            raise DiskFull(f"no space left for {directory}: free some, try again") from error
-        raise StorageFailed(f"writing {directory} failed: {error}") from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(scratch)
 
 
 def _copy(source: Path, target: Path) -> str:
@@ -308,10 +257,9 @@ def _digest(path: Path) -> str:
 
 
 def _listed(directory: Path) -> list[BackupFile]:
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != _MARK)
     return [
         BackupFile(path.relative_to(directory).as_posix(), path.stat().st_size, _digest(path))
-        for path in paths
+        for path in files_in(directory)
     ]
 
 

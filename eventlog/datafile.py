@@ -9,16 +9,19 @@ work. A rename is durable when its directory has been synced.
 
 import errno
 import fcntl
-import mmap
 import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable
 from eventlog.pages import Meta, check_pages
 
-PAGES_CHECKED_BYTES = 16 << 20  # of a file whose pages are checked when it is opened: some 0.1 s
+CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
+PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
+STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
 _META_MAGIC = 0xBEEFC0DE
@@ -28,8 +31,8 @@ _META_FLAG = 0x08
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_file(path: Path) -> None:
-    """Check the pages of a file that is small, or shorter than its newest meta page says.
+def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
+    """Check the pages of a file that is no larger, or shorter than its newest meta page says.
 
     :raises CorruptLog: it has no readable meta page, or lacks a page, or has one that would end the
         process that follows it.
@@ -45,7 +48,7 @@ def check_file(path: Path) -> None:
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
     meta = _newest(path, head)
-    if size <= PAGES_CHECKED_BYTES or size < meta.stated_bytes:
+    if size <= checked_bytes_max or size < meta.stated_bytes:
         _check_pages(path, meta)
 
 
@@ -64,27 +67,30 @@ def _newest(path: Path, head: bytes) -> Meta:
     metas = list(_metas(head))
     if not metas:
         raise CorruptLog(f"{path} has no readable meta page: restore a backup")
-    return max(metas)[1]
+    newest = max(metas)[1]
+    if newest.stated_bytes > STATED_BYTES_MAX:
+        raise CorruptLog(f"{path} has a meta page that cannot be true: restore a backup")
+    return newest
 
 
 def _check_pages(path: Path, meta: Meta) -> None:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        try:
-            check_pages(data, meta)
-        except CorruptLog as error:
-            raise CorruptLog(f"{path}: {error}") from error
+    try:
+        check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+    except CorruptLog as error:
+        raise CorruptLog(f"{path}: {error}") from error
 
 
 def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
     """Yield each readable meta page, with the number of its transaction."""
-    for at in (0, *(1 << shift for shift in range(9, 17))):
+    for at in (0, *PAGE_BYTES):
         if len(head) < at + _PAGE_HEADER.size + _META.size:
             return
         flags = _PAGE_HEADER.unpack_from(head, at)[2]
         magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
             head, at + _PAGE_HEADER.size
         )
-        if magic == _META_MAGIC and flags & _META_FLAG and page_bytes and at in (0, page_bytes):
+        whole = magic == _META_MAGIC and flags & _META_FLAG and page_bytes in PAGE_BYTES
+        if whole and at in (0, page_bytes):
             yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 

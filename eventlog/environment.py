@@ -42,6 +42,7 @@ import lmdb
 
 from eventlog.copying import Shrunk, copy_table, pages
 from eventlog.datafile import (
+    CHECKED_BYTES_MAX,
     beside,
     check_disk,
     check_file,
@@ -96,7 +97,8 @@ class _File:
 class Environment:
     """Named tables in one LMDB file, with an exclusive lock on it.
 
-    `checked=False` maps a file whose pages may end the process: for a child that repairs it.
+    The pages of a file of up to `checked_bytes_max` are checked before LMDB follows them. None maps
+    any file, also one that may end the process: for a child that repairs it.
 
     :raises LogLocked: another process, or this one, has it open.
     :raises CorruptLog: the file is not whole.
@@ -109,12 +111,12 @@ class Environment:
         tables: Iterable[str],
         *,
         size_max_bytes: int = MAP_BYTES,
-        checked: bool = True,
+        checked_bytes_max: int | None = CHECKED_BYTES_MAX,
     ):
         self.path = path
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
-        self._checked = checked
+        self._checked_bytes_max = checked_bytes_max
         self._pid = os.getpid()
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
@@ -133,8 +135,8 @@ class Environment:
             raise
 
     def _load(self, path: Path, earlier: int) -> _File:
-        if self._checked:
-            check_file(path)
+        if self._checked_bytes_max is not None:
+            check_file(path, self._checked_bytes_max)
         with _unavailable(path):
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(

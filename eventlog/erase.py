@@ -6,6 +6,7 @@ same transaction what it counted leaves the totals, its snapshots and checkpoint
 the table `erasures` says what remains to be done. Then, a bounded piece a transaction, so that
 others go on writing in between:
 
+    key         of an encrypted log: it is deleted from where keys are (keys.py)
     stubs       in the place of the frames: header, digest, chain, tag, and when it was erased
     rows        of the index of keys, idempotency keys, and the projections that were named
     segments    of the archive: their records keep the numbers only; then the files go
@@ -15,6 +16,9 @@ others go on writing in between:
 Each step finds out from the store what is left, so it can be repeated: a crash anywhere leaves a
 row in `erasures`, and the next opening finishes the job. The digest of a payload was taken with a
 salt, which goes with the payload, so nobody can test a guess against what stays.
+
+Once its key is gone, what an old backup has of the stream cannot be read any more. Until then the
+stream takes no writes, for they would be under the key that goes.
 
 The stream may be written to again. It goes on behind the version up to which it was erased, and no
 step touches what is behind that.
@@ -30,7 +34,7 @@ from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog
-from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.segment_table import SegmentRecord, all_segments, next_number, put_segment
 from eventlog.tables import U64, key_id, scan, seal_record, unseal_record
 
@@ -40,22 +44,6 @@ ROWS_AT_ONCE = 2048  # deleted in one transaction
 STEP_BYTES = 100 << 10  # what a step is taken to weigh in the writer's queue
 
 _KEY_ID_BYTES = 16
-
-
-class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An erasure that is under way."""
-
-    until: int
-    """The last version that it erases."""
-    at_us: int
-    events: int
-    """How many it erases."""
-    segments_until: int
-    """The last segment of the stream's archive that it deletes."""
-    projections: list[bytes]
-    """Ids of the names of checkpoints and projections that go with the stream."""
-    stubs_until: int = 0
-    """The last version whose frame is a stub."""
 
 
 class Erasing:
@@ -128,6 +116,10 @@ class Erasing:
             for sid, value in scan(self._env, txn, TABLE, b"")
         }
 
+    def key_gone(self, txn: Transaction, sid: bytes) -> None:
+        """Write down that the key was deleted, for good; the stream may be written to."""
+        self._put(txn, sid, msgspec.structs.replace(self.pending(txn)[sid], key_gone=True))
+
     def step(self, txn: Transaction, sid: bytes) -> bool:
         """Do the next piece of an erasure; say whether there is more of them."""
         record = self.pending(txn)[sid]
@@ -191,14 +183,24 @@ class Erasing:
                 yield "projections", name + rest
 
 
-def finish(env: Environment, erasing: Erasing, shrink: Callable[[], object]) -> bool:
+def finish(
+    env: Environment,
+    erasing: Erasing,
+    shrink: Callable[[], object],
+    forget_key: Callable[[bytes], object] | None,
+) -> bool:
     """Finish the erasures that a process that died has left; say whether there were any. Blocks.
+
+    `forget_key` deletes the key of a stream by its id, if the log is encrypted.
 
     :raises DiskFull, StorageFailed: they could not be finished now; they are still under way.
     """
     with env.read() as txn:
-        pending = list(erasing.pending(txn))
-    for sid in pending:
+        pending = erasing.pending(txn)
+    for sid, record in pending.items():
+        if forget_key is not None and not record.key_gone:
+            forget_key(sid)
+            env.write(partial(erasing.key_gone, sid=sid))
         while env.write(partial(erasing.step, sid=sid)):
             pass
         erasing.remove_files(sid)

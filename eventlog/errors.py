@@ -90,6 +90,22 @@ class PayloadErased(PayloadDropped):
         super().__init__(stream, version, since_us, how="erased")
 
 
+class EncryptionMismatch(EventLogError):
+    """The log is encrypted and was opened without keys, or it is not and was opened with them."""
+
+
+class KeysUnavailable(EventLogError):
+    """The keys of an encrypted log cannot be used: see the message for the reason."""
+
+
+class KeyGone(EventLogError):
+    """The key of this stream is gone, so nothing of it can be read: erased, or another key file."""
+
+
+class BeingErased(EventLogError):
+    """An erasure of this stream is under way: finish it, then append again."""
+
+
 class MissingExtra(EventLogError, ImportError):
     """An optional package is not installed: the message names the extra that brings it."""
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from eventlog import frame
+from eventlog.audit import Progress
 from eventlog.datafile import beside, means_no_room, sync_directory
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
@@ -33,6 +34,7 @@ from eventlog.tables import U64, scan, unseal_record
 from eventlog.totals import load_totals
 
 FORMAT = 1
+PROGRESS_EVENTS = 256
 MESSAGE_BYTES_MAX = 32 << 20  # an event is at most 16 MiB, its frame a little more
 
 _MAGIC = b"EVEXPORT"
@@ -97,8 +99,12 @@ class Exported(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-def write_export(files: Files, path: Path, since: int, now_us: int) -> Exported:
+def write_export(
+    files: Files, path: Path, since: int, now_us: int, progress: Progress | None = None
+) -> Exported:
     """Write what came behind a position to a new file. Blocks.
+
+    `progress(done, total)` counts the events of the whole log, for all of them are read.
 
     :raises LogUnavailable: there is a file already, or there are no `since` events.
     :raises PayloadDropped: retention has dropped one of the payloads.
@@ -110,7 +116,7 @@ def write_export(files: Files, path: Path, since: int, now_us: int) -> Exported:
     temporary = beside(path, ".partial")
     try:
         with files.env.read() as txn, temporary.open("wb") as out:
-            position = _write(out, _messages(files, txn, since, now_us))
+            position = _write(out, _messages(files, txn, since, now_us, progress))
             out.flush()
             os.fsync(out.fileno())
         temporary.rename(path)
@@ -138,7 +144,9 @@ def _write(out: BinaryIO, messages: Iterator[Message]) -> int:
     return position
 
 
-def _messages(files: Files, txn: Transaction, since: int, now_us: int) -> Iterator[Message]:
+def _messages(
+    files: Files, txn: Transaction, since: int, now_us: int, progress: Progress | None
+) -> Iterator[Message]:
     last = files.ledger.last_position(txn)
     if not 0 <= since <= last:
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
@@ -149,6 +157,8 @@ def _messages(files: Files, txn: Transaction, since: int, now_us: int) -> Iterat
         digest.update(frame.chain_of(data))
         if position > since:
             yield Event(position, _whole(files, txn, position, data))
+        if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
+            progress(position, last)
     for key, value in scan(files.env, txn, "requests", b""):
         if unseal_record(value, RequestRecord, "an idempotency key").last_position > since:
             yield Key(key, value)

@@ -27,6 +27,11 @@ When a payload is erased, wherever it was, its frame becomes a stub with the fla
 says when:
 
     ... | tag | erased_at_us i64
+
+In a log that is encrypted (keys.py) the flag is `ENCRYPTED`, with `ARCHIVED` for a stub. The body
+is what `Cipher.encrypt` made of the payload, compressed where the sizes say so; the digest is over
+salt and ciphertext. The sizes are those before encryption, so that what is counted is the same in
+both kinds of log.
 """
 
 import functools
@@ -39,12 +44,14 @@ import msgspec
 
 from eventlog.codec import SALT_BYTES, decompress
 from eventlog.errors import CorruptLog, UnknownEvent
+from eventlog.keys import Cipher
 from eventlog.records import Prepared
 
 FORMAT = 1
 COMPRESSED = 1  # flag: the body is zlib
 ARCHIVED = 2  # flag: a pointer into the archive stands in the place of salt and body
 ERASED = 4  # flag: the time when they were erased does
+ENCRYPTED = 8  # flag: the body is encrypted; stays with a stub of the archive
 STREAM_ID_BYTES = 16  # of a SHA-256; the stream's record holds the whole name to compare
 CHAIN_BYTES = 32
 
@@ -54,6 +61,7 @@ _CHAINED = struct.Struct(">BHB16sQqII")
 _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
 _TIME = struct.Struct(">q")
+_PLACE = struct.Struct(">5s16sQH")
 _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
 
@@ -74,6 +82,13 @@ class Elsewhere(NamedTuple):
 
     place: Place
     digest: bytes
+    is_encrypted: bool = False
+
+
+class Encrypted(NamedTuple):
+    """A payload that is encrypted."""
+
+    data: bytes
 
 
 class Gone(NamedTuple):
@@ -101,6 +116,11 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     place: Place | None = None
     gone: Gone | None = None
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the payload is encrypted."""
+        return bool(self.flags & ENCRYPTED)
+
 
 @functools.lru_cache(8192)
 def stream_id(name: str) -> bytes:
@@ -113,24 +133,42 @@ def chain_start(sid: bytes) -> bytes:
     return hashlib.sha256(b"eventlog:" + sid).digest()
 
 
+def place_of(sid: bytes, version: int, schema: int, tag: bytes) -> bytes:
+    """Return what a payload is bound to when it is encrypted."""
+    return _PLACE.pack(b"event", sid, version, schema) + tag
+
+
 def pack(
-    prepared: Prepared, *, position: int, sid: bytes, version: int, recorded_at_us: int, prev: bytes
+    prepared: Prepared,
+    *,
+    position: int,
+    sid: bytes,
+    version: int,
+    recorded_at_us: int,
+    prev: bytes,
+    cipher: Cipher | None = None,
 ) -> tuple[bytes, bytes]:
-    """Return the frame of an event and its chain value."""
-    digest = digest_of(prepared.salt, prepared.raw)
-    tag = prepared.tag.encode()
+    """Return the frame of an event and its chain value; encrypted, if there is a cipher."""
+    tag, body = prepared.tag.encode(), prepared.body
+    if cipher is None:
+        flags = COMPRESSED if prepared.compressed else 0
+        digest = digest_of(prepared.salt, prepared.raw)
+    else:
+        flags, body = ENCRYPTED, cipher.encrypt(body, place_of(sid, version, prepared.schema, tag))
+        digest = digest_of(prepared.salt, body)
     sizes = len(prepared.raw), len(prepared.body)
     chain = _chain(prev, tag, digest, prepared.schema, sid, version, recorded_at_us, *sizes)
-    flags = COMPRESSED if prepared.compressed else 0
     header = _HEADER.pack(
         0, FORMAT, flags, prepared.schema, len(tag), sid, version, recorded_at_us, *sizes,
         digest, chain,
     )  # fmt: skip
-    rest = b"".join((header[_CRC.size :], tag, prepared.salt, prepared.body))
+    rest = b"".join((header[_CRC.size :], tag, prepared.salt, body))
     return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest, chain
 
 
-Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, bytes | Elsewhere | Gone]
+Taken: TypeAlias = tuple[
+    bytes, int, int, int, int, int, bytes, bytes | Elsewhere | Gone | Encrypted
+]
 """Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
 
 
@@ -149,6 +187,8 @@ def read(position: int, data: bytes) -> Taken:
     tag, body = data[_READ.size : _READ.size + tag_bytes], data[body_at:]
     if not flags:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
+    if flags == ENCRYPTED:
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, Encrypted(body)
     raw = decompress(body, raw_bytes) if flags == COMPRESSED else _not_here(position, data)
     return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
 
@@ -181,7 +221,7 @@ def unpack(position: int, data: bytes) -> Frame:
 
 def stub(position: int, data: bytes, place: Place) -> bytes:
     """Return what stays of a frame, whose CRC was checked, when its payload goes to `place`."""
-    return _stub(position, data, ARCHIVED, _POINTER.pack(*place))
+    return _stub(position, data, ARCHIVED | data[_FLAGS_AT] & ENCRYPTED, _POINTER.pack(*place))
 
 
 def erased(position: int, data: bytes, at_us: int) -> bytes:
@@ -204,7 +244,7 @@ def _stub(position: int, data: bytes, flags: int, instead: bytes) -> bytes:
 
 def refilled(position: int, data: bytes, salt: bytes, raw: bytes) -> bytes:
     """Return the frame of which a stub is left, with its payload, uncompressed, in its place."""
-    return _stub(position, data, 0, salt + raw)
+    return _stub(position, data, data[_FLAGS_AT] & ENCRYPTED, salt + raw)
 
 
 def moved(position: int, data: bytes) -> bytes:
@@ -228,7 +268,7 @@ def _not_here(position: int, data: bytes) -> Elsewhere | Gone:
     if taken.gone is not None:
         return taken.gone
     assert taken.place is not None
-    return Elsewhere(taken.place, taken.digest)
+    return Elsewhere(taken.place, taken.digest, taken.is_encrypted)
 
 
 def _tag(position: int, data: bytes) -> str:
@@ -255,7 +295,7 @@ def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
         raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
     if fmt != FORMAT:
         raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
-    if flags not in (0, COMPRESSED, ARCHIVED, ERASED):
+    if flags not in (0, COMPRESSED, ARCHIVED, ERASED, ENCRYPTED, ENCRYPTED | ARCHIVED):
         raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
 
 
@@ -265,8 +305,19 @@ def chain_of(data: bytes) -> bytes:
 
 
 def payload(frame: Frame) -> bytes:
-    """Return the uncompressed payload of a frame that has it."""
+    """Return the uncompressed payload of a frame that has it; encrypted, if it is encrypted."""
     return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
+
+
+def decrypted(
+    cipher: Cipher, data: bytes, place: bytes, raw_bytes: int, stored_bytes: int
+) -> bytes:
+    """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
+
+    :raises KeyGone, CorruptLog: as `Cipher.decrypt` does.
+    """
+    body = cipher.decrypt(data, place)
+    return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
 
 
 def digest_of(salt: bytes, raw: bytes) -> bytes:

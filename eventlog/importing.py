@@ -4,6 +4,9 @@ First the whole file is read and compared with the log, and nothing is written. 
 carried out, and events appended in order, so many a transaction, each with its idempotency keys;
 the totals come with the last one. A crash in between leaves a log that ends somewhere in the file,
 and the import is repeated.
+
+Events of an encrypted log come encrypted, and stay so: this log must be encrypted too, and must
+have the keys that they are under, in a copy of the other one's file of keys.
 """
 
 import hashlib
@@ -15,12 +18,12 @@ import msgspec
 
 from eventlog import frame
 from eventlog.environment import Transaction
-from eventlog.errors import CorruptLog, WrongExpectedVersion
+from eventlog.errors import CorruptLog, EncryptionMismatch, WrongExpectedVersion
 from eventlog.exporting import Begin, End, Event, Key, Message, Stream, read_export
 from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
-from eventlog.tables import U64, key_check, key_id, unseal_record
+from eventlog.tables import U64, key_check, unseal_record
 
 EVENTS_AT_ONCE = 512  # appended in one transaction
 WHOLE_LOG = "the whole log"
@@ -52,6 +55,8 @@ class Importing:
     def check(self) -> None:
         """Read the whole file and compare it with the log. Blocks.
 
+        :raises EncryptionMismatch: one of the two logs is encrypted and the other one is not.
+        :raises KeyGone: this log has not the key of a stream with something new.
         :raises WrongExpectedVersion: the log ends before the file begins, or behind its end.
         :raises CorruptLog: the file is damaged, or the log has another past.
         :raises LogUnavailable: the file cannot be read.
@@ -81,12 +86,22 @@ class Importing:
 
     def _take_event(self, event: Event, chains: Sequence[bytes], digest: "hashlib._Hash") -> None:
         self.last += 1
-        known = self.last <= len(chains)
-        if event.position != self.last or frame.unpack(
-            event.position, event.data
-        ).stream_id not in (self.streams):
+        known, taken = self.last <= len(chains), frame.unpack(event.position, event.data)
+        if event.position != self.last or taken.stream_id not in self.streams:
             raise CorruptLog(f"{self._path} has event {event.position} out of place")
+        if taken.gone is None and not known:
+            self._check_key(taken)
         digest.update(chains[self.last - 1] if known else frame.chain_of(event.data))
+
+    def _check_key(self, taken: Frame) -> None:
+        keys = self._files.keys
+        if taken.is_encrypted != (keys is not None):
+            which = "" if taken.is_encrypted else "not "
+            raise EncryptionMismatch(
+                f"{self._path} is of a log that is {which}encrypted: import it into one that is so"
+            )
+        if keys is not None:
+            keys.cipher(self.streams[taken.stream_id].name)
 
     def _take_end(self, end: End, have: int, digest: "hashlib._Hash") -> None:
         if have > end.position:
@@ -100,14 +115,14 @@ class Importing:
 
     # --- what is to be done
 
-    def erased(self, txn: Transaction) -> Iterator[Stream]:
-        """Yield the streams of which this log has more than the other one."""
+    def erased(self, txn: Transaction) -> Iterator[tuple[Stream, str]]:
+        """Yield the streams of which this log has more than the other one, and their names here."""
         for stream in self.streams.values():
             record = self._record(txn, stream)
             if record.version and record.erased_version < min(
                 stream.erased_version, record.version
             ):
-                yield stream
+                yield stream, record.name
 
     def batches(self) -> Iterator[list[Event]]:
         """Yield the events that are new, so many at a time. Reads the file again."""
@@ -166,9 +181,8 @@ class Importing:
             raise CorruptLog(f"position {event.position} is not the end of the log")
         txn.put(taken.stream_id + version, at, db=tables["versions"])
         if taken.gone is None:
-            payload = frame.payload(taken)
-            for key in self._files.reading.keys_of(taken.tag, taken.schema, payload):
-                row = taken.stream_id + key_id(key) + version
+            name, payload = self.streams[taken.stream_id].name, frame.payload(taken)
+            for row in self._files.reading.key_rows(name, taken, payload):
                 txn.put(row, key_check(row), db=tables["keys"])
         for key_row in self.keys.get(event.position, ()):
             txn.put(key_row.key, key_row.data, db=tables["requests"])

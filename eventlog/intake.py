@@ -3,7 +3,8 @@
 It bounds what is queued, by events and by bytes, and lets callers wait for room in turn. It settles
 each caller's future when the writer has answered. And it answers relaxed appends at once, which it
 may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
-all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. A
+all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. One
+whose stream has no key in an encrypted log is answered as `commit`: the key may be gone. A
 stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
 costs one batch of acknowledged writes, and not all that follow. So is one that counts, as long as
 an append under way could make a total refuse it, and every one while commits are stalled.
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
+from eventlog.keys import Keys
 from eventlog.ledger import Ledger
 from eventlog.records import Appended, StreamHead
 from eventlog.requests import AppendRequest
@@ -54,7 +57,9 @@ class Intake:
         position: int,
         tally: Tally,
         events_max: int,
+        keys: Keys | None = None,
     ):
+        self._keys = keys
         self.position = position
         """Of the last event that is durable."""
         self.queued_events = 0
@@ -77,6 +82,7 @@ class Intake:
             tail=ledger.tail,
             committed=self._committed,
             deliver=self._deliver,
+            keys=keys,
         )
 
     def close(self) -> Writer | None:
@@ -101,6 +107,8 @@ class Intake:
             durable = await self.append(request)
             self._distrusted.discard(request.stream)
             return durable
+        if self._keys is not None and not self._keys.has(request.stream):
+            return msgspec.structs.replace(await self.append(request), last_position=0)
         await self._wait_for_room()
         head = await self._accepted(request.stream)
         if self.is_stalled:

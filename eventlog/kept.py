@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eventlog.audit import Progress
 from eventlog.backup import Also, BackedUp
 from eventlog.copying import Shrunk
 from eventlog.exporting import Exported
 from eventlog.importing import Imported
 from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
-from eventlog.upkeep import Upkeep
+from eventlog.upkeep import OfErased, Upkeep
 
 
 class Kept:
@@ -64,9 +65,12 @@ class Kept:
         """
         return await self._upkeep.backup(Path(directory), also)
 
-    async def export_since(self, position: int, file: str | Path) -> Exported:
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
         """Write what came behind a position to a new file, for `import_events` of another log.
 
+        `progress(done, total)` is called in a thread; it counts the events of the whole log.
         Upkeep waits meanwhile; appends and reads go on. Streams that were erased, whenever that
         was, are named in it by their ids, so that they are erased there too.
 
@@ -74,20 +78,28 @@ class Kept:
         :raises PayloadDropped: retention has dropped a payload behind that position.
         :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
         """
-        return await self._upkeep.export_since(position, Path(file))
+        return await self._upkeep.export_since(position, Path(file), progress)
 
-    async def import_events(self, file: str | Path) -> Imported:
+    async def import_events(
+        self,
+        file: str | Path,
+        *,
+        progress: Progress | None = None,
+        erasing: OfErased | None = None,
+    ) -> Imported:
         """Append what another log exported, if this one has the very same past.
 
         What it has already is passed over, so an import that was interrupted can be repeated.
         Nobody else may append meanwhile. Nothing is written before the whole file has been checked.
+        `progress(done, total)` counts the events that are new. `erasing(names)` is called in a
+        thread before streams are erased, for what is kept of them elsewhere.
 
         :raises WrongExpectedVersion: there is a gap between the log and the file, or the log has
             more than the file.
         :raises CorruptLog: the file is damaged, or continues another log.
         :raises LogUnavailable: it cannot be read.
         """
-        return await self._upkeep.import_events(Path(file))
+        return await self._upkeep.import_events(Path(file), progress, erasing)
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return what is in the archive, of one stream or of all."""

@@ -7,22 +7,26 @@ transaction that it shares with others.
 import msgspec
 
 from eventlog import frame
+from eventlog.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.anchor import Tail
 from eventlog.checkpoints import put_checkpoint
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import (
+    BeingErased,
     CorruptLog,
     Fenced,
     IdempotencyConflict,
+    InvalidAppend,
     WrongExpectedVersion,
 )
+from eventlog.keys import Cipher, Keys
 from eventlog.records import ANY_VERSION, Appended, StreamHead
 from eventlog.requests import AppendRequest
 from eventlog.tables import (
     U64,
     Record,
+    blind_id,
     key_check,
-    key_id,
     neighbours,
     seal_record,
     unseal_record,
@@ -65,11 +69,30 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
+class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An erasure that is under way."""
+
+    until: int
+    """The last version that it erases."""
+    at_us: int
+    events: int
+    """How many it erases."""
+    segments_until: int
+    """The last segment of the stream's archive that it deletes."""
+    projections: list[bytes]
+    """Ids of the names of checkpoints and projections that go with the stream."""
+    stubs_until: int = 0
+    """The last version whose frame is a stub."""
+    key_gone: bool = False
+    """Whether the stream's key has been deleted; until then nobody writes to it."""
+
+
 class Ledger:
     """Reads and writes of the tables; each takes the transaction it happens in."""
 
-    def __init__(self, env: Environment):
+    def __init__(self, env: Environment, keys: Keys | None = None):
         self._env = env
+        self._keys = keys
         self.counting = Counting(env)
 
     # --- the end of things
@@ -113,6 +136,36 @@ class Ledger:
             )
             return [name for name in names if name]
 
+    # --- encryption
+
+    def cipher(self, stream: StreamRecord) -> Cipher | None:
+        """Return the cipher of a stream that has events, None if the log is not encrypted.
+
+        :raises KeyGone: its key is not here.
+        """
+        return None if self._keys is None else self._keys.cipher(stream.name)
+
+    def cipher_to_write(self, txn: Transaction, stream: StreamRecord) -> Cipher | None:
+        """Return the same for a write; the key of a stream that has nothing to read may be made.
+
+        :raises KeyGone: its key is not here.
+        :raises BeingErased: its key is still to be deleted.
+        :raises InvalidAppend: as much as one key may encrypt has been written under it.
+        """
+        if self._keys is None:
+            return None
+        if self._key_goes(txn, frame.stream_id(stream.name)):
+            raise BeingErased(f"stream {stream.name!r} is being erased: repeat that, then append")
+        if stream.version - stream.erased_version >= ENCRYPTIONS_MAX:
+            raise InvalidAppend(f"stream {stream.name!r} is full: its key encrypts no more")
+        if stream.version == stream.erased_version:
+            return self._keys.make(stream.name)
+        return self._keys.cipher(stream.name)
+
+    def _key_goes(self, txn: Transaction, sid: bytes) -> bool:
+        erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
+        return erasure is not None and not erasure.key_gone
+
     # --- append
 
     def append(self, txn: Transaction, request: AppendRequest) -> Appended:
@@ -128,13 +181,14 @@ class Ledger:
             if first is not None:
                 return first
         _check_append(stream, request)
+        cipher = self.cipher_to_write(txn, stream)
         if request.counters:
             self.counting.add(txn, request.counters)
-        position = self._put_events(txn, sid, stream, request)
+        position = self._put_events(txn, sid, stream, request, cipher)
         result = Appended(
             request.stream, stream.version + 1, stream.version + len(request.events), position
         )
-        self._put_request(txn, sid, request, result)
+        self._put_request(txn, sid, request, result, cipher)
         if request.checkpoint is not None:
             put_checkpoint(self._env, txn, request.checkpoint)
         return result
@@ -151,8 +205,11 @@ class Ledger:
     def _first_result(
         self, txn: Transaction, stream: StreamRecord, idempotency_key: str, digest: bytes
     ) -> Appended | None:
-        name = stream.name
-        key = frame.stream_id(name) + key_id(idempotency_key)
+        if stream.version == stream.erased_version:
+            return None
+        name, cipher = stream.name, self.cipher(stream)
+        key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
+        digest = _blind_digest(digest, cipher)
         for row, value in neighbours(self._env, txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
@@ -172,7 +229,12 @@ class Ledger:
         return record.result(name)
 
     def _put_events(
-        self, txn: Transaction, sid: bytes, stream: StreamRecord, request: AppendRequest
+        self,
+        txn: Transaction,
+        sid: bytes,
+        stream: StreamRecord,
+        request: AppendRequest,
+        cipher: Cipher | None,
     ) -> int:
         position, version, chain = self.last_position(txn), stream.version, stream.chain
         tables, stored = self._env.tables, stream.stored_bytes
@@ -180,14 +242,14 @@ class Ledger:
             position, version = position + 1, version + 1
             data, chain = frame.pack(
                 prepared, position=position, sid=sid, version=version,
-                recorded_at_us=request.recorded_at_us, prev=chain,
+                recorded_at_us=request.recorded_at_us, prev=chain, cipher=cipher,
             )  # fmt: skip
             at, packed_version = U64.pack(position), U64.pack(version)
             if not txn.put(at, data, db=tables["events"], append=True):
                 raise AssertionError(f"position {position} is not the end of the log")
             txn.put(sid + packed_version, at, db=tables["versions"])
             for key in prepared.keys:
-                row = sid + key_id(key) + packed_version
+                row = sid + blind_id(key, cipher) + packed_version
                 txn.put(row, key_check(row), db=tables["keys"])
             stored += len(prepared.body)
         epoch = max(stream.epoch, request.epoch)
@@ -202,13 +264,22 @@ class Ledger:
         txn.put(sid, seal_record(record), db=self._env.tables["streams"])
 
     def _put_request(
-        self, txn: Transaction, sid: bytes, request: AppendRequest, result: Appended
+        self,
+        txn: Transaction,
+        sid: bytes,
+        request: AppendRequest,
+        result: Appended,
+        cipher: Cipher | None,
     ) -> None:
         if request.idempotency_key is None:
             return
-        key = sid + key_id(request.idempotency_key)
+        key, digest = sid + blind_id(request.idempotency_key, cipher), request.digest
         record = RequestRecord(
-            key, request.digest, result.first_version, result.last_version, result.last_position
+            key=key,
+            digest=_blind_digest(digest, cipher),
+            first_version=result.first_version,
+            last_version=result.last_version,
+            last_position=result.last_position,
         )
         txn.put(key, seal_record(record), db=self._env.tables["requests"])
 
@@ -231,10 +302,21 @@ class Ledger:
         return record
 
     def _record(
-        self, txn: Transaction, table: str, key: bytes, cls: type[Record], what: str
+        self,
+        txn: Transaction,
+        table: str,
+        key: bytes,
+        cls: type[Record],
+        what: str,
+        row_key: bytes = b"",
     ) -> Record | None:
         value = txn.get(key, db=self._env.tables[table])
-        return None if value is None else unseal_record(value, cls, what)
+        return None if value is None else unseal_record(value, cls, what, row_key)
+
+
+def _blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
+    """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
+    return digest if cipher is None else cipher.blind(digest)
 
 
 def _check_append(stream: StreamRecord, request: AppendRequest) -> None:

@@ -22,10 +22,12 @@ from eventlog.archive import NotInMemory
 from eventlog.audit import Progress, Verification, VerifyReport
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
 from eventlog.kept import Kept
+from eventlog.keys import Keys
 from eventlog.opening import Files
 from eventlog.records import (
     Appended,
@@ -87,10 +89,13 @@ class EventLog(Kept, TakesAppends):
         self._reading = files.reading
         self._tally = Tally(files.totals)
         self._intake = Intake(
-            files.env, files.ledger, files.anchor, files.position, self._tally, queue_events_max
-        )
+            files.env, files.ledger, files.anchor, files.position, self._tally, queue_events_max,
+            files.keys,
+        )  # fmt: skip
         self._upkeep = Upkeep(files, self._intake, clock)
         self._archive.never_block_this_thread()
+        self.is_encrypted = files.keys is not None
+        """Whether payloads are encrypted: see keys.py."""
 
     @classmethod
     @asynccontextmanager
@@ -101,22 +106,38 @@ class EventLog(Kept, TakesAppends):
         *,
         clock: Callable[[], int] = system_clock_us,
         size_max_bytes: int = SIZE_MAX_BYTES,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
         queue_events_max: int = QUEUE_EVENTS_MAX,
+        keys: Keys | None = None,
     ) -> AsyncIterator[Self]:
         """Open the log in `directory`, made if missing, and close it at the end of the block.
 
         `clock` gives microseconds since 1970; `size_max_bytes` limits the pages in use.
+        With `keys` a new log is encrypted, and one that is is opened: see keys.py. Whoever has
+        made them closes them, after the log.
+        A file of up to `checked_bytes_max` is checked page by page before it is used: a larger one
+        may end the process, if a page of it is damaged.
 
         :raises LogLocked: it is open elsewhere (at once, without waiting).
         :raises CorruptLog: the file is cut short, its last commits were rolled back, or its totals
             are damaged.
         :raises LogUnavailable: the directory cannot be used.
         :raises UnknownEvent: it was made by another version; it is left untouched.
+        :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
+        :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
         opening = asyncio.ensure_future(
-            anyio.to_thread.run_sync(Files.open, Path(directory), registry, clock(), size_max_bytes)
+            anyio.to_thread.run_sync(
+                Files.open,
+                Path(directory),
+                registry,
+                clock(),
+                size_max_bytes,
+                checked_bytes_max,
+                keys,
+            )
         )
         try:
             files = await asyncio.shield(opening)
@@ -156,8 +177,10 @@ class EventLog(Kept, TakesAppends):
         check_snapshot(stream, snapshot, fingerprint)
 
         def save(txn: Transaction) -> None:
-            version = self._ledger.stream(txn, stream).version
-            put_snapshot(self._env, txn, stream, snapshot, fingerprint, version)
+            record = self._ledger.stream(txn, stream)
+            if snapshot.version <= record.version:
+                cipher = self._ledger.cipher_to_write(txn, record)
+                put_snapshot(self._env, txn, stream, snapshot, fingerprint, cipher)
 
         await self._intake.submit(save, payload_bytes=len(snapshot.data))
 
@@ -235,9 +258,12 @@ class EventLog(Kept, TakesAppends):
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
 
         def load(txn: Transaction) -> Snapshot | None:
-            version = self._ledger.stream(txn, stream).version
-            version = version if until is None else min(version, until)
-            return load_snapshot(self._env, txn, stream, fingerprint, version)
+            record = self._ledger.stream(txn, stream)
+            if record.version == record.erased_version:
+                return None
+            version = record.version if until is None else min(record.version, until)
+            cipher = self._ledger.cipher(record)
+            return load_snapshot(self._env, txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)
 

@@ -10,13 +10,16 @@ import structlog
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.codec import EventRegistry
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Environment
 from eventlog.erase import Erasing, finish
-from eventlog.errors import CorruptLog, DiskFull, StorageFailed
+from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, StorageFailed
+from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger
+from eventlog.placing import finish_restore
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
-from eventlog.store_format import check_format, put_format, put_shrunk
+from eventlog.store_format import check_format, load_keys_identity, put_format, put_shrunk
 from eventlog.tables import TABLES
 from eventlog.totals import load_totals
 
@@ -38,30 +41,51 @@ class Files(msgspec.Struct, frozen=True):
     position: int
     """Of the last event."""
     totals: dict[str, int]
+    keys: Keys | None = None
+    """None if the log is not encrypted."""
 
     @classmethod
     def open(
-        cls, directory: Path, registry: EventRegistry, now_us: int, size_max_bytes: int
+        cls,
+        directory: Path,
+        registry: EventRegistry,
+        now_us: int,
+        size_max_bytes: int,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
+        keys: Keys | None = None,
     ) -> "Files":
-        """Open and check the files in `directory`. Blocks."""
+        """Open and check the files in `directory`. Blocks.
+
+        Raises as `EventLog.open` does.
+        """
+        finish_restore(directory)
         with ExitStack() as opened:
-            env = Environment(directory / "log.mdb", TABLES, size_max_bytes=size_max_bytes)
+            env = Environment(
+                directory / "log.mdb",
+                TABLES,
+                size_max_bytes=size_max_bytes,
+                checked_bytes_max=checked_bytes_max,
+            )
             opened.callback(env.close)
             anchor = Anchor(directory / "log.anchor")
             opened.callback(anchor.close)
-            ledger, archive = Ledger(env), Archive(directory / ARCHIVE)
             _count_on(env)
+            identity = _matched(env, keys)
+            keys = keys if identity else None
+            ledger, archive = Ledger(env, keys), Archive(directory / ARCHIVE)
             position = _check_anchor(env, ledger, anchor)
-            env.write(lambda txn: put_format(env, txn, now_us))
+            env.write(lambda txn: put_format(env, txn, now_us, identity))
             with env.read() as txn:
                 totals = load_totals(env, txn)
             erasing = Erasing(env, ledger, archive)
-            if _finish_erasures(env, erasing):
+            if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
                 _write_anchor(env, ledger, anchor)
             _clear(env, archive)
             opened.pop_all()
-            reading = Reading(env, ledger, registry, archive)
-            return cls(env, anchor, archive, ledger, reading, erasing, registry, position, totals)
+            reading = Reading(env, ledger, registry, archive, keys)
+            return cls(
+                env, anchor, archive, ledger, reading, erasing, registry, position, totals, keys
+            )
 
     def close(self) -> None:
         """Close the files. Blocks while somebody reads."""
@@ -78,6 +102,29 @@ def _count_on(env: Environment) -> None:
         record = check_format(env, txn)
     if record is not None:
         env.count_from(record.transactions)
+
+
+def _matched(env: Environment, keys: Keys | None) -> bytes:
+    """Return the identity of the keys of a log that is or will be encrypted; else nothing.
+
+    :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
+    """
+    with env.read() as txn:
+        is_new = check_format(env, txn) is None
+        identity = load_keys_identity(env, txn)
+    if keys is None and identity is not None:
+        raise EncryptionMismatch(
+            f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
+            "the path of its key file)"
+        )
+    if keys is None or (keys is NO_KEYS and identity is None):
+        return b""
+    if identity is None and not is_new:
+        raise EncryptionMismatch(
+            f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
+            "what is in it, export it and import that into a new, encrypted one"
+        )
+    return keys.attach(identity)
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
@@ -98,10 +145,11 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
     return last.position
 
 
-def _finish_erasures(env: Environment, erasing: Erasing) -> bool:
+def _finish_erasures(env: Environment, erasing: Erasing, keys: Keys | None) -> bool:
     """Finish what a crash has left of erasures; say whether there was anything."""
     try:
-        return finish(env, erasing, lambda: env.shrink(partial(put_shrunk, env)))
+        shrink = partial(env.shrink, partial(put_shrunk, env))
+        return finish(env, erasing, shrink, None if keys is None else keys.forget)
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
         return True

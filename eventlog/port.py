@@ -105,7 +105,11 @@ class EventStore(Protocol):
     async def read_all(
         self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
-        """Return up to `limit` events of the log behind position `after`, in order."""
+        """Return up to `limit` events of the log behind position `after`, in order.
+
+        :raises KeyGone: one of them is encrypted under a key that is gone; with `dropped="mark"`
+            its data is `Dropped`. Reads of one stream raise it either way.
+        """
         ...
 
     async def read_event(

@@ -7,6 +7,9 @@ dropped it, the record of its segment says so, and the caller has said what to d
 So it is with an event that was erased. Its stub says so; while the erasure is under way, and the
 payload may still be there, the record of its stream does. Such an event does not carry the name of
 its stream, which may be what had to be erased.
+
+Of a log that is encrypted (keys.py) a payload is decrypted here, and nowhere else. There nothing is
+read that is not encrypted: it would have come from somebody without the key.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +20,29 @@ from eventlog.archive import Archive
 from eventlog.block import Entry
 from eventlog.codec import EventRegistry
 from eventlog.environment import Environment, Transaction
-from eventlog.errors import CorruptLog, PayloadDropped, PayloadErased, UnknownEvent
+from eventlog.errors import CorruptLog, KeyGone, PayloadDropped, PayloadErased, UnknownEvent
+from eventlog.keys import Keys
 from eventlog.ledger import Ledger, StreamRecord
 from eventlog.records import Dropped, OnDropped, Recorded
 from eventlog.segment import MissingSegment, SegmentId
 from eventlog.segment_table import load_segment
-from eventlog.tables import U64, key_check, key_id, neighbours, scan
+from eventlog.tables import U64, blind_id, key_check, neighbours, scan
 
 
 class Reading:
     """Reads of events; each takes the transaction it happens in."""
 
-    def __init__(self, env: Environment, ledger: Ledger, registry: EventRegistry, archive: Archive):
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        registry: EventRegistry,
+        archive: Archive,
+        keys: Keys | None = None,
+    ):
         self._env = env
         self._ledger = ledger
+        self._keys = keys
         self._registry = registry
         self._archive = archive
 
@@ -50,7 +62,11 @@ class Reading:
     def events(
         self, txn: Transaction, after: int, limit: int, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
-        """Return up to `limit` events of the log behind position `after`."""
+        """Return up to `limit` events of the log behind position `after`.
+
+        Of an encrypted log, marked as dropped are also those of a stream whose key is gone: others
+        go on to be read.
+        """
         streams: dict[bytes, StreamRecord] = {}
         found = []
         for position, data in self._rows_behind(txn, after, limit):
@@ -58,7 +74,13 @@ class Reading:
             stream = streams.get(taken[0])
             if stream is None:
                 stream = streams[taken[0]] = self._ledger.stream_record(txn, taken[0])
-            found.append(self._recorded(txn, position, taken, stream, dropped))
+            try:
+                found.append(self._recorded(txn, position, taken, stream, dropped))
+            except KeyGone:
+                if dropped != "mark":
+                    raise
+                gone = Dropped(taken[2], key_gone=True)
+                found.append(_without_payload(position, taken, stream.name, gone, dropped))
         return found
 
     def frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
@@ -167,7 +189,10 @@ class Reading:
 
         :raises CorruptLog: a row there, or beside them, is not as it was written.
         """
-        prefix = frame.stream_id(name) + key_id(key)
+        stream = self._ledger.stream(txn, name)
+        if stream.version == stream.erased_version:
+            return []
+        prefix = frame.stream_id(name) + blind_id(key, self._ledger.cipher(stream))
         found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
         last = found[-1][0] + b"\0" if found else prefix
         beside = [*neighbours(self._env, txn, "keys", prefix)]
@@ -177,13 +202,28 @@ class Reading:
         if damaged or missed:
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
-        erased = self._ledger.stream(txn, name).erased_version if found else 0
-        return [version for version in versions if version > erased]
+        return [version for version in versions if version > stream.erased_version]
 
-    def keys_of(self, tag: str, schema: int, payload: bytes) -> tuple[str, ...]:
-        """Return the keys that an event is found under."""
-        data, _ = self._registry.decode(tag, schema, payload)
-        return self._registry.keys(data)
+    def name_of(self, txn: Transaction, sid: bytes) -> str:
+        """Return the name of a stream, empty where no key has to be found by it."""
+        return "" if self._keys is None else self._ledger.stream_record(txn, sid).name
+
+    def key_rows(self, name: str, taken: frame.Frame, payload: bytes) -> dict[bytes, str]:
+        """Return the rows in the index of keys that an event of a stream has, and each one's key.
+
+        `payload` is what the frame or the archive has of it.
+
+        :raises KeyGone: it is encrypted, and the key is not here.
+        """
+        sid, version, tag = taken.stream_id, taken.version, taken.tag.encode()
+        cipher = None if self._keys is None else self._keys.cipher(name)
+        if cipher is not None or taken.is_encrypted:
+            at = frame.place_of(sid, version, taken.schema, tag)
+            stored = frame.Encrypted(payload) if taken.is_encrypted else payload
+            payload = self._decrypted(name, stored, at, taken.raw_bytes, taken.stored_bytes)
+        data, _ = self._registry.decode(taken.tag, taken.schema, payload)
+        found = {blind_id(key, cipher): key for key in self._registry.keys(data)}
+        return {sid + row + U64.pack(version): key for row, key in found.items()}
 
     def _recorded(
         self,
@@ -200,23 +240,35 @@ class Reading:
             )
         name, tag, data = stream.name, "", None
         try:
-            if not isinstance(raw, bytes):
+            if isinstance(raw, frame.Elsewhere | frame.Gone):
                 found = self._elsewhere(txn, sid, version, raw)
                 if isinstance(found, Dropped):
                     return _without_payload(position, taken, name, found, dropped)
                 raw = found
+            if self._keys is not None or isinstance(raw, frame.Encrypted):
+                at = frame.place_of(sid, version, schema, tag_bytes)
+                raw = self._decrypted(name, raw, at, raw_bytes, stored_bytes)
             tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, raw)
-        except (CorruptLog, UnknownEvent) as error:
+        except (CorruptLog, KeyGone, UnknownEvent) as error:
             raise type(error)(f"event {position} of stream {name!r}: {error}") from error
         return Recorded(
             name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
         )
 
+    def _decrypted(
+        self, name: str, data: bytes | frame.Encrypted, at: bytes, raw_bytes: int, stored_bytes: int
+    ) -> bytes:
+        """Return the payload of an event of an encrypted log."""
+        if self._keys is None or not isinstance(data, frame.Encrypted):
+            raise CorruptLog("it is encrypted and its log is not, or the reverse: restore a backup")
+        cipher = self._keys.cipher(name)
+        return frame.decrypted(cipher, data.data, at, raw_bytes, stored_bytes)
+
     # --- the archive
 
     def _elsewhere(
         self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere | frame.Gone
-    ) -> bytes | Dropped:
+    ) -> bytes | frame.Encrypted | Dropped:
         """Return a payload from the archive, or since when it is gone.
 
         :raises CorruptLog: it is missing, damaged or another one, or erased in a stream that is
@@ -236,7 +288,7 @@ class Reading:
                 raise
             return gone
         check_entry(entry, version, elsewhere)
-        return entry.raw
+        return frame.Encrypted(entry.raw) if elsewhere.is_encrypted else entry.raw
 
     def dropped_now(self, segment: SegmentId) -> Dropped | None:
         """Return since when a segment is gone, by what has been committed up to now.

@@ -54,6 +54,11 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
         """Bytes the payload takes in the log."""
         return len(self.body)
 
+    @property
+    def raw_meta(self) -> bytes:
+        """Who and why, packed, as the payload has it."""
+        return self.raw[2 : 2 + int.from_bytes(self.raw[:2], "big")]
+
 
 class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
     """One event with its place in the log."""
@@ -92,6 +97,8 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
     since_us: int
     erased: bool = False
+    key_gone: bool = False
+    """Of `read_all` alone: it is there, and its key is not. `since` is when it was recorded."""
 
     @property
     def since(self) -> datetime:

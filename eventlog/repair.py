@@ -7,12 +7,16 @@ that is free there. The first event that is not ends its stream; what is behind 
 and reported. Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections
 can be made again, and are left out; totals are for the caller to count.
 
+A log that is encrypted stays so, under the same keys. An event whose key is not here is kept, and
+is not found by what it is about.
+
 LMDB can end the process that reads a damaged tree: do it in a child.
 """
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,19 +25,21 @@ import msgspec
 from eventlog import frame
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
-from eventlog.backup import LOG, held, verify_copy, written
+from eventlog.backup import verify_copy
 from eventlog.codec import EventRegistry
-from eventlog.datafile import pad, sync_directory
+from eventlog.datafile import pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
-from eventlog.errors import CorruptLog, EventLogError, LogUnavailable, UnknownEvent
+from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
+from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger, RequestRecord, StreamRecord
 from eventlog.opening import ARCHIVE
+from eventlog.placing import LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
-from eventlog.store_format import put_format
-from eventlog.tables import TABLES, U64, key_check, key_id, scan, seal_record, unseal_record
+from eventlog.store_format import load_keys_identity, put_format
+from eventlog.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
 
 EVENTS_AT_ONCE = 512  # put in one transaction
 
@@ -73,13 +79,25 @@ class _Kept:
     """Where its events are now, by version."""
 
 
-def repair(source: Path, target: Path, registry: EventRegistry, now_us: int) -> RepairReport:
+def repair(
+    source: Path,
+    target: Path,
+    registry: EventRegistry,
+    now_us: int,
+    *,
+    keys: Keys = NO_KEYS,
+    also: Callable[[Path], object] | None = None,
+) -> RepairReport:
     """Write what is whole of the log in `source` to a new one in `target`. Blocks.
+
+    `keys` are those of the log, if it is encrypted. `also(path)` is called with the new log,
+    closed, before it is given its name: `target` is there with all of it, or not at all.
 
     :raises LogLocked: `source` is open.
     :raises LogUnavailable: it is no log, or there is something at `target`.
     :raises UnknownEvent: it has events that the registry does not know.
     :raises CorruptLog: nothing of it can be read.
+    :raises KeysUnavailable: `keys` are not those of the log; see the message.
     :raises DiskFull, StorageFailed: there is nothing of the new log.
     """
     if target.exists() or not (source / LOG).exists():
@@ -89,24 +107,29 @@ def repair(source: Path, target: Path, registry: EventRegistry, now_us: int) -> 
             if (source / name).exists():
                 shutil.copyfile(source / name, scratch / f"damaged-{name}")
         pad(scratch / f"damaged-{LOG}")
-        report = _Repair(source, scratch, registry, now_us).run(target)
+        report = _Repair(source, scratch, registry, now_us, keys).run(target)
         for path in scratch.glob("damaged-*"):
             path.unlink()
         verify_copy(scratch, registry, now_us)
-        (scratch / ".unfinished").unlink()
-        scratch.rename(target)
-        sync_directory(target.parent)
+        if also is not None:
+            also(scratch)
+        for path in files_in(scratch):
+            sync_to_disk(path)
+        put_in_place(scratch, target)
     return report
 
 
 class _Repair:
-    def __init__(self, source: Path, scratch: Path, registry: EventRegistry, now_us: int):
+    def __init__(
+        self, source: Path, scratch: Path, registry: EventRegistry, now_us: int, keys: Keys
+    ):
         self._scratch = scratch
         self._now_us = now_us
-        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked=False)
+        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked_bytes_max=None)
         self._new = Environment(scratch / LOG, TABLES)
         self._archive = Archive(source / ARCHIVE)
-        self._reading = Reading(self._new, Ledger(self._new), registry, self._archive)
+        self._registry = registry
+        self._keys = keys
         self._streams: dict[bytes, _Kept] = {}
         self._dropped: Counter[SegmentId] = Counter()
         self._position = 0
@@ -114,13 +137,33 @@ class _Repair:
 
     def run(self, target: Path) -> RepairReport:
         try:
-            self._new.write(lambda txn: put_format(self._new, txn, self._now_us))
+            identity = self._matched()
+            ledger, keys = Ledger(self._new), self._keys if identity else None
+            self._reading = Reading(self._new, ledger, self._registry, self._archive, keys)
+            self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
             self._copy_events()
             self._new.write(self._finish)
             return self._report(target)
         finally:
             self._old.close()
             self._new.close()
+
+    def _matched(self) -> bytes:
+        """Return the identity of the keys of the old log, empty if it is not encrypted."""
+        try:
+            with self._old.read() as txn:
+                identity = load_keys_identity(self._old, txn)
+        except CorruptLog:  # what events there are say whether it was
+            identity = b"" if self._has_encrypted() else None
+        return b"" if identity is None else self._keys.attach(identity)
+
+    def _has_encrypted(self) -> bool:
+        """Say whether the first event that is whole is encrypted."""
+        for position in range(1, self._last_position() + 1):
+            with suppress(EventLogError), self._old.read() as txn:
+                data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
+                return frame.unpack(position, data).is_encrypted
+        return False
 
     def _report(self, target: Path) -> RepairReport:
         left = [self._left(sid, kept) for sid, kept in self._streams.items()]
@@ -248,14 +291,16 @@ class _Repair:
             txn.put(at, moved, db=tables["events"], append=True)
             txn.put(taken.stream_id + version, at, db=tables["versions"])
             self._streams[taken.stream_id].positions[taken.version] = position
-            for key in self._keys(frame.unpack(position, moved)):
-                row = taken.stream_id + key_id(key) + version
+            for row in self._key_rows(frame.unpack(position, moved)):
                 txn.put(row, key_check(row), db=tables["keys"])
 
-    def _keys(self, taken: Frame) -> tuple[str, ...]:
+    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
         if taken.gone is not None or taken.place is not None:
             return ()
-        return self._reading.keys_of(taken.tag, taken.schema, frame.payload(taken))
+        name = self._streams[taken.stream_id].record.name
+        with suppress(KeyGone):
+            return self._reading.key_rows(name, taken, frame.payload(taken))
+        return ()
 
     def _finish(self, txn: Transaction) -> None:
         tables = self._new.tables

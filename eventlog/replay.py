@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import anyio.to_thread
 
 from eventlog.decider import Decider
-from eventlog.errors import EventLogError, LogClosed, LogUnavailable, StorageFailed
+from eventlog.errors import EventLogError, KeyGone, LogClosed, LogUnavailable, StorageFailed
 from eventlog.port import EventStore
 from eventlog.records import OnDropped
 
@@ -41,6 +41,7 @@ async def replay(
     for their data: the decider must know what to make of that.
 
     :raises PoisonedStream: an event could not be read or folded.
+    :raises KeyGone: the stream is encrypted, and its key is gone.
     """
     folded = decider.initial if state is None else state
     version = after
@@ -67,7 +68,7 @@ async def _fold_batch(
         if len(events) <= INLINE_EVENTS_MAX:
             return decider.fold(events, state), len(events)
         return await anyio.to_thread.run_sync(decider.fold, events, state), len(events)
-    except (LogClosed, LogUnavailable, StorageFailed):  # of the log, not of the stream
+    except (KeyGone, LogClosed, LogUnavailable, StorageFailed):  # of all events alike
         raise
     except Exception as error:
         if limit == 1:

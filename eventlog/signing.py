@@ -1,4 +1,4 @@
-"""Ed25519 signatures over bytes, with keys in PEM files. The only importer of cryptography.
+"""Ed25519 signatures over bytes, with keys in PEM files. The only importer of cryptography for it.
 
 It is an extra: `pip install 'memory-actors[crypto]'`.
 """

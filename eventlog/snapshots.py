@@ -2,7 +2,8 @@
 
 A snapshot is derived data. One that is ahead of its stream when it is to be kept rests on a relaxed
 append that was lost, and is not kept. One that fails its CRC or was taken under another schema of
-the state is passed over, and the one before it, or the whole stream, is read instead.
+the state is passed over, and the one before it, or the whole stream, is read instead. In a log that
+is encrypted its data is, bound to the stream, the version and the schema.
 """
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from eventlog import frame
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog
+from eventlog.keys import Cipher
 from eventlog.records import Snapshot
 from eventlog.tables import U64, scan, seal_record, unseal_record
 
@@ -29,13 +31,14 @@ def put_snapshot(
     stream: str,
     snapshot: Snapshot,
     fingerprint: str,
-    version_max: int,
+    cipher: Cipher | None = None,
 ) -> None:
-    """Keep a snapshot, unless it is ahead of its stream; drop all but the newest two."""
-    if snapshot.version > version_max:
-        return
+    """Keep a snapshot that is not ahead of its stream; drop all but the newest two."""
     sid, table = frame.stream_id(stream), env.tables["snapshots"]
-    record = SnapshotRecord(fingerprint, snapshot.data)
+    data = snapshot.data
+    if cipher is not None:
+        data = cipher.encrypt(data, _place(sid, snapshot.version, fingerprint))
+    record = SnapshotRecord(fingerprint, data)
     txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
     versions = [key for key, _ in scan(env, txn, "snapshots", sid)]
     for key in versions[:-KEPT]:
@@ -43,16 +46,33 @@ def put_snapshot(
 
 
 def load_snapshot(
-    env: Environment, txn: Transaction, stream: str, fingerprint: str, version_max: int
+    env: Environment,
+    txn: Transaction,
+    stream: str,
+    fingerprint: str,
+    version_max: int,
+    cipher: Cipher | None = None,
 ) -> Snapshot | None:
     """Return the newest snapshot that is whole, of this schema and not beyond a version."""
-    found = list(scan(env, txn, "snapshots", frame.stream_id(stream)))
+    sid = frame.stream_id(stream)
+    found = list(scan(env, txn, "snapshots", sid))
     for key, value in reversed(found):
         version = U64.unpack(key)[0]
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
+            if record.fingerprint == fingerprint and version <= version_max:
+                return Snapshot(version, _opened(record, sid, version, cipher))
         except CorruptLog:
             continue
-        if record.fingerprint == fingerprint and version <= version_max:
-            return Snapshot(version, record.data)
     return None
+
+
+def _opened(record: SnapshotRecord, sid: bytes, version: int, cipher: Cipher | None) -> bytes:
+    if cipher is None:
+        return record.data
+    return cipher.decrypt(record.data, _place(sid, version, record.fingerprint))
+
+
+def _place(sid: bytes, version: int, fingerprint: str) -> bytes:
+    """Return what a snapshot is bound to when it is encrypted."""
+    return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()

@@ -4,16 +4,19 @@ import msgspec
 
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, UnknownEvent
-from eventlog.tables import seal_record, unseal_record
+from eventlog.tables import seal, seal_record, unseal, unseal_record
 from eventlog.totals import put_totals
 
-# 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures.
+# 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
+# 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.
 STORE_FORMAT = 4
+ENCRYPTED_FORMAT = 5
 UPGRADED = (
     2,
     3,
 )  # what this version makes its own format of: they differ by what 4 may have beside
 ROW = b"format"
+KEYS_ROW = b"keys"
 _LOST = "the store has lost its format: restore a backup"
 
 
@@ -36,23 +39,39 @@ def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
     """
     value = txn.get(ROW, db=env.tables["meta"])
     record = None if value is None else unpack_format(value)
-    if record is not None and record.format not in (STORE_FORMAT, *UPGRADED):
+    if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
         raise UnknownEvent(
-            f"the store has format {record.format}, not {STORE_FORMAT}: "
+            f"the store has format {record.format}, not {STORE_FORMAT} or {ENCRYPTED_FORMAT}: "
             "open it with the version that made it"
         )
     return record
 
 
-def put_format(env: Environment, txn: Transaction, now_us: int) -> None:
+def load_keys_identity(env: Environment, txn: Transaction) -> bytes | None:
+    """Return whose the keys of an encrypted store are; None for one that is not encrypted.
+
+    :raises CorruptLog: the row is damaged, or is missing in an encrypted store.
+    """
+    record = check_format(env, txn)
+    if record is None or record.format != ENCRYPTED_FORMAT:
+        return None
+    value = txn.get(KEYS_ROW, db=env.tables["meta"])
+    if value is None:
+        raise CorruptLog("the store has lost the identity of its keys: restore a backup")
+    return unseal(value, "the identity of the store's keys", KEYS_ROW)
+
+
+def put_format(env: Environment, txn: Transaction, now_us: int, identity: bytes = b"") -> None:
     """Make the record of a new store, and upgrade that of an older one.
+
+    `identity` is that of the keys of a new store that is encrypted.
 
     :raises CorruptLog: the store is not new and has no record.
     """
     record = check_format(env, txn)
     if record is None:
-        _create(env, txn, now_us)
-    elif record.format != STORE_FORMAT:
+        _create(env, txn, now_us, identity)
+    elif record.format in UPGRADED:
         _put(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
 
 
@@ -88,10 +107,12 @@ def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
     _put(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
 
 
-def _create(env: Environment, txn: Transaction, now_us: int) -> None:
+def _create(env: Environment, txn: Transaction, now_us: int, identity: bytes) -> None:
     if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
         raise CorruptLog(_LOST)
-    _put(env, txn, FormatRecord(STORE_FORMAT, now_us))
+    _put(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+    if identity:
+        txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
     put_totals(env, txn, {})
 
 

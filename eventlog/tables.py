@@ -12,13 +12,16 @@ All integers in keys are big-endian, so that keys sort by number:
     checkpoints  name id                           -> position, sealed with its key
     projections  name id | key                     -> value, sealed with its key
     meta         "format"                          -> sealed record: format, when it was created
+                 "keys"                            -> identity of the keys, sealed with its key: of
+                                                      an encrypted log only
                  "totals"                          -> record of all totals, sealed with its key
     segments     stream id | number u32            -> record of a file of archived payloads, sealed
                                                       with its key
     erasures     stream id                         -> record of an erasure that is under way, sealed
                                                       with its key
 
-A sealed value opens with its CRC. Frames carry their own.
+A sealed value opens with its CRC. Frames carry their own. In an encrypted log the ids of keys and
+the digests of requests are keyed hashes, and the data of snapshots is encrypted (keys.py).
 """
 
 import hashlib
@@ -31,6 +34,7 @@ import msgspec
 
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog
+from eventlog.keys import Cipher
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
@@ -72,13 +76,18 @@ def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"
     """
     try:
         return msgspec.msgpack.decode(unseal(data, what, row_key), type=cls)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # of msgspec or of UTF-8
         raise CorruptLog(f"{what} does not decode: restore a backup") from error
 
 
 def key_id(key: str) -> bytes:
     """Return the fixed-size form of a key or name of any length."""
     return hashlib.sha256(key.encode()).digest()[:16]
+
+
+def blind_id(key: str, cipher: Cipher | None) -> bytes:
+    """Return the same of a key that says something about content: a keyed hash, if encrypted."""
+    return key_id(key) if cipher is None else cipher.blind(key.encode())[:16]
 
 
 def key_check(row_key: bytes) -> bytes:

@@ -12,11 +12,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import anyio.to_thread
 
 from eventlog.archiving import Archiving
+from eventlog.audit import Progress
 from eventlog.backup import Also, BackedUp, write_backup
 from eventlog.copying import Shrunk
 from eventlog.erase import STEP_BYTES
@@ -34,6 +35,8 @@ from eventlog.store_format import load_format, put_shrunk
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
 
+OfErased: TypeAlias = Callable[[Sequence[str]], object]
+"""Takes the names of streams that are about to be erased."""
 T = TypeVar("T")
 
 
@@ -128,6 +131,8 @@ class Upkeep:
             counters=counted,
         )
         if erasure is None:
+            if self._files.keys is not None:  # other streams may have been under its key
+                await anyio.to_thread.run_sync(self._files.keys.forget, sid)
             return Erased()
         segments = await self._erase_payloads(sid)
         shrunk = await self._forget_erased([sid])
@@ -137,10 +142,19 @@ class Upkeep:
 
     async def _erase_payloads(self, sid: bytes) -> int:
         """Do what is left of an erasure but the copy; return how many files of the archive went."""
+        await self._delete_key(sid)
         step = partial(self._erasing.step, sid=sid)
         while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
             pass
         return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
+
+    async def _delete_key(self, sid: bytes) -> None:
+        keys = self._files.keys
+        with self._env.read() as txn:
+            erasure = self._erasing.pending(txn)[sid]
+        if keys is not None and not erasure.key_gone:
+            await anyio.to_thread.run_sync(keys.forget, sid)
+            await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
 
     async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
@@ -158,38 +172,55 @@ class Upkeep:
         backup = partial(write_backup, self._files, directory, self._clock(), also)
         return await anyio.to_thread.run_sync(backup)
 
-    async def export_since(self, position: int, path: Path) -> Exported:
+    async def export_since(self, position: int, path: Path, progress: Progress | None) -> Exported:
         """Write an export. See `EventLog.export_since`."""
         check_int("position", position, 0, None)
-        return await self._alone(partial(self._export, position, path))
+        return await self._alone(partial(self._export, position, path, progress))
 
-    async def _export(self, position: int, path: Path) -> Exported:
+    async def _export(self, position: int, path: Path, progress: Progress | None) -> Exported:
         await self._intake.flush()
-        write = partial(write_export, self._files, path, position, self._clock())
+        write = partial(write_export, self._files, path, position, self._clock(), progress)
         return await anyio.to_thread.run_sync(write)
 
-    async def import_events(self, path: Path) -> Imported:
+    async def import_events(
+        self, path: Path, progress: Progress | None, erasing: OfErased | None
+    ) -> Imported:
         """Append an export. See `EventLog.import_events`."""
-        return await self._alone(partial(self._import, path))
+        return await self._alone(partial(self._import, path, progress, erasing))
 
-    async def _import(self, path: Path) -> Imported:
+    async def _import(
+        self, path: Path, progress: Progress | None, erasing: OfErased | None
+    ) -> Imported:
         await self._intake.flush()
         importing = Importing(self._files, path)
         await anyio.to_thread.run_sync(importing.check)
+        erased = await self._erase_too(importing, erasing)
+        await self._append_all(importing, progress)
+        if erased:
+            await self._forget_erased(erased)
+        return Imported(importing.last - importing.position, importing.last, len(erased))
+
+    async def _erase_too(self, importing: Importing, erasing: OfErased | None) -> list[bytes]:
+        """Erase the payloads of streams that are erased where the file comes from."""
         with self._env.read() as txn:
             erased = list(importing.erased(txn))
-        for stream in erased:
+        if erased and erasing is not None:
+            await anyio.to_thread.run_sync(erasing, [name for _, name in erased])
+        for stream, _ in erased:
             mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
             await self._intake.submit(mark)
             await self._erase_payloads(stream.sid)
+        return [stream.sid for stream, _ in erased]
+
+    async def _append_all(self, importing: Importing, progress: Progress | None) -> None:
         batches = importing.batches()
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             size = sum(len(event.data) for event in batch)
             await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
+            if progress is not None:
+                new = importing.last - importing.position
+                progress(batch[-1].position - importing.position, new)
         await self._intake.submit(importing.finish)
-        if erased:
-            await self._forget_erased([stream.sid for stream in erased])
-        return Imported(importing.last - importing.position, importing.last, len(erased))
 
     async def shrink(self, *, force: bool) -> Shrunk:
         """Replace the file by a smaller one. See `EventLog.shrink`."""

@@ -21,21 +21,26 @@ from typing import Any, NamedTuple, TypeAlias
 from eventlog.anchor import Tail
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import (
+    BeingErased,
     EventLogError,
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
+    KeyGone,
     LogClosed,
     LogUnavailable,
     StorageFailed,
     WrongExpectedVersion,
 )
+from eventlog.keys import Keys
 from eventlog.totals import Counting, load_totals
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20
 # What the rules of the log refuse, before anything is put.
-REFUSALS = (WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend)
+REFUSALS = (
+    WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,
+)  # fmt: skip
 
 Outcome: TypeAlias = Any | Exception
 
@@ -66,7 +71,8 @@ class Writer:
 
     `tail(txn)` is read at the end of each transaction, `committed(tail)` told in the writer's
     thread once it is durable, and `deliver(batch, outcomes, landed)` called on the loop; `landed`
-    is None when nothing was committed. `counting` collects what jobs count in a transaction.
+    is None when nothing was committed. `counting` collects what jobs count in a transaction. `keys`
+    that jobs have made are durable before what was written under them is.
     """
 
     def __init__(
@@ -77,7 +83,9 @@ class Writer:
         tail: Callable[[Transaction], Tail],
         committed: Callable[[Tail], None],
         deliver: Callable[[list[Job], list[Outcome], Landed | None], None],
+        keys: Keys | None = None,
     ):
+        self._keys = keys
         self._env = env
         self._counting = counting
         self._tail = tail
@@ -158,6 +166,8 @@ class Writer:
                 outcomes.append(refusal)
         totals = self._counting.finish(txn)
         self._env.check_room(txn, used_bytes, reserve=all(job.use_reserve for job in batch))
+        if self._keys is not None:
+            self._keys.sync()
         return outcomes, Landed(self._tail(txn), totals)
 
 

@@ -11,7 +11,10 @@ async with MemorySystem.open("./memory") as memory:
 from eventlog import (
     CorruptLog,
     DiskFull,
+    EncryptionMismatch,
     EventLogError,
+    KeyGone,
+    KeysUnavailable,
     LogClosed,
     LogLocked,
     PayloadDropped,
@@ -76,6 +79,7 @@ from memory_actors.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.metrics import PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.phrasing import text_digest
+from memory_actors.prompt_records import Context, ContextPart
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.ranking import Weights
 from memory_actors.records import (
@@ -83,8 +87,6 @@ from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
-    Context,
-    ContextPart,
     HistoryEntry,
     Hit,
     Item,
@@ -98,6 +100,7 @@ from memory_actors.records import (
 )
 from memory_actors.repairing import repair_store
 from memory_actors.settings import SUNDAYS, Settings
+from memory_actors.source_records import Origin, Purged, PurgeReport, Trust
 from memory_actors.statistics import SystemStatistics
 from memory_actors.summarizers import (
     CallableSummarizer,
@@ -148,6 +151,7 @@ __all__ = [
     "Edit",
     "Embedder",
     "EmbedderError",
+    "EncryptionMismatch",
     "EraseReceipt",
     "EventLogError",
     "ExtractiveSummarizer",
@@ -161,6 +165,8 @@ __all__ = [
     "Insert",
     "InvalidInputError",
     "Item",
+    "KeyGone",
+    "KeysUnavailable",
     "KindUsage",
     "LLMError",
     "Limits",
@@ -185,11 +191,14 @@ __all__ = [
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "Origin",
     "PastMemory",
     "PayloadDropped",
     "Plan",
     "Prices",
     "PrometheusMetrics",
+    "PurgeReport",
+    "Purged",
     "QuarantinedError",
     "QuotaExceededError",
     "QuotaUse",
@@ -209,6 +218,7 @@ __all__ = [
     "Tier",
     "TokenCounter",
     "TokenizerCounter",
+    "Trust",
     "UnavailableError",
     "Usage",
     "UserMemory",

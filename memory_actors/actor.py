@@ -375,5 +375,6 @@ def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:
     """Return an event as it will be recorded, but for its position."""
     return Recorded(
-        stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes, b""
-    )
+        stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes,
+        event.raw_meta,
+    )  # fmt: skip

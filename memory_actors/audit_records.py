@@ -31,8 +31,10 @@ class WhyStep(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
     source: str | None
     """Where what it says came from, where the command said so."""
+    trust: str | None
+    """How far that is trusted, where the command said so."""
     cause: str | None
-    """Why the event happened, where its command does not say: quota, ttl, …"""
+    """Why the event happened, where its command does not say: quota, ttl, purge of a source, …"""
     by: str | None
     """The memory that took its place, made it leave, or ended it."""
     says: str

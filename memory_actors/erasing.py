@@ -9,10 +9,13 @@ Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there bef
 Everybody else reads and writes, but for the moment in which files are replaced.
 
 Vectors lie under the digest of their text, whoever has it. They are deleted unless another user who
-is live has the text too; any other who has it embeds it again when it is missed.
+is live has the text too; any other who has it embeds it again when it is missed. In a store that is
+encrypted each user has their own, and their key goes with the stream.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -20,17 +23,17 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from eventlog import EventLog, EventLogError, Recorded
+from eventlog import EventLog, EventLogError, KeyGone, Recorded
 from eventlog.records import to_datetime
 from memory_actors import user_state
 from memory_actors.alerts import AlertDispatcher
 from memory_actors.api_keys import KeyStore
 from memory_actors.compaction.archiving import checkpoint_name
 from memory_actors.compaction.job import Compaction
-from memory_actors.live_user import index_path, touched
+from memory_actors.live_user import remove_indexes, touched
 from memory_actors.privacy import hashed, reason
 from memory_actors.services import Services
-from memory_actors.streams import recall_stream_of
+from memory_actors.streams import STREAM_PREFIX, recall_stream_of
 from memory_actors.user_state import KINDS, UserState
 from memory_actors.writers.scope import Scope
 
@@ -53,6 +56,8 @@ class EraseReceipt(msgspec.Struct, frozen=True, kw_only=True):
     api_keys: int
     log_bytes_before: int
     log_bytes_after: int
+    key_deleted: bool = False
+    """Whether the store is encrypted, so that old backups do not give the user back."""
 
 
 class Erasing:
@@ -86,17 +91,18 @@ class Erasing:
         user_id, stream = scope.user_id, scope.stream
         async with self._services.runtime.alone(stream), self._compaction.without(user_id):
             await self._log.flush()
-            digests, state = await self._known(stream)
-            digests -= await self._others_have()
-            embeddings = await self._services.embeddings.erase(digests)
-            index_files = await anyio.to_thread.run_sync(self._remove_indexes, stream)
+            digests, counted = await self._known(stream)
+            if scope.embeddings.owner.is_everybody:
+                digests -= await self._others_have()
+            embeddings = await scope.embeddings.erase(digests)
+            index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(user_id)
             self._alerts.forget(user_id)
             for forget in self._watchers:
                 forget(user_id)
             erased = await self._log.erase(
-                stream, counted=user_state.totals(state), projections=[checkpoint_name(stream)]
+                stream, counted=counted, projections=[checkpoint_name(stream)]
             )
         return EraseReceipt(
             user=hashed(user_id),
@@ -108,10 +114,11 @@ class Erasing:
             api_keys=keys,
             log_bytes_before=erased.before_bytes,
             log_bytes_after=erased.after_bytes,
+            key_deleted=self._log.is_encrypted,
         )
 
-    async def _known(self, stream: str) -> tuple[set[bytes], UserState]:
-        """Return the digest of every text that a user ever had, and the last state.
+    async def _known(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
+        """Return the digest of every text that a user ever had, and what counts in the totals.
 
         What cannot be read is no reason to leave the rest: then they are those up to there.
         """
@@ -123,9 +130,24 @@ class Erasing:
             ):
                 state = await anyio.to_thread.run_sync(_collect, state, events, digests)
                 version = events[-1].version
+        except KeyGone:  # of a user who was erased before a backup was restored
+            return digests, await self._counted_by_nobody_else(stream)
         except (EventLogError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             _logger.warning("erased stream is damaged", error=reason(error))
-        return digests, state
+        return digests, user_state.totals(state)
+
+    async def _counted_by_nobody_else(self, stream: str) -> Mapping[str, int]:
+        """Return what of the totals is in no state that can be read. Activates every user.
+
+        Exact while nobody writes; no state can tell it better.
+        """
+        left = Counter(await self._log.totals())
+        for other in await self._log.streams():
+            if other.startswith(STREAM_PREFIX) and other != stream:
+                with suppress(KeyGone):
+                    async with self._services.runtime.use(other) as live:
+                        left.subtract(user_state.totals(live.state))
+        return +left
 
     async def _others_have(self) -> set[bytes]:
         """Return the digests of the texts of all users who are live."""
@@ -141,13 +163,6 @@ class Erasing:
         if (await self._log.head(stream)).is_empty:
             return 0
         return (await self._log.erase(stream, projections=[checkpoint])).events
-
-    def _remove_indexes(self, stream: str) -> int:
-        begin = index_path(self._directory, stream)
-        files = list(begin.parent.glob(f"{begin.name}.*"))
-        for file in files:
-            file.unlink(missing_ok=True)
-        return len(files)
 
 
 def _collect(

@@ -28,12 +28,13 @@ from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.actor import Actor
 from memory_actors.chores import Chores
-from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds import working
 from memory_actors.kinds.context.commands import MAKE_ROOM
 from memory_actors.kinds.kind import Add, Command, Kind, Restore
 from memory_actors.privacy import hashed, reason
+from memory_actors.purging import Purge, originals
 from memory_actors.streams import user_of
 from memory_actors.totals import Totals
 from memory_actors.user_state import KINDS, UserState
@@ -44,6 +45,7 @@ SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot writ
 PAST_PAGE = 256  # events read at a time for a restore
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
+ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
 INDEXES = "indexes"
 
@@ -57,6 +59,15 @@ AlertHandler = Callable[[str, AlertChanged, UserState], None]
 def index_path(directory: Path, stream: str) -> Path:
     """Return what the names of a user's index files begin with, in a data directory."""
     return directory / INDEXES / stream_id(stream).hex()
+
+
+def remove_indexes(directory: Path, stream: str) -> int:
+    """Remove a user's index files; return how many there were."""
+    begin = index_path(directory, stream)
+    files = list(begin.parent.glob(f"{begin.name}.*"))
+    for file in files:
+        file.unlink(missing_ok=True)
+    return len(files)
 
 
 class UserView(Protocol):
@@ -104,7 +115,7 @@ class LiveUser:
         *,
         log: EventStore,
         decider: UserDecider,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         index_path: Path,
         totals: Totals,
         on_alert: AlertHandler,
@@ -189,12 +200,16 @@ class LiveUser:
         if isinstance(command, MAKE_ROOM):
             room = msgspec.structs.replace(command.room, read_at_us=dict(self._read_at_us))
             command = msgspec.structs.replace(command, room=room)
-        if isinstance(command, Restore) or getattr(command, "own_ids", None):
+        if isinstance(command, Restore | Purge) or getattr(command, "own_ids", None):
             await self._flushed()
         if isinstance(command, Add) and command.own_ids:
             return msgspec.structs.replace(command, used=await self._first_events(command.own_ids))
         if isinstance(command, Restore):
             return msgspec.structs.replace(command, past=await self._past(command.memory_ids))
+        if isinstance(command, Purge):
+            past = await self._past(command.memory_ids)
+            past |= await self._past(sorted(originals(past)))
+            return msgspec.structs.replace(command, past=past)
         return command
 
     async def _flushed(self) -> None:
@@ -352,7 +367,7 @@ class LiveUser:
             try:
                 state = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
                 version = self._snapshot_version = snapshot.version
-            except msgspec.DecodeError as error:  # derived data: read the whole stream instead
+            except ValueError as error:  # derived data: read the whole stream instead
                 self._log_warning("snapshot ignored", error)
         try:
             state, version = await replay(
@@ -371,7 +386,7 @@ def _state_bytes(state: UserState) -> int:
     tallies = [kind.tally(state.of(kind)) for kind in KINDS]
     rows = sum(tally.count + tally.relationships for tally in tallies)
     texts = state.working.size_bytes + state.context.living_bytes
-    return ROW_BYTES * rows + texts
+    return ROW_BYTES * rows + ORIGIN_BYTES * len(state.provenance.origins) + texts
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

@@ -19,31 +19,33 @@ Nothing is scaled by query, so scores of two queries compare. A logistic curve b
 median, those that answer a question 0.78, the same text 0.98.
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
+Summaries of compressed memories go through both beside the others, but are chosen apart, so that
+neither takes the place of the other.
 `docs/internals/retrieval.md` says what each signal is worth.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.dates import Span, closeness, named_spans
+from memory_actors.dates import closeness, named_spans
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.tokens import unpack
 from memory_actors.errors import InvalidInputError
 from memory_actors.indexes.late import LateIndex, QueryTokens
 from memory_actors.indexes.parts import Parts
-from memory_actors.indexes.traits import NONE, Traits
+from memory_actors.indexes.traits import NONE
 
 Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Chains = npt.NDArray[np.int32]
-T = TypeVar("T")
+Flags = npt.NDArray[np.bool_]
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,18 +110,8 @@ class Question(NamedTuple):
     """What "last week" is relative to."""
     many: int
     """How many results are wanted, at least."""
-    known: dict[tuple[int, str], Any]
-    """What was found out of what was searched so far, by its `id`: for a second search."""
-    candidates: int = SECOND_STAGE
-    """How many, at least, are scored by all signals."""
-
-    def once(self, searched: object, what: str, find: Callable[[], T]) -> T:
-        """Return what is to be known of something that is searched; `find` it if it is not."""
-        key = id(searched), what
-        if key not in self.known:
-            self.known[key] = find()
-        found: T = self.known[key]
-        return found
+    summaries: int = 0
+    """How many passages of summaries are scored by all signals, beside those of memories."""
 
 
 class Signals(NamedTuple):
@@ -129,6 +121,8 @@ class Signals(NamedTuple):
     labels: Labels
     chains: Chains
     """The session of each, NONE for none."""
+    summaries: Flags
+    """Whether it is of a summary of compressed memories."""
     late: Numbers
     session: Numbers
     words: Numbers
@@ -161,6 +155,11 @@ class Ranked(NamedTuple):
     """In [0, 1]."""
     weights: Weights
 
+    def places(self, *, summaries: bool) -> list[int]:
+        """Return where the passages of summaries are, or those of memories, best first."""
+        places: list[int] = np.flatnonzero(self.signals.summaries == summaries).tolist()
+        return places
+
     def explained(self, place: int) -> dict[str, float]:
         """Return what each signal adds to the score of a passage."""
         names = self.weights.__struct_fields__
@@ -176,7 +175,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
     Takes about a millisecond at 10,000 passages.
     """
     firsts = [_first(parts, rows, question) for parts, rows in searched]
-    chosen = _best_of_all(firsts, max(question.candidates, 2 * question.many))
+    chosen = _best_of_all(firsts, question)
     return [
         _second(parts, signals.at(places), question)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
@@ -189,20 +188,20 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
     traits, text = parts.traits, question.text
-    words = question.once(parts.words, "words", lambda: parts.words.score_all(text)[1])
-    words = words[: parts.size]
+    words = parts.words.score_all(text)[1][: parts.size]
+    columns = traits.view(parts.size)  # of many rows no column is taken that does not count
     if rows is None and parts.dense.has_graph:
-        rows = _proposed(parts, words, question)
+        rows = _proposed(parts, words, columns.summaries, question)
     taken = slice(0, parts.size) if rows is None else rows
     rows = np.arange(parts.size) if rows is None else rows
-    columns = traits.view(parts.size)  # of many rows no column is taken that does not count
     none = np.zeros(len(rows), np.float32)
-    speaker = question.once(traits, "speaker", lambda: traits.named(text))
-    spans = question.once(traits, "spans", lambda: _spans(traits, question))
+    speaker = traits.named(text)
+    spans = named_spans(text, question.reference_us, traits.years())
     return Signals(
         rows=rows,
         labels=parts.dense.view().labels[taken],
         chains=columns.chains[taken],
+        summaries=columns.summaries[taken],
         late=none,
         session=none,
         words=words[taken],
@@ -217,21 +216,21 @@ def _equal(numbers: Chains, number: int) -> Numbers:
     return np.asarray(numbers == number, np.float32)
 
 
-def _proposed(parts: Parts, words: Numbers, question: Question) -> Rows:
-    """Return the rows that vectors or words put among the best, in order."""
+def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows:
+    """Return the rows that vectors or words put among the best, and all summaries, in order."""
     close = parts.dense.proposed(question.embedded.vector, question.centre, PROPOSED)
     worded = np.flatnonzero(words)
     if len(worded) > PROPOSED:
         worded = worded[np.argpartition(-words[worded], PROPOSED)[:PROPOSED]]
-    return np.union1d(close[close < parts.size], worded)
+    proposed = np.union1d(close[close < parts.size], worded)
+    return np.union1d(proposed, np.flatnonzero(summaries)) if question.summaries else proposed
 
 
 def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
     """Return how close rows are: exactly, or of many to 0.002."""
     if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
         return _exactly(parts, rows, question)
-    vector, centre = question.embedded.vector, question.centre
-    estimates = question.once(parts.dense, "meaning", lambda: parts.dense.estimates(vector, centre))
+    estimates = parts.dense.estimates(question.embedded.vector, question.centre)
     return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
 
 
@@ -239,27 +238,34 @@ def _exactly(parts: Parts, rows: Rows, question: Question) -> Numbers:
     return parts.dense.scores(question.embedded.vector, question.centre, rows)
 
 
-def _spans(traits: Traits, question: Question) -> tuple[Span, ...]:
-    return named_spans(question.text, question.reference_us, traits.years())
+def _best_of_all(firsts: Sequence[Signals], question: Question) -> list[Rows]:
+    """Return the places of the best of all indexes together, by index: memories and summaries."""
+    if not firsts:
+        return []
+    scores = np.concatenate([signals.weighed(FIRST) for signals in firsts])
+    summary = np.concatenate([signals.summaries for signals in firsts])
+    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.many))
+    if question.summaries:
+        chosen |= _best(scores, summary, question.summaries)
+    starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
+    return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
 
-def _best_of_all(firsts: Sequence[Signals], count: int) -> list[Rows]:
-    """Return the places of the best `count` of all indexes together, by index."""
-    scores = [signals.weighed(FIRST) for signals in firsts]
-    together = np.concatenate(scores) if scores else np.zeros(0, np.float32)
-    living = together > -np.inf
-    if np.count_nonzero(living) > count:
-        last = np.partition(together, len(together) - count)[len(together) - count]
-        living &= together >= last
-    starts = np.cumsum([0, *map(len, scores)])
-    return [np.flatnonzero(living[start:end]) for start, end in pairwise(starts)]
+def _best(scores: Numbers, among: Flags, count: int) -> Flags:
+    """Return which are the best `count` of some, and those that score the same as the last."""
+    living = among & (scores > -np.inf)
+    if np.count_nonzero(living) <= count:
+        return living
+    some = scores[living]
+    last = np.partition(some, len(some) - count)[len(some) - count]
+    return np.asarray(living & (scores >= last), np.bool_)
 
 
 # --- the second stage
 
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
-    query = question.once(parts.late, "query", lambda: _tokens(parts.late, question))
+    query = _tokens(parts.late, question)
     weights = _leaning(FIRST if query is None else question.weights, len(parts.dense))
     if query is not None:
         late = parts.late.score(query, signals.labels.tolist())

@@ -9,7 +9,9 @@ import msgspec
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind, is_summary
+from memory_actors.provenance import Provenance
 from memory_actors.records import HistoryEntry, Memory
+from memory_actors.source_records import least
 from memory_actors.validation import IS_COMPRESSED
 
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
@@ -31,36 +33,52 @@ async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:
     return {recorded.version: recorded for recorded in read}
 
 
-async def memories(log: EventStore, stream: str, found: Sequence[Found]) -> list[Memory]:
+async def memories(
+    log: EventStore, stream: str, found: Sequence[Found], provenance: Provenance
+) -> list[Memory]:
     """Return rows as memories, in their order."""
+    return [Memory(**told) for told in await fields(log, stream, found, provenance)]
+
+
+async def fields(
+    log: EventStore, stream: str, found: Sequence[Found], provenance: Provenance
+) -> list[dict[str, Any]]:
+    """Return the fields of rows as memories, in their order."""
     events = await texts(log, stream, found)
-    read: list[Memory] = []
+    read: list[dict[str, Any]] = []
     for start in range(0, len(found), READ_AT_ONCE):
-        read += [memory(one, events) for one in found[start : start + READ_AT_ONCE]]
+        read += [_told(one, events, provenance) for one in found[start : start + READ_AT_ONCE]]
         if start + READ_AT_ONCE < len(found):
             await asyncio.sleep(0)
     return read
 
 
-def memory(found: Found, events: Events) -> Memory:
+def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
     """Return a row as a memory, its texts from these events."""
+    return Memory(**_told(found, events, provenance))
+
+
+def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
     kind, row = found
-    return Memory(
-        memory_id=row.memory_id,
-        content=kind.content(row, events),
-        memory_type=kind.NAME,
-        metadata=_metadata(kind, row, events),
-        created_at=to_datetime(row.created_at_us),
-        occurred_at=to_datetime(row.occurred_at_us),
-        session_id=getattr(row, "session_id", None),
-        role=getattr(row, "role", None),
-        key=getattr(row, "key", None),
-        pinned=getattr(row, "pinned", False),
-        size_bytes=row.size_bytes,
-        stored_bytes=row.stored_bytes,
-        data=_as_json(kind.data(row, events)),
-        source="compressed" if is_summary(row) else "memory",
-    )
+    origins = provenance.of(row.memory_id)
+    return {
+        "memory_id": row.memory_id,
+        "content": kind.content(row, events),
+        "memory_type": kind.NAME,
+        "metadata": _metadata(kind, row, events),
+        "created_at": to_datetime(row.created_at_us),
+        "occurred_at": to_datetime(row.occurred_at_us),
+        "session_id": getattr(row, "session_id", None),
+        "role": getattr(row, "role", None),
+        "key": getattr(row, "key", None),
+        "pinned": getattr(row, "pinned", False),
+        "size_bytes": row.size_bytes,
+        "stored_bytes": row.stored_bytes,
+        "data": _as_json(kind.data(row, events)),
+        "source": "compressed" if is_summary(row) else "memory",
+        "origins": origins,
+        "trust": least(origins),
+    }
 
 
 def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
@@ -79,7 +97,9 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
 
 
 def _fields(event: Any) -> dict[str, Any]:
-    """Return what an event says; of one that retention has dropped, since when that is gone."""
+    """Return what an event says; of one that is gone, since when, or that its key is."""
+    if isinstance(event, Dropped) and event.key_gone:
+        return {"key_gone": True}
     if isinstance(event, Dropped):
         return {"dropped_since": event.since.isoformat()}
     fields: dict[str, Any] = msgspec.to_builtins(event)

@@ -21,6 +21,7 @@ import hmac
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import Any
 
 import structlog
 
-from eventlog import Checkpoint, Dropped, EventLogError, EventStore, Recorded
+from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Recorded
 from eventlog.datafile import write_whole
 from memory_actors.audit_records import Recall
 from memory_actors.chores import Chores
@@ -154,7 +155,8 @@ class RecallAudit:
         """Do so for every user."""
         for stream in await self._log.streams():
             if stream.startswith(RECALL_PREFIX):
-                await self.trim(stream)
+                with suppress(KeyGone):  # of a user who was erased before a backup was restored
+                    await self.trim(stream)
 
     # --- read
 

@@ -13,23 +13,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import anyio.to_thread
-import msgspec
 import numpy as np
 
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.indexes.narrowing import Rows, matching, narrowed
+from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
 from memory_actors.kinds import short_term, working
-from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import UserView
+from memory_actors.provenance import Provenance
 from memory_actors.ranking import Question, Ranked, Weights, rank
-from memory_actors.reading import Found, memories, texts
+from memory_actors.reading import Found, fields, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
+from memory_actors.sourcing import Wanted
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
@@ -69,6 +70,8 @@ class Query(NamedTuple):
     """What "last week" is relative to; None is now."""
     compressed: bool = True
     """Whether summaries of compressed memories are wanted beside the others."""
+    of_origin: Wanted | None = None
+    """Says by its origins whether a memory may be found; None: all may."""
 
 
 class _Scored(NamedTuple):
@@ -94,19 +97,6 @@ class _Part(NamedTuple):
     have changed meanwhile."""
 
 
-class _Search(NamedTuple):
-    """What is ranked together."""
-
-    parts: Sequence[_Part]
-    question: Question
-    query: Query
-
-    @property
-    def rows(self) -> int:
-        """How many rows are scored, at most."""
-        return sum(p.searched.size if p.rows is None else len(p.rows) for p in self.parts)
-
-
 async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit]:
     """Return the best memories for a query.
 
@@ -121,13 +111,7 @@ async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit
     warmed = await _warmed(services, live, query)
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
     question = _question(live, query, embedded, background)
-    parts, summaries = _apart(parts)
-    searches = [_Search(parts, question, query)]
-    if summaries and query.compressed:
-        few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
-        asked = question._replace(many=COMPRESSED_MAX, candidates=COMPRESSED_CANDIDATES)
-        searches.append(_Search(summaries, asked, few))
-    return await _hits(services, live, await _ranked(searches), query)
+    return await _hits(services, live, await _ranked(parts, question, query), query)
 
 
 def _question(live: UserView, query: Query, embedded: Embedded, background: Any) -> Question:
@@ -138,7 +122,7 @@ def _question(live: UserView, query: Query, embedded: Embedded, background: Any)
         weights=query.weights,
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
         many=query.top_k,
-        known={},
+        summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
     )
 
 
@@ -156,30 +140,11 @@ async def _narrowed(live: UserView, kind: Kind, index: MemoryIndex, query: Query
     if query.matches is not None and query.filters is not None:
         numbers = await matching(index, query.filters, query.matches)
     parts = index.parts
+    if query.of_origin is not None:
+        numbers = of_origin(parts, numbers, live.state.provenance, query.of_origin)
     rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
-    passes = _narrowing(query)
+    passes = _narrowing(query, live.state.provenance)
     return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
-
-
-def _apart(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
-    """Return what is searched for memories, and what for summaries."""
-    memories, summaries = [], []
-    for part in parts:
-        of_summary = part.searched.traits.view(part.searched.size).summaries
-        if not of_summary.any():
-            memories.append(part)
-            continue
-        rows = np.arange(part.searched.size) if part.rows is None else part.rows
-        summary, others = rows[of_summary[rows]], rows[~of_summary[rows]]
-        proposed = part.rows is None and part.searched.dense.has_graph
-        summaries.append(part._replace(rows=summary))
-        passes = _but_summaries(part.passes)
-        memories.append(part._replace(rows=None if proposed else others, passes=passes))
-    return memories, summaries
-
-
-def _but_summaries(passes: Callable[[Row], bool]) -> Callable[[Row], bool]:
-    return lambda row: not is_summary(row) and passes(row)
 
 
 # --- rows at hand
@@ -194,7 +159,7 @@ def _at_hand(live: UserView, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
 
 async def _warmed(services: Services, live: UserView, query: Query) -> list[_Part]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    passes, parts = _narrowing(query), []
+    passes, parts = _narrowing(query, live.state.provenance), []
     for kind, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
@@ -206,7 +171,7 @@ async def _warmed(services: Services, live: UserView, query: Query) -> list[_Par
     return parts
 
 
-def _narrowing(query: Query) -> Callable[[Row], bool]:
+def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
     """Return a test of the few rows at hand."""
 
     def passes(row: Row) -> bool:
@@ -216,6 +181,7 @@ def _narrowing(query: Query) -> Callable[[Row], bool]:
             and (query.since_us is None or occurred >= query.since_us)
             and (query.until_us is None or occurred < query.until_us)
             and (query.as_of_us is None or begins <= query.as_of_us < ends)
+            and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
         )
 
     return passes
@@ -249,35 +215,47 @@ async def _warm(
 # --- ranked
 
 
-async def _ranked(searches: Sequence[_Search]) -> list[_Scored]:
+async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
     """Rank: on the loop if that is quick, else in a thread."""
-
-    def work() -> list[_Scored]:
-        return [one for search in searches for one in _within(_rank(*search), search.query)]
-
-    few = sum(search.rows for search in searches) <= INLINE_ROWS_MAX
-    return work() if few else await anyio.to_thread.run_sync(work)
+    rows = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
+    if rows <= INLINE_ROWS_MAX:
+        return _rank(parts, question, query)
+    return await anyio.to_thread.run_sync(_rank, parts, question, query)
 
 
 def _rank(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
-    ranked = rank([(part.searched, part.rows) for part in parts], question)
+    """Return the best memories, and behind them the best summaries."""
+    ranked = list(zip(parts, rank([(p.searched, p.rows) for p in parts], question), strict=True))
+    memories = _best(ranked, query, summaries=False)
+    if not query.compressed:
+        return memories
+    few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
+    return memories + _best(ranked, few, summaries=True)
+
+
+def _best(
+    ranked: Sequence[tuple[_Part, Ranked]], query: Query, *, summaries: bool
+) -> list[_Scored]:
+    """Return the first `top_k`; with a budget of tokens, all that may be within it."""
     best: dict[str, _Scored] = {}
-    for part, one in zip(parts, ranked, strict=True):
-        for scored in _rows(part, one, query):
+    for part, passages in ranked:
+        for scored in _rows(part, passages, query, summaries=summaries):
             known = best.get(scored.found.row.memory_id)
             if known is None or known.score < scored.score:
                 best[scored.found.row.memory_id] = scored
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
     ordered = [scored for scored in ordered if scored.score >= query.min_score]
-    return _diverse(ordered, query) if query.diversity else ordered
+    ordered = _diverse(ordered, query) if query.diversity else ordered
+    return ordered[: BUDGET_TOP_K if query.token_budget is not None else query.top_k]
 
 
-def _rows(part: _Part, ranked: Ranked, query: Query) -> Iterable[_Scored]:
+def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[str] = set()
-    for place, label in enumerate(ranked.signals.labels.tolist()):
+    for place in ranked.places(summaries=summaries):
         if len(seen) == _pool(query):
             return
+        label = int(ranked.signals.labels[place])
         memory_id = part.owner(label)
         if memory_id is None or memory_id in seen:
             continue
@@ -314,21 +292,17 @@ def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
     return chosen
 
 
-def _within(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
-    """Return the first `top_k`; with a budget of tokens, all that may be within it."""
-    return list(ordered[: BUDGET_TOP_K if query.token_budget is not None else query.top_k])
-
-
 # --- as callers see them
 
 
 async def _hits(
     services: Services, live: UserView, best: Sequence[_Scored], query: Query
 ) -> list[Hit]:
-    read = await memories(services.log, live.stream, [scored.found for scored in best])
+    found, provenance = [scored.found for scored in best], live.state.provenance
+    read = await fields(services.log, live.stream, found, provenance)
     hits = [
-        Hit(**_fields(memory), score=scored.score, signals=scored.signals)
-        for memory, scored in zip(read, best, strict=True)
+        Hit(**told, score=scored.score, signals=scored.signals)
+        for told, scored in zip(read, best, strict=True)
     ]
     if query.token_budget is not None:
         hits = _fitting(hits, query.token_budget)
@@ -347,7 +321,3 @@ def _fitting(hits: Sequence[Hit], budget: int) -> list[Hit]:
             fitting.append(hit)
             left -= tokens
     return fitting
-
-
-def _fields(memory: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(memory, name) for name in memory.__struct_fields__}

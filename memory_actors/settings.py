@@ -57,6 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long closing waits for work in hand."""
     log_bytes_max: int = 512 * 1024 * MIB
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
+    checked_bytes_max: int = 1024 * MIB
+    """A file of up to this size is checked page by page when it is opened, in some 0.5 s a GiB. A
+    damaged page of a larger one may end the process."""
     compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
     """How long ago a memory must have been true to be compressed; by tier, else 90."""
     compaction_episodes: bool = False

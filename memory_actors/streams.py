@@ -2,6 +2,8 @@
 
 STREAM_PREFIX = "user:"
 RECALL_PREFIX = "recall:"
+DERIVED_PREFIX = "derived:"
+"""Of a name that no stream has: what is derived from a user's memories is encrypted under it."""
 
 
 def stream_of(user_id: str) -> str:
@@ -17,3 +19,13 @@ def user_of(stream: str) -> str:
 def recall_stream_of(user_id: str) -> str:
     """Return the name of the stream that says what was returned to whom of a user's memory."""
     return RECALL_PREFIX + stream_of(user_id)
+
+
+def derived_of(stream: str) -> str:
+    """Return the name under which what is derived from a user's stream is encrypted."""
+    return DERIVED_PREFIX + stream
+
+
+def key_owner(stream: str) -> str:
+    """Return the user's stream under whose key something is encrypted: a user has one key."""
+    return stream.removeprefix(RECALL_PREFIX).removeprefix(DERIVED_PREFIX)

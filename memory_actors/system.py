@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from eventlog import BackedUp, Heads, Restored, VerifyReport, restore
+from eventlog import BackedUp, Exported, Heads, Imported, Restored, VerifyReport, restore
 from eventlog.audit import Progress
 from eventlog.records import OnDropped, to_datetime
 from eventlog.requests import system_clock_us
@@ -24,21 +24,27 @@ from memory_actors.audit.moments import AsOf
 from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.vector_table import FILE as DERIVED
+from memory_actors.encryption import Encrypt, key_file_of
 from memory_actors.erasing import EraseReceipt
 from memory_actors.handles.past import PastMemory, past_memory
+from memory_actors.handles.purging import purge_users
 from memory_actors.handles.user import UserMemory
+from memory_actors.importing import import_events
 from memory_actors.live_user import StateDivergedError
 from memory_actors.metrics import Metrics, NoMetrics
 from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats
 from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
+from memory_actors.source_records import PurgeReport, Trust
+from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import STREAM_PREFIX, recall_stream_of, stream_of, user_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.user_state import event_registry, totals
 from memory_actors.validation import check_count, check_name, check_optional_name, time_us
-from memory_actors.wiring import DERIVED, Parts, Plan, wired
+from memory_actors.wiring import Parts, Plan, wired
 from memory_actors.writers.scope import Scope
 
 
@@ -66,6 +72,7 @@ class MemorySystem:
         alerts: Sequence[AlertSink] | None = None,
         metrics: Metrics | None = None,
         reindex: bool = False,
+        encrypt: Encrypt = False,
     ) -> AsyncIterator[Self]:
         """Open a data directory, made if missing, and close it at the end of the block.
 
@@ -77,10 +84,18 @@ class MemorySystem:
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
+        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
+        another file of them. It needs the extra `crypto`. Who loses that file has lost the
+        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+
         :raises InvalidInputError: a setting is not what it must be.
         :raises LogLocked: another process has it open.
         :raises CorruptLog: its files are damaged.
         :raises ModelMismatchError: it was indexed with another model.
+        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
+        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
+            others: see the message. In all these cases nothing was touched.
         """
         plan = Plan(
             directory=Path(directory),
@@ -92,6 +107,7 @@ class MemorySystem:
             clock=clock,
             new_id=new_id,
             reindex=reindex,
+            key_file=key_file_of(directory, encrypt),
         )
         async with wired(plan) as parts:
             memory = cls(parts)
@@ -100,13 +116,23 @@ class MemorySystem:
                 yield memory
 
     def user(
-        self, user_id: str, *, agent_id: str | None = None, session_id: str | None = None
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O.
 
+        `source` and `trust` say where all that is written with it comes from: see
+        `UserMemory.from_source`.
+
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        return UserMemory(Scope(self._services, user_id, agent_id, session_id))
+        said = origin(source, trust)
+        return UserMemory(Scope(self._services, user_id, agent_id, session_id, said))
 
     @asynccontextmanager
     async def replay(
@@ -257,12 +283,13 @@ class MemorySystem:
         return await self._compaction.stats(user_id)
 
     async def erase(self, user_id: str) -> EraseReceipt:
-        """Erase a user, for good: memories, history, vectors, indexes, archive, API keys.
+        """Erase a user, for good: memories, history, vectors, indexes, archive, keys.
 
         Payloads go from the log, its file and the archive; what stays of each event is its place,
         type, times, sizes and digest, so that the log still verifies. The user's id is in no file
         any more, only its hash; afterwards the user reads as one who never was, and may come back.
-        Backups made before are not touched.
+        Backups made before are not touched; of an encrypted store they cannot be read any more, as
+        far as this user goes: the key is deleted, and reading gives `KeyGone`.
 
         Until it is done, the user is refused; others go on, but for the moments in which files are
         replaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or
@@ -275,11 +302,31 @@ class MemorySystem:
         """
         return await self._erasing.erase(user_id)
 
+    async def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport:
+        """Take all that came from a source, or was of a trust, out of every user's memory.
+
+        User by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.
+        A user who cannot be read or written is in `failed`. After a crash, repeat it.
+
+        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
+        """
+        return await purge_users(
+            self._services, await self.users(), source, trust, dry_run=dry_run, progress=progress
+        )
+
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
         """Write a backup of all memories as they are at one moment, and verify it.
 
         Reads and writes go on meanwhile. With `derived` vectors and token states are in it too;
-        without, the model makes them again after a restore. API keys are not. `directory` must not
+        without, the model makes them again after a restore. API keys are not, and no keys that it
+        is encrypted with: whoever restores it has to have those. `directory` must not
         be there yet; it appears whole, or not at all. See `restore_backup`.
 
         :raises LogUnavailable: there is something at `directory`, or it cannot be made.
@@ -307,6 +354,43 @@ class MemorySystem:
         :raises DiskFull, StorageFailed: see the message.
         """
         return await restore(backup, directory, event_registry(), kept=[API_KEYS])
+
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        """Write what came behind a position to a new file, for `import_events` of another store.
+
+        0 is the beginning; the result says where the next one goes on. Reads and writes go on
+        meanwhile. API keys are not in it. Who was erased, whenever that was, is erased there too.
+
+        :raises LogUnavailable: there is such a file, or the log has not got so far.
+        :raises PayloadDropped: retention has dropped a text behind that position.
+        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        """
+        return await self._log.export_since(position, file, progress=progress)
+
+    @staticmethod
+    async def import_events(
+        file: str | Path,
+        directory: str | Path,
+        *,
+        key_file: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Append what another store exported to one that is closed, or to a new one.
+
+        It must have the very same past: a restored backup, say. Nothing is written before the file
+        has been checked. What is there already is passed over: one that was cut off is repeated.
+        What an encrypted store exported needs its keys: in `key_file`, or in `<directory>.keys`.
+
+        :raises KeysUnavailable: the keys are missing or not to be used.
+        :raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.
+        :raises CorruptLog: the file is damaged, or continues another store.
+        :raises LogLocked: `directory` is open.
+        :raises LogUnavailable: `file` cannot be read.
+        """
+        keys = None if key_file is None else Path(key_file)
+        return await import_events(Path(file), Path(directory), progress, keys)
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called on the loop when a user is erased.

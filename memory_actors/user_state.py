@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from eventlog import Decider, Dropped, EventRegistry, Recorded
-from memory_actors import account, recall_events
+from memory_actors import account, provenance, recall_events
 from memory_actors.account import Account
 from memory_actors.kinds import (
     context,
@@ -23,15 +23,17 @@ from memory_actors.kinds import (
     structured,
     working,
 )
-from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.compression import CompactedKind, Compressed
 from memory_actors.kinds.context.state import Context
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
-from memory_actors.kinds.kind import Command, Kind, Part, Tally
+from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import LongTerm
 from memory_actors.kinds.short_term.sessions import ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.working import Working
+from memory_actors.provenance import Provenance, of_past, together
+from memory_actors.purging import Purge, purge
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
 
@@ -39,7 +41,7 @@ KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, str
 COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
-PARTS: tuple[Part, ...] = (*KINDS, account)
+PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
 
 LimitsByTier = Mapping[Tier | None, Limits]
 """The limits of each tier; under None those of a user whose tier was never set."""
@@ -56,6 +58,7 @@ class UserState(msgspec.Struct, frozen=True):
     structured: Structured = structured.initial
     context: Context = context.initial
     account: Account = account.initial
+    provenance: Provenance = provenance.initial
 
     def of(self, part: Part) -> Any:
         """Return the state of one part."""
@@ -108,7 +111,10 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     with everything before it.
     """
     whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
-    for part, run in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
+    for part, group in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
+        run = list(group)
+        origins = provenance.follow(state.provenance, run, part.registry.keys)
+        state = msgspec.structs.replace(state, provenance=origins)
         state = msgspec.structs.replace(state, **{part.NAME: part.fold(state.of(part), run)})
     return state
 
@@ -122,8 +128,14 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
     def decide(command: Command, state: UserState) -> Sequence[Any]:
+        mine = limits[state.account.tier]
+        if isinstance(command, Purge):
+            return purge(command, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
         part = _PART_OF_COMMAND[type(command)]
-        return part.decide(command, state.of(part), limits[state.account.tier])
+        events = part.decide(command, state.of(part), mine)
+        if part is episodic and isinstance(command, Restore):
+            return events  # each text of an episode names its own
+        return [_with_origins(event, command, state) for event in events]
 
     def follow_up(before: UserState, after: UserState) -> Sequence[Any]:
         mine = limits[after.account.tier]
@@ -137,6 +149,17 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         ]
 
     return Decider(UserState(), decide, evolve, fold, follow_up)
+
+
+def _with_origins(event: Any, command: Command, state: UserState) -> Any:
+    """Return an event with the origins of what it makes anew out of what was said before."""
+    if isinstance(event, Compressed):
+        origins = together(state.provenance, event.compressed_from_ids)
+    elif isinstance(command, Restore) and hasattr(event, "origins"):
+        origins = of_past(event.memory_id, command.past.get(event.memory_id, ()))
+    else:
+        return event
+    return msgspec.structs.replace(event, origins=origins) if origins else event
 
 
 # --- totals over all users
@@ -193,7 +216,7 @@ def dump(state: UserState) -> bytes:
 def load(data: bytes) -> UserState:
     """Return the state from bytes.
 
-    :raises msgspec.DecodeError: they are no such state.
+    :raises ValueError: they are no such state.
     """
     dumped = _decoder.decode(data)
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))

@@ -6,7 +6,11 @@ If it dies, that is a finding.
 
 Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
 begins with the snapshot must be the one that begins with nothing, and the totals over all users
-must be the sum of their states.
+must be the sum of their states. Index files and vectors are compared with the states, too
+(index_audit.py).
+
+A store that is encrypted is verified without its keys where they are not given and not beside it:
+checksums, chains and archive, but no state. So it is with a user whose key is gone.
 """
 
 import asyncio
@@ -15,6 +19,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -23,29 +28,38 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import (
+    NO_KEYS,
+    EncryptionMismatch,
     EventLog,
     EventLogError,
     Finding,
     Heads,
+    KeyGone,
+    Keys,
+    KeysUnavailable,
     LogLocked,
     LogUnavailable,
     PoisonedStream,
     UnknownEvent,
     VerifyReport,
+    keyfile,
     replay,
 )
 from eventlog.audit import Progress
 from eventlog.frame import stream_id
 from memory_actors import user_state
+from memory_actors.encryption import default_key_file
+from memory_actors.index_audit import IndexAudit
 from memory_actors.settings import Settings
-from memory_actors.streams import STREAM_PREFIX
+from memory_actors.streams import STREAM_PREFIX, key_owner
 from memory_actors.user_state import UserState
 
 FOUND_IN_STREAMS_MAX = 1_000
 _CHILD = "from memory_actors.verifying import main; main()"
 ROOT = Path(__file__).resolve().parents[1]
 
-_REFUSALS = {cls.__name__: cls for cls in (LogLocked, LogUnavailable, UnknownEvent)}
+_REFUSED = (EncryptionMismatch, KeysUnavailable, LogLocked, LogUnavailable, UnknownEvent)
+_REFUSALS = {cls.__name__: cls for cls in _REFUSED}
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -60,18 +74,24 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 def verify_store(
-    directory: str | Path, progress: Progress | None = None, *, against: Heads | None = None
+    directory: str | Path,
+    progress: Progress | None = None,
+    *,
+    against: Heads | None = None,
+    key_file: str | Path | None = None,
 ) -> VerifyReport:
     """Verify a closed store in a child process; whatever is wrong with it is in the report.
 
     Blocks. `progress(done, total)` is called in this thread. With `against`, heads that were
-    published, also whether history up to them is unchanged.
+    published, also whether history up to them is unchanged. `key_file` has the keys of an encrypted
+    store; None: they are in `<directory>.keys`, or there are none.
 
     :raises LogLocked: it is open.
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
+    :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
     """
-    command = [sys.executable, "-c", _CHILD, str(directory)]
+    command = [sys.executable, "-c", _CHILD, str(directory), *key_argument(directory, key_file)]
     with subprocess.Popen(  # noqa: S603 - our own module, and a path as one argument
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=surroundings()
     ) as child:
@@ -81,6 +101,14 @@ def verify_store(
         child.stdin.close()
         report = _heard(child.stdout, progress)
     return report or _died(child.returncode)
+
+
+def key_argument(directory: str | Path, key_file: str | Path | None) -> list[str]:
+    """Return the path of a store's keys for a child's command line; nothing if there are none."""
+    beside = default_key_file(directory)
+    if key_file is None and not beside.exists():
+        return []
+    return [str(key_file or beside)]
 
 
 def surroundings() -> dict[str, str]:
@@ -116,34 +144,52 @@ def _died(code: int) -> VerifyReport:
 # --- in the child
 
 
-async def verified(directory: Path, progress: Progress, against: Heads | None) -> VerifyReport:
+async def verified(
+    directory: Path, progress: Progress, against: Heads | None, key_file: Path | None
+) -> VerifyReport:
     """Open a store and check all of it."""
-    async with EventLog.open(directory, user_state.event_registry()) as log:
+    keys = nullcontext(NO_KEYS) if key_file is None else keyfile.opened(key_file, key_owner)
+    with keys as given:
+        return await _verified(directory, progress, against, given)
+
+
+async def _verified(
+    directory: Path, progress: Progress, against: Heads | None, keys: Keys
+) -> VerifyReport:
+    async with EventLog.open(directory, user_state.event_registry(), keys=keys) as log:
         report = await log.verify(progress, against=against)
-        return msgspec.structs.replace(report, findings=report.findings + await _replayed(log))
+        audit = IndexAudit(log, directory, keys)
+        await audit.begin()
+        found = await _replayed(log, audit) + list(audit.of_nobody())
+        return msgspec.structs.replace(report, findings=report.findings + found)
 
 
-async def _replayed(log: EventLog) -> list[Finding]:
-    """Replay every user; return what does not agree with snapshots and totals."""
+async def _replayed(log: EventLog, audit: IndexAudit) -> list[Finding]:
+    """Replay every user; return what does not agree with snapshots, indexes and totals."""
     decider = user_state.user_decider(Settings().limits_by_tier())
     found: list[Finding] = []
-    summed = Counter[str]()
+    derived: list[Finding] = []
+    summed, unread = Counter[str](), 0
     for stream in await log.streams():
         if not stream.startswith(STREAM_PREFIX) or len(found) >= FOUND_IN_STREAMS_MAX:
             continue
         sid = stream_id(stream).hex()
         try:
             state, version = await replay(log, decider, stream, dropped="mark")
+        except KeyGone:
+            unread += 1
+            continue
         except PoisonedStream as error:
             found.append(Finding(0, sid, f"replay ends at version {error.version}"))
             continue
         summed.update(user_state.totals(state))
         if not await _fits_snapshot(log, stream, state, version):
             found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
+        derived += await audit.of_user(stream, state, version)
     totals = {name: total for name, total in summed.items() if total}
-    if not found and totals != await log.totals():
+    if not found and not unread and totals != await log.totals():
         found.append(Finding(0, "", "the totals are not the sum over all users"))
-    return found
+    return found + derived
 
 
 async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: int) -> bool:
@@ -153,7 +199,7 @@ async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: 
     decider = user_state.user_decider(Settings().limits_by_tier())
     try:
         begin = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
-    except msgspec.DecodeError:
+    except ValueError:
         return False
     shortened, _ = await replay(
         log, decider, stream, state=begin, after=snapshot.version, until=version, dropped="mark"
@@ -170,12 +216,16 @@ def main() -> None:
     """Verify the store that the command line names, and say what came of it."""
     out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
     against = msgspec.json.decode(sys.stdin.read(), type=Heads | None)
-    _say(out, _outcome(Path(sys.argv[1]), lambda *at: _say(out, _Line(*at)), against))
+    directory, *keys = map(Path, sys.argv[1:])
+    key_file = keys[0] if keys else None
+    _say(out, _outcome(directory, lambda *at: _say(out, _Line(*at)), against, key_file))
 
 
-def _outcome(directory: Path, progress: Progress, against: Heads | None) -> _Line:
+def _outcome(
+    directory: Path, progress: Progress, against: Heads | None, key_file: Path | None
+) -> _Line:
     try:
-        return _Line(report=asyncio.run(verified(directory, progress, against)))
+        return _Line(report=asyncio.run(verified(directory, progress, against, key_file)))
     except tuple(_REFUSALS.values()) as error:
         return _Line(refused=type(error).__name__, message=str(error))
     except EventLogError as error:

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 import structlog
 
-from eventlog import CorruptLog, EventLog
+from eventlog import CorruptLog, EventLog, Keys, keyfile
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
@@ -21,9 +22,11 @@ from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.options import check_options
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
+from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.vector_table import DAMAGED
+from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
 from memory_actors.live_user import INDEXES, LiveUser, index_path
 from memory_actors.metrics import Metrics
@@ -33,13 +36,11 @@ from memory_actors.records import Tier
 from memory_actors.runtime import Runtime
 from memory_actors.services import Services
 from memory_actors.settings import Settings
-from memory_actors.streams import user_of
+from memory_actors.streams import key_owner, user_of
 from memory_actors.summarizers import Summarizer
 from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
 from memory_actors.user_state import UserState, event_registry, user_decider
-
-DERIVED = "derived.mdb"
 
 _logger = structlog.get_logger("memory_actors.system")
 
@@ -57,6 +58,8 @@ class Plan:
     clock: Callable[[], int]
     new_id: Callable[[int], str]
     reindex: bool
+    key_file: Path | None = None
+    """None: the store is not encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     schedule = plan.settings.compaction_schedule
     stack = AsyncExitStack()
     try:
-        log = await stack.enter_async_context(_log(plan))
-        embeddings = await _embeddings(plan, stack)
+        keys = _keys(plan, stack)
+        log = await stack.enter_async_context(_log(plan, keys))
+        embeddings = await _embeddings(plan, keys, stack)
         alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
         services = _services(plan, log, embeddings, alerts)
         _start(services, alerts, stack)
@@ -96,18 +100,27 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
         await to_the_end(stack.aclose())
 
 
-def _log(plan: Plan) -> AbstractAsyncContextManager[EventLog]:
+def _keys(plan: Plan, stack: AsyncExitStack) -> Keys | None:
+    """Return the keys that users' memories are under; the log reads them, and closes before."""
+    if plan.key_file is None:
+        return None
+    return stack.enter_context(keyfile.opened(plan.key_file, key_owner))
+
+
+def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]:
     return EventLog.open(
         plan.directory,
         event_registry(),
         clock=plan.clock,
         size_max_bytes=plan.settings.log_bytes_max,
+        checked_bytes_max=plan.settings.checked_bytes_max,
+        keys=keys,
     )
 
 
-async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
+async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> EmbeddingService:
     async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, plan)
+        opened = await anyio.to_thread.run_sync(_open_embeddings, plan, keys)
         stack.push_async_callback(opened.close)
         return opened
 
@@ -116,15 +129,23 @@ async def _embeddings(plan: Plan, stack: AsyncExitStack) -> EmbeddingService:
     return embeddings
 
 
-def _open_embeddings(plan: Plan) -> EmbeddingService:
+def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, deadline_s = plan.directory / DERIVED, plan.settings.embedder_deadline_s
+    path, settings = plan.directory / DERIVED, plan.settings
+    opened = partial(
+        EmbeddingService,
+        plan.embedder,
+        path,
+        deadline_s=settings.embedder_deadline_s,
+        checked_bytes_max=settings.checked_bytes_max,
+        keys=keys,
+    )
     try:
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+        return opened()
     except CorruptLog as error:
         _logger.warning("derived data is damaged and made anew", error=str(error))
         path.replace(path.with_suffix(DAMAGED))
-        return EmbeddingService(plan.embedder, path, deadline_s=deadline_s)
+        return opened()
 
 
 def _services(
@@ -144,7 +165,7 @@ def _services(
             stream,
             log=log,
             decider=decider,
-            embeddings=embeddings,
+            embeddings=embeddings_of(embeddings, stream),
             index_path=index_path(plan.directory, stream),
             totals=counted,
             on_alert=raise_alert,

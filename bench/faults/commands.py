@@ -35,6 +35,14 @@ async def _a_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.add(f"before {n}", memory_id=f"fact {n}")
 
 
+async def _a_poisoned_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.add(f"before {n}", memory_id=f"fact {n}")
+    page = user.from_source(f"page {n}", "untrusted")
+    await page.update(f"fact {n}", content=f"poison {n}")
+    await page.add(f"more poison {n}")
+    await page.documents.put("things", {"n": n}, key=f"poison {n}")
+
+
 async def _a_deleted_fact(memory: MemorySystem, user: UserMemory, n: int) -> None:
     await _a_fact(memory, user, n)
     await user.delete(f"fact {n}")
@@ -164,6 +172,11 @@ async def _backup(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
         return await memory.backup(Path(scratch) / "backup")
 
 
+async def _export_since(memory: MemorySystem, _user: UserMemory, _n: int) -> Any:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        return await memory.export_since(0, Path(scratch) / "increment")
+
+
 async def _events(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
     return [entry async for entry in memory.events(user.user_id)]
 
@@ -235,6 +248,8 @@ COMMANDS: dict[str, Command] = {
     "documents.collections": Command(lambda m, u, n: u.documents.collections()),
     "put_block": Command(_put_block, _an_entry),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
+    "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
+    "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
     "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),
     "context.edit": Command(_of_entry("edit", "other words"), _an_entry),
     "context.remove": Command(_of_entry("remove"), _an_entry),
@@ -270,6 +285,7 @@ COMMANDS: dict[str, Command] = {
         lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
     ),
     "system.backup": Command(_backup),
+    "system.export_since": Command(_export_since),
     "system.heads": Command(lambda m, u, n: m.heads()),
     "system.diff": Command(lambda m, u, n: m.diff(u.user_id, 0)),
     "system.events": Command(_events),

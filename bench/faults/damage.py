@@ -1,16 +1,16 @@
 """Damage to a file: one bit flipped, one sector zeroed, one page of noise, the end cut off.
 
 Each kind of damage is done to each file (the log, its anchor, a segment of the archive, the
-vectors, an index), each time to a fresh copy of a whole store, and looked at by a process of its
-own. It
-opens the store, asks everything (example.py), verifies, adds a memory and reads it. A trial has
-survived when every answer is either right or refused by a typed error, and the process lives.
+vectors, an index's words and its graph), each time to a fresh copy of a whole store, and looked at
+by a process of its own. It opens the store, asks everything (example.py), verifies, adds a memory
+and reads it. A trial has survived when every answer is either right or refused by a typed error,
+and the process lives. Graphs are made of a few vectors already, so that there are some; every
+eighth time the log is a large one, of some thousand pages.
 
 What can end a process is LMDB, which trusts the pages of its tree: one that is damaged may lead it
 beyond the end of the file (SIGBUS), out of the map (SIGSEGV) or into an assertion (SIGABRT). Files
-of up to 16 MiB are checked for that when they are opened (eventlog/pages.py), and those of this
-store are smaller. A larger one is not, and may end the process that reads it; `verify` should run
-in a child for that reason.
+are checked for that when they are opened (eventlog/pages.py), up to `Settings.checked_bytes_max`.
+A larger one may end the process that reads it; `verify_store` reads in a child for that reason.
 """
 
 import asyncio
@@ -24,10 +24,18 @@ from typing import Any
 from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_loop
+from eventlog import EventLog
+from memory_actors.indexes import dense
+from memory_actors.live_user import INDEXES
+from memory_actors.recall_events import RecallMade
+from memory_actors.user_state import event_registry
 
 TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
+GRAPH_FROM = 3  # vectors
+LARGE_EVERY = 8
+LARGE_EVENTS, LARGE_STREAM = 16 * 1_024, "audit"  # 20 MiB: it belongs to no user
 LEFT_OUT = ("lock",)  # what is in them means nothing at the next opening
 
 Damage = Callable[[bytearray, random.Random], None]
@@ -65,25 +73,26 @@ KINDS: dict[str, Damage] = {"bit": flip, "sector": zero, "page": noise, "cut": c
 def run(counts: Counts, seed: int, scratch: Path) -> Row:
     """Damage copies of a store and look at them."""
     row = Row(fault="a bit, a sector, a page, the end: of any file")
-    whole, damaged, rng = scratch / "whole", scratch / "damaged", random.Random(seed)
+    dense.EXACT_MAX, dense.GRAPH_MIN = GRAPH_FROM, GRAPH_FROM - 1  # in this process and its forks
+    whole, large, damaged = (scratch / name for name in ("whole", "large", "damaged"))
     asyncio.run(_made(whole))
     truth = asyncio.run(_answered(whole))
+    shutil.copytree(whole, large)
+    asyncio.run(_grown(large))
+    rng = random.Random(seed)
     files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if _counts(path)]
     for kind, damage in KINDS.items():
         for n in range(TRIALS[counts]):
+            is_large = n % LARGE_EVERY == 0
             shutil.rmtree(damaged, ignore_errors=True)
-            shutil.copytree(whole, damaged)
+            shutil.copytree(large if is_large else whole, damaged)
             name = _chosen(files, n, rng)
             data = bytearray((damaged / name).read_bytes())
             damage(data, rng)
             (damaged / name).write_bytes(data)
-            _try(
-                row,
-                damaged,
-                truth,
-                f"{kind} in {_group(name)}, trial {n}",
-                f"{kind} {_group(name)}",
-            )
+            group = f"large {_group(name)}" if is_large else _group(name)
+            _try(row, damaged, truth, f"{kind} in {group}, trial {n}", f"{kind} {group}")
+            row.count(f"in {group}")
     return row
 
 
@@ -93,6 +102,8 @@ def _counts(path: Path) -> bool:
 
 def _group(name: Path) -> str:
     """Return what a file is: segments and indexes are many."""
+    if name.parent.name == INDEXES:
+        return f"{name.suffix[1:]} of an index"
     return name.parent.name or name.name
 
 
@@ -108,6 +119,16 @@ def _chosen(files: list[Path], n: int, rng: random.Random) -> Path:
 async def _made(path: Path) -> None:
     async with example.opened(path) as memory:
         await example.fill(memory)
+
+
+async def _grown(path: Path) -> None:
+    """Let another stream take so much room that the log is large."""
+    rng = random.Random(path.name)
+    async with EventLog.open(path, event_registry(), clock=example.Clock()) as log:
+        for version in range(0, LARGE_EVENTS, 512):
+            queries = [rng.randbytes(900).hex() for _ in range(512)]
+            events = [RecallMade(query=each, memory_ids=(), hashed=True) for each in queries]
+            await log.append(LARGE_STREAM, events, version)
 
 
 async def _answered(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from bench.hashed import HashedTokens
-from bench.kill import Alike
+from bench.kill_child import Alike
 from bench.opened import at_rest as quiet
 from bench.opened import live_user, services_of
 from eventlog import EventLogError

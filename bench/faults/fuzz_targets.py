@@ -12,11 +12,13 @@ from collections.abc import Callable
 import msgspec
 
 from eventlog import EventLogError, EventRegistry, block, frame
+from eventlog.aes_gcm import StreamCipher
 from eventlog.block import Entry
 from memory_actors import user_state
 
 POSITION = 7
 PLACE = b"a place"
+CIPHER = StreamCipher(bytes(32), bytes(16))
 
 registry = EventRegistry(salt=lambda count: bytes(count))
 
@@ -49,7 +51,7 @@ def _frame(data: bytes) -> None:
 def _whole_frame(data: bytes) -> None:
     taken = frame.unpack(POSITION, data)
     frame.check_chain(taken, frame.chain_start(taken.stream_id))
-    if taken.place is None:
+    if taken.place is None and not taken.is_encrypted:
         registry.decode(taken.tag, taken.schema, frame.payload(taken))
 
 
@@ -58,6 +60,10 @@ def _sealed_frame(data: bytes) -> None:
     sealed = struct.pack(">I", zlib.crc32(data[4:]) ^ POSITION) + data[4:]
     _frame(sealed)
     _whole_frame(sealed)
+
+
+def _encrypted(data: bytes) -> None:
+    CIPHER.decrypt(data, PLACE)
 
 
 def _payload(data: bytes) -> None:
@@ -77,7 +83,7 @@ def _sealed_block(data: bytes) -> None:
 def _snapshot(data: bytes) -> None:
     try:
         user_state.load(data)
-    except msgspec.DecodeError:
+    except ValueError:
         return  # whoever loads one expects it, and reads the stream instead
 
 
@@ -90,6 +96,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "block": _block,
     "sealed block": _sealed_block,
     "snapshot": _snapshot,
+    "encrypted frame": _sealed_frame,
+    "encrypted": _encrypted,
 }
 
 
@@ -124,14 +132,16 @@ def samples() -> dict[str, bytes]:
         "block": blocks,
         "sealed block": blocks,
         "snapshot": user_state.dump(user_state.UserState()),
+        "encrypted frame": _packed(Noted("hello"), CIPHER),
+        "encrypted": CIPHER.encrypt(b"hello", PLACE),
     }
 
 
-def _packed(event: Noted) -> bytes:
+def _packed(event: Noted, cipher: StreamCipher | None = None) -> bytes:
     sid = frame.stream_id("fuzz")
     packed, _ = frame.pack(
         registry.prepare(event, {"by": "me"}), position=POSITION, sid=sid, version=1,
-        recorded_at_us=1_700_000_000_000_000, prev=frame.chain_start(sid),
+        recorded_at_us=1_700_000_000_000_000, prev=frame.chain_start(sid), cipher=cipher,
     )  # fmt: skip
     return packed
 

@@ -2,18 +2,21 @@
 
 Two parts. Bytes are given to all that reads them (fuzz_targets.py): noise, and whole ones with some
 bytes changed, cut out or doubled; in a full run, those that atheris finds as well, guided by
-coverage (the extra `fuzz`). And a store gets events of a type, and of a schema, that this version
-does not know: their user can be read and takes no writes, nobody else notices, and not a byte of
-them changes.
+coverage (the extra `fuzz`). And a user of a store gets an event that this version does
+not know: of a type to come of each part of its state, of a schema to come of each type that there
+is, and one of each type that is no such event at all. That user can be read as far as it is
+understood and takes no writes, nobody else notices, and not a byte of the event changes.
 """
 
+import asyncio
 import importlib.util
 import random
+import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,6 +35,7 @@ INPUTS = {"quick": 20_000, "middle": 200_000, "full": 1_000_000}
 GUIDED = {"quick": 0, "middle": 20_000, "full": 1_000_000}
 GUIDED_S_MAX = 3_600
 CHANGES_MAX = 4
+QUICK_EVERY = 10
 
 
 class FromTomorrow(msgspec.Struct):
@@ -50,9 +54,7 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
             row.detail["guided by coverage"] = "skipped: atheris is not installed"
         else:
             _note(row, "guided", _guided(GUIDED[counts], seed, scratch), GUIDED[counts])
-    for tag, schema in (("tomorrow.noted", 1), ("long_term.added", 99)):
-        store = scratch / tag
-        _note(row, f"{tag} {schema}", in_loop(partial(_from_tomorrow, store, tag, schema)), 1)
+    _try_strangers(row, counts, scratch)
     return row
 
 
@@ -113,9 +115,45 @@ def _guided(runs: int, seed: int, scratch: Path) -> Ending:
 # --- a store from the future
 
 
-async def _from_tomorrow(store: Path, tag: str, schema: int) -> tuple[str, str]:
+class Stranger(NamedTuple):
+    """An event that is not understood."""
+
+    what: str
+    tag: str
+    schema: int
+
+
+def strangers(counts: Counts) -> list[Stranger]:
+    """Return what is tried: all of it, or one in so many."""
+    known = event_registry().tags()
+    parts = sorted({tag.partition(".")[0] for tag in known})
+    found = [
+        *(Stranger("unknown type", f"{part}.of_tomorrow", 1) for part in [*parts, "tomorrow"]),
+        *(Stranger("unknown schema", tag, known[tag] + 1) for tag in sorted(known)),
+        *(Stranger("malformed", tag, known[tag]) for tag in sorted(known)),
+    ]
+    return found[::QUICK_EVERY] if counts == "quick" else found
+
+
+def _try_strangers(row: Row, counts: Counts, scratch: Path) -> None:
+    whole, store = scratch / "whole", scratch / "store"
+    asyncio.run(_made(whole))
+    for what, tag, schema in strangers(counts):
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(whole, store)
+        ending = in_loop(partial(_from_tomorrow, store, tag, schema))
+        if ending.kind == "survived":
+            row.survive(what)
+        else:
+            row.fail(what, f"{tag} {schema}: {ending}")
+
+
+async def _made(store: Path) -> None:
     async with example.opened(store) as memory:
         await example.fill(memory)
+
+
+async def _from_tomorrow(store: Path, tag: str, schema: int) -> tuple[str, str]:
     before = await _append(store, tag, schema)
     async with example.opened(store, first_id=9_000) as memory:
         ada, ben = memory.user("ada"), memory.user("ben")

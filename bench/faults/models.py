@@ -29,7 +29,7 @@ from bench.faults.example import NOW_US, Clock
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_loop
 from bench.hashed import HashedEmbedder
-from bench.kill import Alike
+from bench.kill_child import Alike
 from bench.opened import at_rest
 from memory_actors import Cluster, EmbedderError, Item, MemorySystem, Settings
 from memory_actors.indexes import wanting

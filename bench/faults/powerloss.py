@@ -1,6 +1,6 @@
 """Power loss: whatever the disk has kept of what was not synced, what was acknowledged is there.
 
-Below a process that writes, compacts, archives and shrinks (the child of bench/kill.py), every
+Below a process that writes, compacts, archives and shrinks (bench/kill_child.py), every
 write and every sync is written down, and what it acknowledges beside them. From that journal, disks
 are built as they may be after the power went at any moment (journal.py), and each is opened in a
 process of its own, which checks all that bench/kill.py checks, and writes once more. A store may be
@@ -24,7 +24,8 @@ from bench.faults.journal import Disk, Step, read_journal
 from bench.faults.preload import CannotBuild, build, journaled
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_loop
-from bench.kill import ROOT, Alike, Beside, Expected, check, command_of
+from bench.kill import ROOT, Expected, check, command_of
+from bench.kill_child import Alike, Beside
 from eventlog import EventLogError
 from memory_actors import MemorySystem
 

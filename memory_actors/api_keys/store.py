@@ -125,7 +125,7 @@ class KeyStore:
             return msgspec.json.decode(self.path.read_bytes(), type=_File).keys
         except FileNotFoundError:
             return []
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError) as error:
             raise KeyFileError(
                 f"the keys in {self.path} cannot be read ({error}): restore the file, or delete it "
                 "and make new keys"

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import OnDropped, to_us
-from memory_actors.audit.effects import BEGINS, ENDS, Effect
 from memory_actors.audit.folding import state_at
 from memory_actors.audit.moments import AsOf, moment
 from memory_actors.audit.steps import steps_of
 from memory_actors.audit_records import Change, Diff, Moment, WhyStep
+from memory_actors.effects import BEGINS, ENDS, Effect
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.kind import Events, Kind, timeless
+from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memory
 from memory_actors.records import Memory
 from memory_actors.services import Services
@@ -144,8 +145,8 @@ def _change(
         memory_id=memory_id,
         memory_type=kind.NAME,
         change=_effect(new, steps).value,
-        before=_read(kind, old, texts),
-        after=_read(kind, new, texts),
+        before=_read(kind, old, texts, first.state.provenance),
+        after=_read(kind, new, texts, last.state.provenance),
         steps=steps,
     )
 
@@ -160,7 +161,7 @@ def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
     return done[-1] if ended else Effect.EXPIRED
 
 
-def _read(kind: Kind, row: Any, texts: Events) -> Memory | None:
+def _read(kind: Kind, row: Any, texts: Events, provenance: Provenance) -> Memory | None:
     if row is None or any(isinstance(texts[v].data, Dropped) for v in kind.sources(row)):
         return None
-    return memory(Found(kind, row), texts)
+    return memory(Found(kind, row), texts, provenance)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 
 from eventlog import EventStore
-from memory_actors.audit.effects import BEGINS, effect
+from memory_actors.effects import BEGINS, effect
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
 from memory_actors.indexes.wanting import Text
@@ -35,7 +35,7 @@ class _Said(NamedTuple):
 
 async def fill(
     index: MemoryIndex, kind: Kind, rows: Sequence[Any], log: EventStore, stream: str,
-    embeddings: EmbeddingService,
+    embeddings: Embeddings,
 ) -> None:  # fmt: skip
     """Index these rows, which are all of a kind that have something to index.
 
@@ -78,9 +78,9 @@ async def _place(row: Any, passage: Passage, log: EventStore, stream: str) -> in
     return passage.label
 
 
-async def _embedded(page: Sequence[_Said], embeddings: EmbeddingService) -> dict[bytes, Embedded]:
+async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
     wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, keep=False)
+    embedded, failed = await embeddings.embed_each(wanted, keep=False, background=True)
     if failed:
         raise next(iter(failed.values()))
     return embedded

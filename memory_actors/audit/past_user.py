@@ -13,6 +13,7 @@ from eventlog.records import to_us
 from memory_actors.audit.filling import fill
 from memory_actors.audit_records import Moment
 from memory_actors.chores import Chores
+from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.errors import ReadOnlyError, SystemClosedError
 from memory_actors.indexes.parts import indexed
 from memory_actors.indexes.user_indexes import UserIndexes
@@ -38,7 +39,7 @@ class PastUser:
             stream,
             None,
             log=services.log,
-            embeddings=services.embeddings,
+            embeddings=embeddings_of(services.embeddings, stream),
             chores=self._chores,
             find=self._find,
         )
@@ -59,7 +60,8 @@ class PastUser:
         :raises EmbedderError: a text had to be embedded again, and could not be.
         :raises PayloadDropped: retention has dropped one of the texts.
         """
-        log, embeddings = self._services.log, self._services.embeddings
+        log = self._services.log
+        embeddings = embeddings_of(self._services.embeddings, self.stream)
         async with self._filling:
             if self._filled:
                 return

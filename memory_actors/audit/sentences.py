@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eventlog import Dropped, Recorded
-from memory_actors.audit.effects import Effect, field_naming, verb_of
+from memory_actors.effects import ENDS, Effect, field_naming, verb_of
 
 AUTOMATIC: Mapping[str, str] = MappingProxyType({"CompressMemories": "compaction"})
 """Commands that nobody gives: who does."""
@@ -58,7 +58,16 @@ def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
     told = told.format(by=getattr(event, "memory_id", "another one"), count=len(ids))
     if isinstance(event, Dropped):
         return f"{told}. Retention dropped the details on {event.since:%Y-%m-%d}."
-    return f"{told}{_by_whom(recorded.meta)}."
+    return f"{told}{_by_whom(recorded.meta)}{_purged(recorded.meta, effect)}."
+
+
+def _purged(meta: Mapping[str, str], effect: Effect) -> str:
+    """Return what was purged by it: with that a memory went, or it was left without that."""
+    what = meta.get("purged")
+    if what is None:
+        return ""
+    how = "with all that" if effect in ENDS else "to be without what"
+    return f", {how} came from {what}"
 
 
 def _told(tag: str, event: Any, effect: Effect, memory_id: str) -> str:

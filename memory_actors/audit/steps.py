@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.audit.effects import BEGINS, ENDS, Effect, effect, field_naming
 from memory_actors.audit.sentences import sentence
 from memory_actors.audit_records import WhyStep
+from memory_actors.effects import BEGINS, ENDS, Effect, effect, field_naming
 
 
 def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:
@@ -35,7 +35,8 @@ def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
         agent_id=meta.get("agent_id"),
         session_id=meta.get("session_id"),
         source=meta.get("source"),
-        cause=getattr(event, "cause", None),
+        trust=meta.get("trust"),
+        cause=getattr(event, "cause", meta.get("cause")),
         by=other,
         says=sentence(recorded, what, memory_id),
     )

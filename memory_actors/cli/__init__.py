@@ -27,6 +27,7 @@ from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
 from memory_actors.cli.improve import improve
+from memory_actors.cli.increments import export_since, import_since
 from memory_actors.cli.keeping import backup, erase, heads, heads_key, repair, restore_backup
 from memory_actors.cli.log import log, stats
 from memory_actors.cli.memories import delete, get, list_, restore, search
@@ -34,6 +35,7 @@ from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
 from memory_actors.cli.past import diff, replay, why
+from memory_actors.cli.purging import purge
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.serve import keys, serve
@@ -119,7 +121,8 @@ def main() -> None:
 for command in (
     add, search, list_, get, delete, restore, entity, episode, document, context, import_, export,
     usage, cost, tier, history, why, log, replay, diff, stats, verify, backup, restore_backup,
-    repair, erase, heads, heads_key, model, doctor, demo, serve, keys, compact, compaction, improve,
+    export_since, import_since, repair, erase, purge, heads, heads_key, model, doctor, demo, serve,
+    keys, compact, compaction, improve,
 ):  # fmt: skip
     main.add_command(command)
 context.add_command(sync)

@@ -35,6 +35,7 @@ TAKES = {
 @options.at
 @options.pin
 @options.prune
+@options.said_by
 @pass_app
 def add(app: App, /, content: str, kind: str, agent: str | None, prune: bool, **given: Any) -> None:
     """Add a memory. CONTENT is its text, or - to read it from stdin.

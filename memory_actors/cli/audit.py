@@ -105,7 +105,7 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     check_store(app)
     heads = None if against is None else load_heads(against, public_key)
     with progress_bar("Verifying", quiet=app.json) as moved:
-        report = verify_store(app.directory, moved, against=heads)
+        report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
     if app.json:
         print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:
@@ -116,6 +116,8 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
 
 def _print_report(report: VerifyReport) -> None:
     say(f"{report.events:,} events of {report.streams:,} users checked.")
+    if report.unread_events:
+        say(f"{report.unread_events:,} cannot be read: their key is not here.", "yellow")
     if report.ok:
         say("✓ Everything is as it was written.", "green")
         return

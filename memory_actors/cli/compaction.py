@@ -113,7 +113,11 @@ async def _compacted(
 async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySystem]:
     """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
     async with MemorySystem.open(
-        app.directory, embedder=app.embedder, summarizer=summarizer, alerts=[]
+        app.directory,
+        embedder=app.embedder,
+        summarizer=summarizer,
+        alerts=[],
+        encrypt=app.key_file or False,
     ) as memory:
         yield memory
 

@@ -80,6 +80,7 @@ def _write(
 @click.option("--pin", is_flag=True, help="Never archive it to make room.")
 @auto_archive
 @document
+@options.said_by
 @pass_app
 def add(app: App, /, content: str, document: str, section: str, **given: bool) -> None:
     """Put TEXT, or what stands on stdin, at the end of a section."""
@@ -99,6 +100,7 @@ def add(app: App, /, content: str, document: str, section: str, **given: bool) -
 @click.argument("content", default="-", metavar="[TEXT|-]")
 @auto_archive
 @document
+@options.said_by
 @pass_app
 def edit(app: App, /, entry_id: str, content: str, document: str, auto_archive: bool) -> None:
     """Let an entry say TEXT, or what stands on stdin."""

@@ -32,6 +32,7 @@ def document() -> None:
 @options.at
 @click.option("--pin/--no-pin", default=None, help="Whether it is never pruned.")
 @options.prune
+@options.said_by
 @pass_app
 def put(app: App, /, collection: str, value: str, key: str | None, **given: Any) -> None:
     """Put a JSON object, or the one on stdin, in place of what COLLECTION has under its key."""

@@ -32,6 +32,7 @@ def entity() -> None:
 @options.at
 @options.pin
 @options.prune
+@options.said_by
 @pass_app
 def add(app: App, /, name: str, kind: str, observe: Sequence[str], **given: Any) -> None:
     """Add an entity, or what is new of it to the one that has its name and type."""
@@ -70,6 +71,7 @@ def add(app: App, /, name: str, kind: str, observe: Sequence[str], **given: Any)
 @options.metadata
 @options.pin
 @options.prune
+@options.said_by
 @pass_app
 def relate(app: App, /, source: str, relation: str, target: str, **given: Any) -> None:
     """Say that SOURCE relates to TARGET, both by name or id: Ada works_at Acme."""

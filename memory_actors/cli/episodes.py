@@ -46,6 +46,7 @@ def episode() -> None:
 @options.at
 @options.pin
 @options.prune
+@options.said_by
 @pass_app
 def start(app: App, /, goal: str, agent: str | None, session: str | None, **given: Any) -> None:
     """Start an episode. The id that is printed is what step and finish take."""
@@ -74,6 +75,7 @@ def start(app: App, /, goal: str, agent: str | None, session: str | None, **give
 @click.option("--observation", metavar="TEXT", help="What the agent saw.")
 @click.option("--outcome", metavar="TEXT", help="What it led to.")
 @click.option("--error", metavar="TEXT", help="What went wrong. Such steps are kept longest.")
+@options.said_by
 @pass_app
 def step(app: App, /, episode_id: str, action: str, **said: str | None) -> None:
     """Add a step to the running episode ID."""
@@ -94,6 +96,7 @@ def step(app: App, /, episode_id: str, action: str, **said: str | None) -> None:
 @click.argument("episode_id", metavar="ID")
 @click.argument("result", required=False)
 @click.option("--failed", is_flag=True, help="It did not reach its goal.")
+@options.said_by
 @pass_app
 def finish(app: App, /, episode_id: str, result: str | None, failed: bool) -> None:
     """End the running episode ID, with words about what came of it or without."""

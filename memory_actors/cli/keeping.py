@@ -52,7 +52,7 @@ def restore_backup(app: App, /, backup: Path) -> None:
 def repair(app: App, /, target: Path) -> None:
     """Write what is whole of a damaged store to a new one in TARGET, and say what is not."""
     check_store(app)
-    report = repair_store(app.directory, target)
+    report = repair_store(app.directory, target, key_file=app.key_file)
     if app.json:
         print_json(report)
         return
@@ -82,7 +82,11 @@ def erase(app: App, /, yes: bool) -> None:
         print_json(receipt)
     elif receipt.events:
         say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
-        say("Backups made before still hold them.")
+        say(
+            "Their key is deleted: backups made before cannot be read."
+            if receipt.key_deleted
+            else "Backups made before still hold them."
+        )
     else:
         say("There was nothing to erase.")
 

@@ -20,6 +20,8 @@ from memory_actors.records import Hit, Memory, Receipt
 @options.types
 @options.filters("fields of the metadata")
 @click.option("--session", help="Short-term memory: only this session's.")
+@options.sources
+@options.min_trust
 @pass_app
 def search(
     app: App,
@@ -29,6 +31,7 @@ def search(
     kinds: Sequence[str],
     filters: Sequence[dict[str, Any]],
     session: str | None,
+    **narrowed: Any,
 ) -> None:
     """Find the memories closest in meaning to QUERY."""
     ensure_model(app)
@@ -40,6 +43,8 @@ def search(
             top_k=top_k,
             filters=all_of(filters),
             session_id=session,
+            sources=narrowed["sources"] or None,
+            min_trust=narrowed["min_trust"],
         )
 
     hits = with_user(app, work)
@@ -54,6 +59,8 @@ def search(
 @click.command("list", cls=Command)
 @options.types
 @options.filters("fields of the metadata")
+@options.sources
+@options.min_trust
 @options.limit
 @options.offset
 @pass_app
@@ -64,12 +71,20 @@ def list_(
     filters: Sequence[dict[str, Any]],
     limit: int,
     offset: int,
+    **narrowed: Any,
 ) -> None:
     """List memories, newest first."""
 
     async def work(user: UserMemory) -> list[Memory]:
         chosen = all_of(filters)
-        return await user.list_memories(kinds or None, filters=chosen, limit=limit, offset=offset)
+        return await user.list_memories(
+            kinds or None,
+            filters=chosen,
+            sources=narrowed["sources"] or None,
+            min_trust=narrowed["min_trust"],
+            limit=limit,
+            offset=offset,
+        )
 
     memories = with_user(app, work)
     if app.json:

@@ -12,9 +12,12 @@ import click
 import msgspec
 
 from memory_actors.embedding.protocol import Embedder
+from memory_actors.encryption import default_key_file
 from memory_actors.records import MemoryType
+from memory_actors.source_records import Trust
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
+KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
 DEFAULT_DATA = "./memory"
 DEFAULT_USER = "default"
 
@@ -27,6 +30,11 @@ class App:
     user: str | None = None
     json: bool = False
     debug: bool = False
+    encrypt_new: bool = False
+    keys: Path | None = None
+    source: str | None = None
+    """Where what is written comes from."""
+    trust: str | None = None
     embedder: Embedder | None = None
     """None means the default model."""
 
@@ -34,6 +42,15 @@ class App:
     def directory(self) -> Path:
         """The data directory: the option, the environment's, or ./memory."""
         return self.data or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+
+    @property
+    def key_file(self) -> Path | None:
+        """Where the keys are: the option, the environment's, or beside the store, if they are."""
+        named = self.keys or os.environ.get(KEYS_VARIABLE)
+        if named:
+            return Path(named)
+        beside = default_key_file(self.directory)
+        return beside if self.encrypt_new or beside.exists() else None
 
     @property
     def user_id(self) -> str:
@@ -66,6 +83,22 @@ def shared_options() -> list[click.Parameter]:
             expose_value=False,
             callback=_remember("user"),
             help=f"Whose memory.  [default: {DEFAULT_USER}]",
+        ),
+        click.Option(
+            ["--encrypt", "encrypt_new"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember("encrypt_new"),
+            help="Encrypt the store, if it is a new one. The keys are in DIR.keys: keep them.",
+        ),
+        click.Option(
+            ["--key-file", "key_file"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            callback=_remember("keys"),
+            help="The keys of an encrypted store.  "
+            f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
         ),
         click.Option(
             ["--json"],
@@ -168,6 +201,7 @@ def given_text(argument: str) -> str:
 # --- options that several commands take
 
 MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])
+TRUST = click.Choice([trust.value for trust in Trust])
 
 
 def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's own word
@@ -187,6 +221,28 @@ types = click.option(
 )
 limit = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 offset = click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+
+
+min_trust = click.option(
+    "--min-trust", type=TRUST, help="Leave out what somebody less trusted had a say in."
+)
+sources = click.option(
+    "--from", "sources", metavar="SOURCE", multiple=True,
+    help="Only what came from there and nowhere else; may be repeated.",
+)  # fmt: skip
+
+
+def said_by(command: Any) -> Any:
+    """Add the options that say where what a command writes comes from."""
+    source = click.option(
+        "--source", "said_by", metavar="NAME", expose_value=False, callback=_remember("source"),
+        help="Where it comes from: a URL, a tool, a person.",
+    )  # fmt: skip
+    trust = click.option(
+        "--trust", "trusted", type=TRUST, expose_value=False, callback=_remember("trust"),
+        help="How far that is trusted.",
+    )  # fmt: skip
+    return source(trust(command))
 
 
 def filters(of_what: str) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from eventlog.placing import finish_restore
 from memory_actors.alerts import Alert, CallbackSink
 from memory_actors.cli.options import App
 from memory_actors.cli.output import note, of_unit, progress_bar
@@ -35,7 +36,10 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not create:
         check_store(app)
     alerts = [CallbackSink(_tell)]
-    async with MemorySystem.open(app.directory, embedder=app.embedder, alerts=alerts) as memory:
+    encrypt = app.key_file or False
+    async with MemorySystem.open(
+        app.directory, embedder=app.embedder, alerts=alerts, encrypt=encrypt
+    ) as memory:
         yield memory
 
 
@@ -56,7 +60,8 @@ def with_user(
 
     async def whole() -> T:
         async with opened(app, create=create) as memory:
-            return await work(memory.user(app.user_id, agent_id=agent))
+            user = memory.user(app.user_id, agent_id=agent, source=app.source, trust=app.trust)
+            return await work(user)
 
     return run(whole)
 
@@ -76,6 +81,7 @@ def check_store(app: App) -> None:
 
     :raises NotFoundError: there is none.
     """
+    finish_restore(app.directory)  # of a process that died: else it would seem that there is none
     if not (app.directory / LOG_FILE).exists():
         raise NotFoundError(
             f"there is no store in the directory {str(app.directory)!r}: add something first, or "

@@ -51,7 +51,10 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
     settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
 
     async def whole() -> None:
-        opening = MemorySystem.open(app.directory, embedder=app.embedder, settings=settings)
+        encrypt = app.key_file or False
+        opening = MemorySystem.open(
+            app.directory, embedder=app.embedder, settings=settings, encrypt=encrypt
+        )
         async with opening as memory:
             await serve_http(memory, keys, host=host, port=port, on_ready=ready)
 

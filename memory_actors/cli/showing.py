@@ -73,7 +73,16 @@ def _marks(memory: Memory) -> list[str]:
         marks.append(validity(_relationship(memory)))
     if memory.session_id:
         marks.append(f"session {memory.session_id}")
+    if memory.origins:
+        marks.append(said_by(memory))
     return [*marks, "pinned"] if memory.pinned else marks
+
+
+def said_by(memory: Memory) -> str:
+    """Return how far a memory is trusted, and where it comes from."""
+    named = [one.source for one in memory.origins if one.source is not None]
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"{memory.trust.value}, from {shortened(named[0], 60)}{more}" if named else memory.trust
 
 
 def type_of(memory: Memory) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say, write_bytes
 from memory_actors.cli.running import ensure_model, opened, run, with_user
@@ -25,6 +26,7 @@ STDIN = Path("/dev/stdin")
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
 )
+@options.said_by
 @pass_app
 def import_(app: App, /, file: Path, form: str) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
@@ -51,7 +53,8 @@ async def _imported(app: App, path: Path, form: str) -> ImportReport:
         async with opened(app, create=True) as memory:
             if form == "locomo":
                 return await import_locomo(memory, path, progress=moved)
-            return await import_jsonl(memory.user(app.user_id), path, progress=moved)
+            user = memory.user(app.user_id, source=app.source, trust=app.trust)
+            return await import_jsonl(user, path, progress=moved)
 
 
 def _say_imported(report: ImportReport) -> None:

@@ -89,4 +89,4 @@ async def _forget(scope: Scope, digests: set[bytes]) -> None:
         living = {p.digest for k in KINDS for row in k.rows(state.of(k)) for p in k.passages(row)}
         return sorted(digests - living)
 
-    await scope.services.embeddings.forget(await anyio.to_thread.run_sync(unused))
+    await scope.embeddings.forget(await anyio.to_thread.run_sync(unused))

@@ -137,7 +137,7 @@ class LastRunFile:
             since = msgspec.json.decode(self._path.read_bytes(), type=_Kept).since
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             _logger.warning("time of the last compaction is unreadable", error=reason(error))
             return None
         return since if since.tzinfo is not None else since.replace(tzinfo=UTC)

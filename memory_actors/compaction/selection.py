@@ -81,7 +81,7 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
 
     Zeros are noise.
     """
-    embeddings = scope.services.embeddings
+    embeddings = scope.embeddings
     digests = [row.digest for row in old.rows]
     vectors, there = await anyio.to_thread.run_sync(embeddings.matrix, digests)
     missing = np.flatnonzero(~there).tolist()
@@ -89,7 +89,7 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
         places = missing[start : start + READ_AT_ONCE]
         said = await _read(scope, old.kind, [old.rows[place] for place in places], _first_passage)
         wanted = dict(zip((digests[place] for place in places), said, strict=True))
-        embedded, _ = await embeddings.embed_each(wanted)
+        embedded, _ = await embeddings.embed_each(wanted, background=True)
         for place in places:
             if digests[place] in embedded:
                 vectors[place] = embedded[digests[place]].vector

@@ -4,6 +4,9 @@ While a batch is being computed, what arrives is collected and becomes the next 
 embedder starts at once, and a busy one works in full batches. A text that several callers want at
 the same time is computed once.
 
+What can wait (the passages of a summary, say) is embedded a little at a time in the background, and
+takes turns with what cannot: a query then waits for 15 ms of such work at most, not for 200.
+
 One caller's text must not fail another's: a batch that fails is tried again text by text, for as
 long as that takes no longer than a batch may hold up the next.
 """
@@ -27,6 +30,7 @@ from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
+BACKGROUND_CHARACTERS_MAX = 1_500  # of a batch in the background: about 15 ms
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
@@ -67,6 +71,9 @@ class Batcher:
         self.texts_embedded = 0
         self._deadline_s = deadline_s
         self._queue: deque[_Wanted] = deque()
+        self._background: deque[_Wanted] = deque()
+        self._background_next = False
+        """Whose turn it is where both have something."""
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._thread = _Thread()
         self._task: asyncio.Task[None] | None = None
@@ -82,13 +89,14 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """How many texts are queued."""
-        return len(self._queue)
+        return len(self._queue) + len(self._background)
 
-    async def embed_each(self, texts: Sequence[str]) -> list[Outcome]:
-        """Return what is known of each text, or why nothing is."""
+    async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
+        """Return what is known of each text, or why nothing is; `background` is what can wait."""
         outcomes: list[Outcome] = []
         for start in range(0, len(texts), BATCH_TEXTS_MAX):
-            outcomes += await self._embed_some(texts[start : start + BATCH_TEXTS_MAX])
+            some = texts[start : start + BATCH_TEXTS_MAX]
+            outcomes += await self._embed_some(some, background=background)
         return outcomes
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
@@ -113,20 +121,21 @@ class Batcher:
 
     def close(self) -> None:
         """Let the thread go. What is being computed is left to itself."""
-        for want in self._queue:
-            want.settle(EmbedderError("the memory system is closed: open it again"))
-        self._queue.clear()
+        for queue in (self._queue, self._background):
+            for want in queue:
+                want.settle(EmbedderError("the memory system is closed: open it again"))
+            queue.clear()
         self._thread.stop()
 
-    async def _embed_some(self, texts: Sequence[str]) -> list[Outcome]:
-        if len(self._queue) >= QUEUE_TEXTS_MAX:
+    async def _embed_some(self, texts: Sequence[str], *, background: bool) -> list[Outcome]:
+        if self.waiting >= QUEUE_TEXTS_MAX:
             full = EmbedderError(
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
             return [full] * len(texts)
         if self.hangs:
             return [self._late()] * len(texts)
-        outcomes = [self._want(text) for text in texts]
+        outcomes = [self._want(text, background=background) for text in texts]
         if self._task is None:  # the thread begins at once, not when the task has its turn
             self._task = asyncio.create_task(self._run(self._begun()))
         try:
@@ -143,10 +152,13 @@ class Batcher:
             f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
         )
 
-    def _want(self, text: str) -> "asyncio.Future[Outcome]":
+    def _want(self, text: str, *, background: bool) -> "asyncio.Future[Outcome]":
         want = self._wanted.get(text)
         if want is None:
             want = self._wanted[text] = _Wanted(text)
+            (self._background if background else self._queue).append(want)
+        elif not background and want in self._background:
+            self._background.remove(want)
             self._queue.append(want)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         want.callers.append(outcome)
@@ -166,15 +178,28 @@ class Batcher:
 
     def _begun(self) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""
-        while self._queue:
-            count = min(BATCH_TEXTS_MAX, len(self._queue))
-            taken = [self._queue.popleft() for _ in range(count)]
-            batch = [want for want in taken if self._still_wanted(want)]
+        while self.waiting:
+            batch = [want for want in self._taken() if self._still_wanted(want)]
             if batch:
                 texts = [want.text for want in batch]
                 self._begun_at_s = time.monotonic()
                 return _Begun(batch, self._thread.submit(partial(self._outcomes, texts)))
         return None
+
+    def _taken(self) -> list[_Wanted]:
+        """Take what makes a batch out of the queue whose turn it is."""
+        if self._queue and not (self._background and self._background_next):
+            self._background_next = True
+            return [self._queue.popleft() for _ in range(min(BATCH_TEXTS_MAX, len(self._queue)))]
+        self._background_next = False
+        taken = [self._background.popleft()]
+        characters = len(taken[0].text)
+        while self._background and len(taken) < BATCH_TEXTS_MAX:
+            characters += len(self._background[0].text)
+            if characters > BACKGROUND_CHARACTERS_MAX:
+                break
+            taken.append(self._background.popleft())
+        return taken
 
     def _still_wanted(self, want: _Wanted) -> bool:
         """Say whether somebody waits; forget a text that nobody waits for any more."""

@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from eventlog import Keys
+from eventlog.datafile import CHECKED_BYTES_MAX
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.shelves import EVERYBODY, Owner, owner_of
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
@@ -36,11 +39,25 @@ class EmbeddingStatistics(msgspec.Struct, frozen=True):
 
 
 class EmbeddingService:
-    """One embedder, one table of vectors, one cache, for all users of a store."""
+    """One embedder, one table of vectors, one cache, for all users of a store.
 
-    def __init__(self, embedder: Embedder, path: Path, *, deadline_s: float = DEADLINE_S):
+    With `keys` each user's embeddings are their own, and what is nobody's stays in memory.
+    """
+
+    owner = EVERYBODY
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        path: Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
+        keys: Keys | None = None,
+    ):
         self.embedder = embedder
-        self._table = VectorTable(path)
+        self._keys = keys
+        self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
@@ -72,26 +89,45 @@ class EmbeddingService:
         """Name all that an embedding depends on: the model, what it is given, the projection."""
         return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
 
-    async def embed(self, texts: Sequence[str], *, keep: bool = True) -> list[Embedded]:
+    def owner_of(self, stream: str) -> Owner:
+        """Return whose the embeddings of a user's memories are."""
+        return owner_of(self._keys, stream)
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        keep: bool = True,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
+    ) -> list[Embedded]:
         """Return what is known of each text; `keep=False` leaves no trace of the texts on disk.
+
+        What can wait is embedded in the `background` of what cannot.
 
         :raises EmbedderError: the model failed or took too long.
         """
         digests = [text_digest(text) for text in texts]
-        found, failed = await self.embed_each(dict(zip(digests, texts, strict=True)), keep=keep)
+        wanted = dict(zip(digests, texts, strict=True))
+        found, failed = await self.embed_each(wanted, keep=keep, background=background, owner=owner)
         if failed:
             raise next(iter(failed.values()))
         return [found[digest] for digest in digests]
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True
+        self,
+        texts: Mapping[bytes, str],
+        *,
+        keep: bool = True,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by the digests given with the texts, and why the others have none."""
-        found = self.known(list(texts))
+        found = self.known(list(texts), owner)
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            outcomes = await self._computed(list(missing.values()))
+            outcomes = await self._computed(list(missing.values()), background=background)
             fresh: dict[bytes, Embedded] = {}
             for digest, outcome in zip(missing, outcomes, strict=True):
                 if isinstance(outcome, EmbedderError):
@@ -99,18 +135,19 @@ class EmbeddingService:
                 else:
                     fresh[digest] = outcome
             found |= fresh
-            self._remember(fresh)
-            self._unkept |= fresh.keys()
+            self._remember(fresh, owner)
+            self._unkept |= {owner.prefix + digest for digest in fresh}
         if keep:
-            self._keep({digest: found[digest] for digest in self._unkept & found.keys()})
+            unkept = {d: one for d, one in found.items() if owner.prefix + d in self._unkept}
+            self._keep(unkept, owner)
         return found, failed
 
-    async def _computed(self, texts: list[str]) -> list[Outcome]:
+    async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        return await self._batcher.embed_each(texts)
+        return await self._batcher.embed_each(texts, background=background)
 
     async def _prepare(self) -> None:
         """Let the embedder load once, outside of any deadline: it may have to be installed."""
@@ -120,23 +157,27 @@ class EmbeddingService:
                 await self._batcher.run(prepare)
             self._prepared = True
 
-    def known(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+    def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:
         """Return the embeddings that need no model, by digest of their text."""
-        found = {d: self._cache[d] for d in digests if d in self._cache}
+        found = self._cached(digests, owner)
         for digest in found:
-            self._cache.move_to_end(digest)
+            self._cache.move_to_end(owner.prefix + digest)
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
-            stored = self._stored(missing)
+            stored = self._stored(missing, owner)
             self._from_disk += len(stored)
-            self._remember(stored)
+            self._remember(stored, owner)
             found |= stored
         return found
 
-    def _stored(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+    def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        cache, prefix = self._cache, owner.prefix
+        return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
+
+    def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         """Return embeddings from disk that have all the embedder gives."""
-        vectors, tokens = self.stored(digests), self._table.tokens(digests)
+        vectors, tokens = self.stored(digests, owner), self._table.tokens(digests, owner)
         whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
         return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
 
@@ -145,28 +186,31 @@ class EmbeddingService:
         """Whether the embedder gives token states."""
         return hasattr(self.embedder, "encode")
 
-    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
-        found = {d: one.tokens for d in digests if (one := self._cache.get(d)) is not None}
+        found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
         held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
-        return held | self._table.tokens([digest for digest in digests if digest not in held])
+        missing = [digest for digest in digests if digest not in held]
+        return held | self._table.tokens(missing, owner)
 
-    def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
+    def stored(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Vectors]:
         """Return vectors from disk, past the cache, by digest. For a thread."""
-        return self._table.get(digests, self.embedder.dimension)
+        return self._table.get(digests, self.embedder.dimension, owner)
 
-    def matrix(self, digests: Sequence[bytes]) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+    def matrix(
+        self, digests: Sequence[bytes], owner: Owner = EVERYBODY
+    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
         """Return the same as rows, float32 [n, d], and which are there; the others are zeros."""
-        return self._table.matrix(digests, self.embedder.dimension)
+        return self._table.matrix(digests, self.embedder.dimension, owner)
 
-    async def forget(self, digests: Sequence[bytes]) -> None:
+    async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete what is known of texts. Who still has one of them embeds it again."""
         for digest in digests:
-            self._cache.pop(digest, None)
-            self._unkept.discard(digest)
-        await anyio.to_thread.run_sync(self._table.delete, digests)
+            self._cache.pop(owner.prefix + digest, None)
+            self._unkept.discard(owner.prefix + digest)
+        await anyio.to_thread.run_sync(self._table.delete, digests, owner)
 
-    async def erase(self, digests: Set[bytes]) -> int:
+    async def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
         """Delete what is known of texts, of any model, and every byte of it; return how many.
 
         What is remembered of queries goes too, for nobody knows whose they were.
@@ -175,7 +219,7 @@ class EmbeddingService:
         """
         self._cache.clear()
         self._unkept.clear()
-        return await anyio.to_thread.run_sync(self._table.erase, digests)
+        return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
 
     def copy_to(self, path: Path) -> None:
         """Copy what is on disk into a new file, while it is in use. Blocks.
@@ -230,17 +274,17 @@ class EmbeddingService:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
 
-    def _remember(self, embedded: dict[bytes, Embedded]) -> None:
-        self._cache |= embedded
+    def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
+        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
         while len(self._cache) > CACHE_TEXTS_MAX:
             digest, _ = self._cache.popitem(last=False)
             self._unkept.discard(digest)
 
-    def _keep(self, embedded: dict[bytes, Embedded]) -> None:
-        if not embedded:
+    def _keep(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
+        if not embedded or (self._keys is not None and owner.is_everybody):
             return
-        self._unkept -= embedded.keys()
-        full = self._table.put(embedded)
+        self._unkept -= {owner.prefix + digest for digest in embedded}
+        full = self._table.put(embedded, owner)
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
 

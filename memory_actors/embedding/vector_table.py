@@ -9,12 +9,15 @@ states of a few hundred memories.
 
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
+
+In a store that is encrypted each row is its owner's: see shelves.py.
 """
 
 import hashlib
 import struct
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -24,8 +27,10 @@ import numpy.typing as npt
 import structlog
 
 from eventlog import Environment, EventLogError
+from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
+from memory_actors.embedding.shelves import EVERYBODY, Owner
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -33,12 +38,66 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
+TABLES = ("vectors", "tokens", "facts")
+UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
+FILE = "derived.mdb"
 DAMAGED = ".damaged"
 """Suffix of a file that was put aside."""
 MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
+_Waiting = tuple[Owner, bytes, Embedded]
 _logger = structlog.get_logger("memory_actors.embedding")
+
+
+def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
+    """Return the rows of texts whose embeddings are not what was stored, and why. Blocks.
+
+    Of rows that are `encrypted` nothing but size and checksum is looked at.
+
+    :raises EventLogError: the file cannot be read.
+    """
+    env = Environment(path, TABLES)
+    try:
+        with env.read() as txn:
+            tokens = {key[MODEL_BYTES:]: why for key, why in _bad_tokens(env, txn)}
+            vectors = _bad_vectors(env, txn, encrypted=encrypted)
+            return tokens | {key[MODEL_BYTES:]: why for key, why in vectors}
+    finally:
+        env.close()
+
+
+def _bad_tokens(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["tokens"]) as cursor:
+        for key, value in cursor:
+            if _checked(value) is None:
+                yield key, "damaged token states"
+
+
+def _bad_vectors(
+    env: Environment, txn: Transaction, *, encrypted: bool
+) -> Iterator[tuple[bytes, str]]:
+    with txn.cursor(env.tables["vectors"]) as cursor:
+        sizes = Counter((key[:MODEL_BYTES], len(value)) for key, value in cursor)
+        usual = {model: size for (model, size), _ in reversed(sizes.most_common())}
+        cursor.first()
+        for key, value in cursor:
+            data = _checked(value)
+            if data is None or len(value) != usual[key[:MODEL_BYTES]]:
+                yield key, "a damaged vector"
+            elif not encrypted and not _is_unit(np.frombuffer(data, np.float16)):
+                yield key, "a vector that is not of unit length"
+
+
+def _is_unit(vector: npt.NDArray[np.float16]) -> bool:
+    error = abs(np.linalg.norm(vector.astype(np.float32)) - 1)
+    return bool(error < UNIT_ERROR_MAX)  # NaN compares false
+
+
+def remove_files(directory: Path) -> None:
+    """Remove all embeddings of a store that is closed: they are made again."""
+    for suffix in (Path(FILE).suffix, DAMAGED):
+        (directory / FILE).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -49,9 +108,10 @@ def as_stored(vectors: Vectors) -> Vectors:
 class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
-    def __init__(self, path: Path):
-        self._env = Environment(path, ("vectors", "tokens", "facts"))
-        self._waiting: dict[bytes, Embedded] = {}
+    def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
+        self._env = Environment(path, TABLES, checked_bytes_max=checked_bytes_max)
+        self._waiting: dict[bytes, _Waiting] = {}
+        """By the owner's prefix and the digest: whose it is, the digest, what is to be written."""
         self._lock = threading.Lock()
         self._model = b""
 
@@ -59,12 +119,14 @@ class VectorTable:
         """Read and write the vectors of this model from now on."""
         self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
 
-    def get(self, digests: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
+    def get(
+        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+    ) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
-        waiting = dict(self._waiting)  # a flush in another thread may empty it meanwhile
-        found = {digest: waiting[digest].vector for digest in digests if digest in waiting}
+        waiting = self._waiting_of(digests, owner)
+        found = {digest: one.vector for digest, one in waiting.items()}
         missing = [digest for digest in digests if digest not in found]
-        whole = self._stored("vectors", missing)
+        whole = self._stored("vectors", missing, owner)
         stored = {digest: data for digest, data in whole if len(data) == 2 * dimension}
         if stored:
             rows = np.frombuffer(b"".join(stored.values()), np.float16)
@@ -72,43 +134,52 @@ class VectorTable:
             found |= zip(stored, matrix, strict=True)
         return found
 
+    def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
+        return {d: one[2] for d in digests if (one := waiting.get(prefix + d)) is not None}
+
     def matrix(
-        self, digests: Sequence[bytes], dimension: int
+        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
     ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
         """Return the vectors, float32 [n, d], and which are there; the others are zeros."""
         vectors = np.zeros((len(digests), dimension), np.float32)
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
-            found = self.get(chunk, dimension)
+            found = self.get(chunk, dimension, owner)
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
             if rows:
                 vectors[rows] = np.stack([found[digests[row]] for row in rows])
                 there[rows] = True
         return vectors, there
 
-    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return the packed token states that are there, by digest."""
-        waiting = dict(self._waiting)
-        found = {d: one.tokens for d in digests if (one := waiting.get(d)) is not None}
+        found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
         missing = [digest for digest in digests if digest not in found]
         kept = {digest: tokens for digest, tokens in found.items() if tokens is not None}
-        return kept | dict(self._stored("tokens", missing))
+        return kept | dict(self._stored("tokens", missing, owner))
 
-    def _stored(self, table: str, digests: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def _stored(
+        self, table: str, digests: Sequence[bytes], owner: Owner
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Yield digest and bytes of each stored value that is whole."""
-        model = self._model
+        model, shelf = self._model, owner.shelf()
+        if shelf is None:
+            return
         with self._env.read() as txn:
             db = self._env.tables[table]  # of the file that this transaction reads
             for digest in digests:
-                value = txn.get(model + digest, db=db)
+                key = model + shelf.row(digest)
+                value = txn.get(key, db=db)
                 data = None if value is None else _checked(value)
+                data = None if data is None else shelf.read(data, _place(table, key))
                 if data is not None:
                     yield digest, data
 
-    def put(self, embedded: Mapping[bytes, Embedded]) -> bool:
+    def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
-        self._waiting |= embedded
+        self._waiting |= {owner.prefix + d: (owner, d, one) for d, one in embedded.items()}
         return len(self._waiting) >= WRITE_BEHIND_VECTORS
 
     @property
@@ -122,19 +193,22 @@ class VectorTable:
             batch = dict(self._waiting)
             if batch:
                 self._write(batch)
-            for digest in batch:
-                self._waiting.pop(digest, None)
+            for name in batch:
+                self._waiting.pop(name, None)
 
-    def delete(self, digests: Sequence[bytes]) -> None:
+    def delete(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete embeddings, where they are there. Blocks: call it off the loop."""
         for start in range(0, len(digests), DELETE_ROWS):
             with self._lock:
-                self._delete(digests[start : start + DELETE_ROWS])
+                self._delete(digests[start : start + DELETE_ROWS], owner)
 
-    def _delete(self, digests: Sequence[bytes]) -> None:
+    def _delete(self, digests: Sequence[bytes], owner: Owner) -> None:
         for digest in digests:
-            self._waiting.pop(digest, None)
-        keys = sorted(self._model + digest for digest in digests)
+            self._waiting.pop(owner.prefix + digest, None)
+        shelf = owner.shelf()
+        if shelf is None:
+            return
+        keys = sorted(self._model + shelf.row(digest) for digest in digests)
 
         def delete(txn: Transaction) -> None:
             for name in ("vectors", "tokens"):
@@ -147,26 +221,34 @@ class VectorTable:
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
-    def erase(self, digests: Set[bytes]) -> int:
+    def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
         """Delete the embeddings of texts under every model, and every byte of them; count them.
 
         Reads all keys and copies the file. Blocks: call it off the loop.
 
         :raises EventLogError: the disk is full or failed; it can be repeated.
         """
+        shelf, prefix = owner.shelf(), owner.prefix
+        rows = {} if shelf is None else {shelf.row(digest): digest for digest in digests}
         with self._lock:
-            known = {digest for digest in digests if self._waiting.pop(digest, None) is not None}
-            found = {name: self._keys_of(name, digests) for name in ("vectors", "tokens")}
+            known = {d for d in digests if self._waiting.pop(prefix + d, None) is not None}
+            if not owner.is_everybody:  # what was never in the log must not be written any more
+                self._drop_waiting(prefix)
+            found = {name: self._keys_of(name, rows.keys()) for name in ("vectors", "tokens")}
             for name, keys in found.items():
                 self._env.write(partial(_delete_keys, self._env, name, keys))
             self._env.shrink()
         self._env.path.with_suffix(DAMAGED).unlink(missing_ok=True)
-        return len(known.union(key[MODEL_BYTES:] for key in found["vectors"]))
+        return len(known.union(rows[key[MODEL_BYTES:]] for key in found["vectors"]))
 
-    def _keys_of(self, table: str, digests: Set[bytes]) -> list[bytes]:
+    def _drop_waiting(self, prefix: bytes) -> None:
+        for name in [name for name in self._waiting if name.startswith(prefix)]:
+            self._waiting.pop(name, None)
+
+    def _keys_of(self, table: str, rows: Set[bytes]) -> list[bytes]:
         with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
             keys = cursor.iternext(keys=True, values=False)
-            return [key for key in keys if key[MODEL_BYTES:] in digests]
+            return [key for key in keys if key[MODEL_BYTES:] in rows]
 
     def shrink(self) -> None:
         """Make the file smaller, where a good part of it is free. Blocks: call it off the loop."""
@@ -207,25 +289,37 @@ class VectorTable:
         self.flush()
         self._env.close()
 
-    def _write(self, batch: Mapping[bytes, Embedded]) -> None:
-        rows = sorted((self._model + digest, one) for digest, one in batch.items())
+    def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
+        shelves = {owner: owner.shelf_to_write() for owner, _, _ in batch.values()}
+        rows: list[tuple[str, bytes, bytes]] = []
+        for owner, digest, one in batch.values():
+            shelf = shelves[owner]
+            key = self._model + shelf.row(digest)
+            data = {"vectors": one.vector.astype(np.float16).tobytes(), "tokens": one.tokens}
+            rows += [
+                (name, key, _sealed(shelf.written(each, _place(name, key))))
+                for name, each in data.items()
+                if each is not None
+            ]
 
         def put(txn: Transaction) -> None:
-            vectors, tokens = self._env.tables["vectors"], self._env.tables["tokens"]
-            for key, one in rows:
-                txn.put(key, _sealed(one.vector.astype(np.float16).tobytes()), db=vectors)
-                if one.tokens is not None:
-                    txn.put(key, _sealed(one.tokens), db=tokens)
+            for name, key, value in sorted(rows):
+                txn.put(key, value, db=self._env.tables[name])
 
         try:
             self._env.write(put)
         except EventLogError as error:  # derived data: missed later, and computed again
-            _logger.warning("embeddings not kept", count=len(rows), error=str(error))
+            _logger.warning("embeddings not kept", count=len(batch), error=str(error))
 
 
 def _delete_keys(env: Environment, table: str, keys: Sequence[bytes], txn: Transaction) -> None:
     for key in keys:
         txn.delete(key, db=env.tables[table])
+
+
+def _place(table: str, key: bytes) -> bytes:
+    """Return what a row is bound to where it is encrypted."""
+    return table.encode() + key
 
 
 def _sealed(data: bytes) -> bytes:

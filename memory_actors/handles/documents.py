@@ -14,8 +14,10 @@ from memory_actors.errors import NotFoundError
 from memory_actors.filters import Predicate, SortKey, ordering, predicate
 from memory_actors.kinds import structured
 from memory_actors.kinds.structured.document import Row
+from memory_actors.provenance import Provenance
 from memory_actors.reading import READ_AT_ONCE
 from memory_actors.records import Document, Metadata, Receipt
+from memory_actors.source_records import least
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.structured import DEFAULT_COLLECTION, StructuredWriter
@@ -67,9 +69,10 @@ class Documents:
         :raises NotFoundError: there is none.
         """
         async with self._scope.live() as live:
-            row = self._row(live.state.structured, check_name(collection, "collection"), key)
+            state = live.state
+            row = self._row(state.structured, check_name(collection, "collection"), key)
             (value,) = await live.values.of([row])
-        return _document(row, value)
+        return _document(row, value, state.provenance)
 
     async def find(
         self,
@@ -91,15 +94,15 @@ class Documents:
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
-            state = live.state.structured
-            rows = list(structured.rows_of(state, check_name(collection, "collection")))
+            state = live.state
+            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         found = await anyio.to_thread.run_sync(choose)
         documents: list[Document] = []
         for start in range(first, min(until, len(found)), READ_AT_ONCE):
             page = found[start : min(until, start + READ_AT_ONCE)]
-            documents += [_document(row, value) for row, value in page]
+            documents += [_document(row, value, state.provenance) for row, value in page]
             await asyncio.sleep(0)
         return documents
 
@@ -138,7 +141,8 @@ def _chosen(
     return found
 
 
-def _document(row: Row, value: Any) -> Document:
+def _document(row: Row, value: Any, provenance: Provenance) -> Document:
+    origins = provenance.of(row.memory_id)
     return Document(
         memory_id=row.memory_id,
         collection=row.collection,
@@ -149,4 +153,6 @@ def _document(row: Row, value: Any) -> Document:
         occurred_at=to_datetime(row.occurred_at_us),
         pinned=row.pinned,
         size_bytes=row.size_bytes,
+        origins=origins,
+        trust=least(origins),
     )

@@ -9,6 +9,7 @@ import anyio.to_thread
 import msgspec
 
 from memory_actors.errors import NotFoundError
+from memory_actors.handles.finding import provenance_of
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import Direction
@@ -245,7 +246,8 @@ class EntityGraph:
 
     async def _read(self, rows: Sequence[Any]) -> list[Memory]:
         found = [Found(entity, row) for row in rows]
-        return await memories(self._scope.services.log, self._scope.stream, found)
+        origins = await provenance_of(self._scope)
+        return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
     def _time(self, as_of: datetime | str | None) -> int:
         at_us = time_us(as_of, "as_of")
@@ -262,6 +264,8 @@ def _entity(memory: Memory) -> Entity:
         created_at=memory.created_at,
         occurred_at=memory.occurred_at,
         pinned=memory.pinned,
+        origins=memory.origins,
+        trust=memory.trust,
     )
 
 
@@ -273,6 +277,8 @@ def _relationship(memory: Memory) -> Relationship:
             "metadata": memory.metadata,
             "created_at": memory.created_at,
             "pinned": memory.pinned,
+            "origins": memory.origins,
+            "trust": memory.trust,
         },
         Relationship,
     )

@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from memory_actors.errors import NotFoundError
+from memory_actors.handles.finding import provenance_of
 from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic.episode import Row
 from memory_actors.reading import Found, memories
@@ -115,7 +116,8 @@ class Episodes:
 
     async def _read(self, rows: list[Row]) -> list[Episode]:
         found = [Found(episodic, row) for row in rows]
-        read = await memories(self._scope.services.log, self._scope.stream, found)
+        origins = await provenance_of(self._scope)
+        read = await memories(self._scope.services.log, self._scope.stream, found, origins)
         return [_episode(memory) for memory in read]
 
 
@@ -135,5 +137,7 @@ def _episode(memory: Memory) -> Episode:
         created_at=memory.created_at,
         occurred_at=memory.occurred_at,
         pinned=memory.pinned,
+        origins=memory.origins,
+        trust=memory.trust,
         original_count=data.get("original_count", 0),
     )

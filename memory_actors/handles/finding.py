@@ -2,6 +2,7 @@
 
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds.kind import Kind, is_summary
+from memory_actors.provenance import Provenance
 from memory_actors.reading import Found
 from memory_actors.user_state import KINDS, kind_of_tag
 from memory_actors.validation import check_name
@@ -21,6 +22,12 @@ async def found(scope: Scope, memory_id: str) -> Found:
         if row is not None:
             return Found(kind, row)
     raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
+
+
+async def provenance_of(scope: Scope) -> Provenance:
+    """Return the origins of a user's memories."""
+    async with scope.live() as live:
+        return live.state.provenance
 
 
 async def found_summary(scope: Scope, memory_id: str) -> Found:

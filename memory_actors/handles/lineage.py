@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eventlog import Dropped
+from memory_actors import provenance
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds.compression import Compressed, Summary
 from memory_actors.kinds.kind import Kind
+from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memories
 from memory_actors.records import Memory
 from memory_actors.writers.scope import Scope
@@ -33,7 +35,7 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
     kind, row = summary
     ids = await originals_of(scope, row)
     about = await _about(scope, ids, before=await _made_at(scope, row.memory_id))
-    rows, dropped = await _as_they_were(scope, kind, about)
+    rows, dropped, known = await _as_they_were(scope, kind, about)
     if len(rows) < len(ids):
         gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
         raise NotFoundError(
@@ -41,7 +43,8 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
             f"store.{gone} The summary is what is left of them"
         )
     rows.sort(key=lambda one: (one.occurred_at_us, one.version))
-    return await memories(scope.services.log, scope.stream, [Found(kind, one) for one in rows])
+    found = [Found(kind, one) for one in rows]
+    return await memories(scope.services.log, scope.stream, found, known)
 
 
 async def _made_at(scope: Scope, memory_id: str) -> int:
@@ -61,17 +64,20 @@ async def _about(scope: Scope, memory_ids: Sequence[str], *, before: int) -> Abo
     return about
 
 
-async def _as_they_were(scope: Scope, kind: Kind, about: About) -> tuple[list[Any], Dropped | None]:
-    """Return the rows of memories after these events, and since when others are gone.
+async def _as_they_were(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[list[Any], Dropped | None, Provenance]:
+    """Return the rows of memories after these events, since when others are gone, and origins.
 
     What happened to a memory before an event of it that was dropped says nothing of it any more.
     """
-    state, gone = await _folded(scope, kind, about)
+    state, gone, origins = await _folded(scope, kind, about)
     if gone:
         about = {memory_id: list(_after(gone, about[memory_id])) for memory_id in about}
-        state, _ = await _folded(scope, kind, about)
+        state, _, origins = await _folded(scope, kind, about)
     found = [kind.find(state, memory_id) for memory_id in about]
-    return [row for row in found if row is not None], next(iter(gone.values()), None)
+    since = next(iter(gone.values()), None)
+    return [row for row in found if row is not None], since, origins
 
 
 def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int]:
@@ -79,14 +85,18 @@ def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int
     return (version for version in versions if version > last)
 
 
-async def _folded(scope: Scope, kind: Kind, about: About) -> tuple[Any, dict[int, Dropped]]:
-    """Return the state that these events alone make, and those whose payloads are gone."""
+async def _folded(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[Any, dict[int, Dropped], Provenance]:
+    """Return the state that these events alone make, those whose payloads are gone, and origins."""
     versions = sorted({version for each in about.values() for version in each})
-    log, state = scope.services.log, kind.initial
+    log, state, origins = scope.services.log, kind.initial, provenance.initial
     gone: dict[int, Dropped] = {}
     for start in range(0, len(versions), PAGE):
         chunk = versions[start : start + PAGE]
         page = await log.read_versions(scope.stream, chunk, dropped="mark")
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
-        state = kind.fold(state, (one for one in page if one.version not in gone))
-    return state, gone
+        whole = [one for one in page if one.version not in gone]
+        state = kind.fold(state, whole)
+        origins = provenance.follow(origins, whole, kind.registry.keys)
+    return state, gone, origins

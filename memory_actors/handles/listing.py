@@ -8,6 +8,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.kind import Kind
 from memory_actors.reading import Found
 from memory_actors.records import MemoryType
+from memory_actors.sourcing import Wanted
 from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState
 from memory_actors.validation import check_memory_type
 
@@ -32,11 +33,18 @@ def named_kinds(
     return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
 
 
-def newest_first(state: UserState, kinds: Sequence[Kind], matches: Predicate | None) -> list[Found]:
+def newest_first(
+    state: UserState,
+    kinds: Sequence[Kind],
+    matches: Predicate | None,
+    of_origin: Wanted | None,
+) -> list[Found]:
     """Return the rows of these kinds that match, newest first. Slow for many: in a thread."""
     rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
     if matches is not None:
         rows = [found for found in rows if matches(found.row.metadata)]
+    if of_origin is not None:
+        rows = [found for found in rows if of_origin(state.provenance.of(found.row.memory_id))]
     return sorted(rows, key=_age)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memory_actors.phrasing import spoken
-from memory_actors.records import Context, ContextPart, Memory, MemoryType
+from memory_actors.prompt_records import Context, ContextPart
+from memory_actors.records import Memory, MemoryType
 
 if TYPE_CHECKING:
     from memory_actors.handles.user import UserMemory
@@ -32,4 +33,6 @@ def _part(memory: Memory) -> ContextPart:
         text=spoken(memory.content, memory.role),
         occurred_at=memory.occurred_at,
         score=getattr(memory, "score", None),
+        origins=memory.origins,
+        trust=memory.trust,
     )

@@ -61,4 +61,5 @@ class ShortTermMemory:
             rows = short_term.messages(state, self._writer.session(session_id))
             first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
             found = [Found(short_term, row) for row in rows[first:]]
-            return await memories(self._scope.services.log, self._scope.stream, found)
+            origins = live.state.provenance
+            return await memories(self._scope.services.log, self._scope.stream, found, origins)

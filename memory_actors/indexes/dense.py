@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
-from memory_actors.indexes.graph import Graph, GraphFacts
+from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
 from memory_actors.indexes.products import coded_dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
@@ -335,11 +335,22 @@ def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
             fresh.append(int(view.labels[row]), view.vectors[row])
 
 
+def graph_is_whole(path: Path) -> bool:
+    """Say whether the files of a graph, if there is one, are those that were written. Slow."""
+    if not path.exists():
+        return True
+    try:
+        saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return is_whole(path.with_suffix(".graph"), saved.facts)
+
+
 def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     """Return a saved graph over these rows; None if it is not whole."""
     try:
         saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
     if saved.model != model or saved.facts.dimension != rows.dimension:
         return None

@@ -107,17 +107,21 @@ class Graph:
     @classmethod
     def load(cls, path: Path, facts: GraphFacts, rows: Rows) -> "Graph | None":
         """Return the graph in a file, None if it is not the one that `facts` describe."""
-        try:
-            whole = path.stat().st_size == facts.length_bytes and _crc(path) == facts.crc
-        except OSError:
-            return None
-        if not whole:
+        if not is_whole(path, facts):
             return None
         index = hnswlib.Index(space="ip", dim=facts.dimension)
         index.load_index(str(path), max_elements=int(facts.count * GROWTH))
         if index.get_current_count() != facts.count:
             return None
         return cls(facts.dimension, index, rows)
+
+
+def is_whole(path: Path, facts: GraphFacts) -> bool:
+    """Say whether a file is the one that was written. Reads all of it."""
+    try:
+        return path.stat().st_size == facts.length_bytes and _crc(path) == facts.crc
+    except OSError:
+        return False
 
 
 def _crc(path: Path) -> int:

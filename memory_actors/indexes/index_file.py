@@ -2,7 +2,8 @@
 
 The words, what texts say of themselves and which word pieces each passage has; vectors and token
 states lie in `derived.mdb`, the graph in a file of its own. It is derived data: one that is
-damaged, of another recipe or out of date is made again, in whole or in part.
+damaged, of another recipe or out of date is made again, in whole or in part. In a store that is
+encrypted it is encrypted for its user; the graph, which its library writes by itself, is not kept.
 """
 
 import os
@@ -12,11 +13,25 @@ from typing import Final
 
 import msgspec
 
+from memory_actors.embedding.shelves import EVERYBODY, Owner
 from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
 from memory_actors.indexes.traits import Spoken
 
 RECIPE: Final = "words/1 traits/2"
+
+
+WORDS: Final = ".words"
+
+
+def of_kind(path: Path, kind: str) -> Path:
+    """Return what the files of one kind's index are called by, of what a user's are called by."""
+    return path.with_suffix(f".{kind}.index")
+
+
+def words_beside(path: Path) -> Path:
+    """Return the file of the words of a kind's index."""
+    return path.with_suffix(WORDS)
 
 
 class IndexFile(msgspec.Struct, frozen=True):
@@ -32,21 +47,31 @@ class IndexFile(msgspec.Struct, frozen=True):
 _decoder = msgspec.msgpack.Decoder(IndexFile)
 
 
-def write_index(path: Path, file: IndexFile) -> None:
+def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
-    data = msgspec.msgpack.encode(file)
+    data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
     partial.write_bytes(zlib.crc32(data).to_bytes(4, "big") + data)
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
-def read_index(path: Path, recipe: str) -> IndexFile | None:
-    """Return what is in a file, None if that is nothing whole of this recipe."""
+def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole."""
     try:
-        data = path.read_bytes()
-        if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-            return None
-        file = _decoder.decode(data[4:])
-    except (OSError, msgspec.DecodeError):
+        data = _opened(path, owner)
+        return None if data is None else _decoder.decode(data)
+    except (OSError, ValueError):
         return None
-    return file if file.recipe == recipe else None
+
+
+def _opened(path: Path, owner: Owner) -> bytes | None:
+    data, shelf = path.read_bytes(), owner.shelf()
+    if shelf is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+        return None
+    return shelf.read(data[4:], path.name.encode())
+
+
+def read_index(path: Path, recipe: str, owner: Owner = EVERYBODY) -> IndexFile | None:
+    """Return what is in a file, None if that is nothing whole of this recipe."""
+    file = read_whole(path, owner)
+    return file if file is not None and file.recipe == recipe else None

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
-from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.dense import DenseIndex
 from memory_actors.indexes.ends import Ends, Place
 from memory_actors.indexes.fields import FieldIndex
@@ -60,7 +60,7 @@ class MemoryIndex:
         path: Path | None,
         *,
         log: EventStore,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         chores: Chores,
         find: Callable[[str], Any],
     ):

@@ -15,6 +15,8 @@ from memory_actors.filters import Predicate
 from memory_actors.indexes.fields import FieldIndex
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import Parts
+from memory_actors.provenance import Provenance
+from memory_actors.sourcing import Wanted
 
 Owners = npt.NDArray[np.int64]
 """Memories by their number in `Traits.owners`."""
@@ -47,6 +49,21 @@ async def _asked(
         if start + ASKED_AT_ONCE < len(numbers):
             await asyncio.sleep(0)
     return found
+
+
+def of_origin(
+    parts: Parts, owners: Owners | None, provenance: Provenance, wanted: Wanted
+) -> Owners:
+    """Return those of some memories, or of all for None, whose origins are wanted."""
+    numbers = parts.traits.owners
+    passing = np.full(len(numbers), wanted(()), np.bool_)
+    for memory_id, origins in provenance.origins.items():
+        number = numbers.find(memory_id)
+        if number is not None:
+            passing[number] = wanted(origins)
+    if owners is None:
+        return np.flatnonzero(passing).astype(np.int64)
+    return owners[passing[owners]]
 
 
 def narrowed(

@@ -11,10 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.dense import DenseIndex, Rows
-from memory_actors.indexes.index_file import RECIPE, IndexFile, read_index, write_index
+from memory_actors.indexes.index_file import (
+    RECIPE,
+    IndexFile,
+    read_index,
+    words_beside,
+    write_index,
+)
 from memory_actors.indexes.late import Fetch, LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.rows import View
@@ -73,7 +79,7 @@ def kept_rows(then: View, now: View) -> Rows:
 class IndexFiles:
     """Where the index of one kind is kept: the words and the graph beside each other."""
 
-    def __init__(self, kind: Kind, path: Path, embeddings: EmbeddingService, fetch: Fetch):
+    def __init__(self, kind: Kind, path: Path, embeddings: Embeddings, fetch: Fetch):
         self._kind = kind
         self._path = path
         self._embeddings = embeddings
@@ -81,7 +87,7 @@ class IndexFiles:
 
     @property
     def _words_path(self) -> Path:
-        return self._path.with_suffix(".words")
+        return words_beside(self._path)
 
     @property
     def _recipe(self) -> str:
@@ -89,7 +95,7 @@ class IndexFiles:
 
     def load(self, rows: Sequence[Row]) -> Parts:
         """Return what there is of these rows; passages that lack a part are left out of all."""
-        file = read_index(self._words_path, self._recipe)
+        file = read_index(self._words_path, self._recipe, self._embeddings.owner)
         words = LexicalIndex() if file is None else LexicalIndex.restored(file.words)
         labels = words.labels()
         known = {p.label: (row, p.digest) for row in rows for p in indexed(self._kind, row)}
@@ -124,8 +130,9 @@ class IndexFiles:
                 yield Trait(row.memory_id, times(row), chain, spoken, is_summary(row))
 
     def save_graph(self, dense: DenseIndex) -> None:
-        """Write the graph, if there is one. Slow: for a thread."""
-        dense.save(self._path, self._embeddings.embedder.fingerprint)
+        """Write the graph, if there is one and it may lie in the clear. Slow: for a thread."""
+        if self._embeddings.owner.is_everybody:
+            dense.save(self._path, self._embeddings.embedder.fingerprint)
 
     def words_of(self, parts: Parts) -> IndexFile:
         """Copy what is quick to keep: words, what texts say of themselves, their tokens."""
@@ -133,4 +140,4 @@ class IndexFiles:
 
     def save_words(self, file: IndexFile) -> None:
         """Write that. Slow: for a thread."""
-        write_index(self._words_path, file)
+        write_index(self._words_path, file, self._embeddings.owner)

@@ -107,6 +107,10 @@ class Numbers:
             self.names.append(name)
         return known
 
+    def find(self, name: str) -> int | None:
+        """Return the number of a name, None if it has none."""
+        return self._of.get(name)
+
 
 class Traits:
     """The traits of one index's passages, by row. Written on the loop, read anywhere."""

@@ -14,9 +14,10 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.indexes.centring import centre
+from memory_actors.indexes.index_file import of_kind
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
 from memory_actors.indexes.wanting import Text
@@ -39,7 +40,7 @@ class UserIndexes:
         path: Path | None,
         *,
         log: EventStore,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         chores: Chores,
         find: Find,
     ):
@@ -177,7 +178,7 @@ class UserIndexes:
         return MemoryIndex(
             self._stream,
             kind,
-            None if path is None else path.with_suffix(f".{kind.NAME}.index"),
+            None if path is None else of_kind(path, kind.NAME),
             log=self._log,
             embeddings=self._embeddings,
             chores=self._chores,

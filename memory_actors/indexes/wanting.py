@@ -14,8 +14,8 @@ import anyio
 import structlog
 
 from memory_actors.chores import Chores
+from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
-from memory_actors.embedding.service import EmbeddingService
 from memory_actors.kinds.kind import Passage
 
 TEXTS_MAX = 64  # passages embedded in one go
@@ -47,7 +47,7 @@ class Wanting:
         name: str,
         read: Read,
         settle: Settle,
-        embeddings: EmbeddingService,
+        embeddings: Embeddings,
         chores: Chores,
         *,
         keep: bool,
@@ -129,7 +129,8 @@ class Wanting:
         """Index some of the passages; say whether any was."""
         batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
         texts = await self._read(dict(batch))
-        embedded, failed = await self._embeddings.embed_each(texts, keep=self._keep)
+        embed = self._embeddings.embed_each
+        embedded, failed = await embed(texts, keep=self._keep, background=True)
         self._settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
         for digest in failed:  # to the end of the line, so that others get their turn
             labels = self._labels.pop(digest, None)

@@ -26,6 +26,7 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import Entry, ImportReport, datetime_of
+from memory_actors.origins import Origins
 from memory_actors.records import (
     Episode,
     EvictedStep,
@@ -47,7 +48,7 @@ class Adder:
     """Adds the entries of one file to one user's memory, in their order, and counts them."""
 
     def __init__(self, user: UserMemory):
-        self._user = user
+        self._given = self._user = user
         self._entity_ids: dict[str, str] = {}
         """What the ids of entities in the file are here. Bounded by the quota of entities."""
         self._added = self._unchanged = self._unindexed = 0
@@ -59,7 +60,8 @@ class Adder:
         :raises NotFoundError: a relationship of an entity that is not there.
         :raises QuotaExceededError: no room for one.
         """
-        for is_fact, run in groupby(entries, key=_is_fact):
+        for (is_fact, origins), run in groupby(entries, key=_together):
+            self._user = self._given.from_origins(origins) if origins else self._given
             if is_fact:
                 await self._add_together(list(run))
             else:
@@ -243,8 +245,9 @@ class Adder:
             raise
 
 
-def _is_fact(entry: Entry) -> bool:
-    return entry.kind is MemoryType.LONG_TERM and entry.parts is None
+def _together(entry: Entry) -> tuple[bool, Origins]:
+    """Return what entries have in common that are added in one go: facts of the same origins."""
+    return entry.kind is MemoryType.LONG_TERM and entry.parts is None, entry.origins
 
 
 def _summary(entry: Entry, parts: SummaryData) -> Memory:

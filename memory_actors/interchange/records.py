@@ -23,6 +23,7 @@ Every field but the content may be left out:
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
+- `origins`: who had a say in it, a list of {"source", "trust"}; a file is taken at its word
 - `id`: the memory's id
 
 A line without an id gets one from what it says: the SHA-256 of session, time, role, content and how
@@ -48,7 +49,10 @@ from memory_actors.interchange.parts import (
     parts_of,
     summary_parts,
 )
+from memory_actors.origins import Origins
 from memory_actors.records import Item, Memory, MemoryType
+from memory_actors.source_records import Origin
+from memory_actors.sourcing import checked
 from memory_actors.validation import (
     check_memory_type,
     check_name,
@@ -111,6 +115,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compressed: Any = None
     metadata: dict[str, Any] | None = None
     pinned: bool = False
+    origins: tuple[Origin, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -124,6 +129,8 @@ class Entry(NamedTuple):
     """Working memory: a value that is no text; otherwise UNSET."""
     parts: Parts | None = None
     """What it says besides, or instead of, its content."""
+    origins: Origins = ()
+    """Where it comes from, if the line says so."""
 
     @property
     def memory_id(self) -> str:
@@ -149,6 +156,7 @@ def line_of(memory: Memory) -> bytes:
         key=memory.key if "key" in has else None,
         metadata=metadata or None,
         pinned=memory.pinned,
+        origins=memory.origins,
         **_said(memory),
     )
     return msgspec.json.encode(line) + b"\n"
@@ -215,7 +223,7 @@ class LineReader:
             pinned=line.pinned,
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
-        return Entry(place, kind, item, value, parts)
+        return Entry(place, kind, item, value, parts, checked(line.origins))
 
     def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""
@@ -262,7 +270,13 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
         return fields.get("memory_type") in HAVE_DATA
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
+    if name == "origins":
+        return isinstance(fields[name], list) and all(map(_is_origin, fields[name]))
     return name in Line.__struct_fields__
+
+
+def _is_origin(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() <= set(Origin.__struct_fields__)
 
 
 def _typed(fields: dict[str, Any]) -> Line:

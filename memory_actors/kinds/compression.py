@@ -12,7 +12,7 @@ original, which is gone by the end in any case, and is passed over too.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import msgspec
 from immutables import Map
@@ -24,6 +24,7 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.held import Draft, Held
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
 from memory_actors.phrasing import text_digest
+from memory_actors.source_records import Origin
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")
@@ -62,6 +63,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """Of the originals' contents."""
     bytes_after: int
     metadata: dict[str, Any] = {}
+    origins: tuple[Origin, ...] = ()
+    """The originals', if anybody said any."""
 
 
 class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -185,6 +188,7 @@ class AddSummary(Add, frozen=True, kw_only=True):
 class Compress(Command, frozen=True, kw_only=True):
     """Put a summary in the place of memories, if they are still what it was made of."""
 
+    background: ClassVar[bool] = True
     summary: Compressed
     originals: tuple[tuple[str, int], ...]
     """Id and version of each, as they were read."""

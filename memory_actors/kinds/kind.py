@@ -16,7 +16,7 @@ The rules every kind keeps:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -39,6 +39,8 @@ PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their o
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change a user's memory. `now_us` is the only clock a decision knows."""
 
+    background: ClassVar[bool] = False
+    """Whether its texts can wait for those of other commands."""
     now_us: int
 
 

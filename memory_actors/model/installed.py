@@ -81,7 +81,7 @@ def model_path(precision: Precision = "int8", cache_dir: Path | None = None) -> 
     try:
         manifest = read_manifest(folder)
         intact = manifest == describe(folder, precision)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return None
     return folder if intact and manifest.tokenizer_sha256 == TOKENIZER_SHA256 else None
 
@@ -103,7 +103,7 @@ def describe(folder: Path, precision: Precision) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest. Raises OSError or msgspec.MsgspecError."""
+    """Read the manifest. Raises OSError or ValueError."""
     return msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=Manifest)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
 from memory_actors.records import HistoryEntry, Hit, Memory
+from memory_actors.source_records import Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
@@ -33,6 +34,13 @@ class AddMemory(
     pinned: bool = False
     auto_prune: bool = False
     idempotency_key: str | None = None
+    source: str | None = None
+    """Where it comes from, and how far that is trusted: as for `UserMemory.from_source`."""
+    trust: Trust | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `add`."""
+        return _but(self, "source", "trust")
 
 
 class UpdateMemory(
@@ -43,6 +51,19 @@ class UpdateMemory(
     content: str | None = None
     metadata: dict[str, Any] | None = None
     """As a whole."""
+    source: str | None = None
+    trust: Trust | None = None
+
+
+class Purge(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What to purge: a source, a trust, or both."""
+
+    source: str | None = None
+    trust: Trust | None = None
+    dry_run: bool = False
+    """Say what would go, and change nothing."""
 
 
 class Search(
@@ -65,6 +86,8 @@ class Search(
     weights: dict[str, float] | None = None
     reference_time: str | None = None
     compressed: bool = True
+    sources: list[str] | None = None
+    min_trust: Trust | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `retrieve`, the query aside.
@@ -72,8 +95,7 @@ class Search(
         :raises InvalidInputError: too many results, or an unknown weight.
         """
         check_page(self.top_k, "top_k")
-        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "query"}
-        return given | {"weights": _weights(self.weights)}
+        return _but(self, "query") | {"weights": _weights(self.weights)}
 
 
 class Compress(
@@ -142,6 +164,10 @@ def check_page(count: int, what: str) -> int:
     if count > PAGE_MAX:
         raise InvalidInputError(f"{what} must be at most {PAGE_MAX:,} over HTTP, not {count:,}")
     return count
+
+
+def _but(body: msgspec.Struct, *names: str) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in body.__struct_fields__ if name not in names}
 
 
 def _weights(given: Mapping[str, float] | None) -> Weights | None:

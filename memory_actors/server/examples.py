@@ -28,11 +28,13 @@ from memory_actors.server.bodies import (
     History,
     Hits,
     Memories,
+    Purge,
     Search,
     UpdateMemory,
 )
 from memory_actors.server.jobs import Job, as_told
 from memory_actors.server.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
+from memory_actors.source_records import Purged
 
 USER_ID, MEMORY_ID, JOB_ID = (
     "user_123",
@@ -57,6 +59,16 @@ ADD: Final = AddMemory(
 )
 UPDATE: Final = UpdateMemory(content="User enjoys skiing and snowboarding")
 SEARCH: Final = Search(query="winter sports", top_k=3, filters={"category": "sports"})
+SOURCE: Final = "https://news.example/article"
+PURGE: Final = Purge(source=SOURCE)
+PURGED: Final = Purged(
+    user_id=USER_ID,
+    source=SOURCE,
+    trust=None,
+    dry_run=False,
+    purged_at=_AT,
+    gone={"long_term": (MEMORY_ID,)},
+)
 COMPRESS: Final = Compress(user_id=USER_ID, dry_run=True, older_than="90d")
 
 RECEIPT: Final = Receipt(
@@ -101,6 +113,7 @@ WHY: Final = Why(
             agent_id="travel_agent",
             session_id=None,
             source=None,
+            trust=None,
             cause=None,
             by=None,
             says="Added by agent travel_agent.",

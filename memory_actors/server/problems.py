@@ -16,7 +16,7 @@ from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 
-from eventlog import DiskFull, LogClosed
+from eventlog import DiskFull, KeyGone, LogClosed
 from memory_actors.api_keys.store import KeyFileError
 from memory_actors.errors import (
     EmbedderError,
@@ -78,6 +78,11 @@ _KNOWN: Final = (
     _Known(
         EmbedderError, 503, "embedder", "Embedding model unavailable",
         "The server's embedding model does not answer. Try again later.",
+    ),
+    _Known(
+        KeyGone, 410, "key-gone", "Gone",
+        "The key of this user is gone, so nothing of them can be read: they were erased, or the "
+        "server has another file of keys than the one this was written with.",
     ),
     *(
         _Known(

@@ -24,11 +24,13 @@ from memory_actors.server.bodies import (
     History,
     Hits,
     Memories,
+    Purge,
     Search,
     UpdateMemory,
     check_page,
 )
 from memory_actors.server.examples import answers, example
+from memory_actors.source_records import Purged, Trust
 
 OfUser = NamedDependency[UserMemory]
 UserId = Annotated[
@@ -85,9 +87,12 @@ async def add(
     data: Annotated[AddMemory, Body(examples=example(examples.ADD))],
 ) -> Response[Receipt]:
     """Add one memory; what its text is depends on the type."""
-    fields = {name: getattr(data, name) for name in data.__struct_fields__}
-    receipt = await user.add(**fields)
+    receipt = await _speaker(user, data).add(**data.arguments())
     return Response(receipt, headers={"Location": _address(user_id, receipt.memory_id)})
+
+
+def _speaker(user: UserMemory, said: AddMemory | UpdateMemory) -> UserMemory:
+    return user.from_source(said.source, said.trust)
 
 
 def _address(user_id: str, memory_id: str) -> str:
@@ -122,6 +127,17 @@ async def list_memories(
             description="JSON, by metadata.", examples=example('{"category": "sports"}')
         ),
     ] = None,
+    source: Annotated[
+        list[str] | None,
+        QueryParameter(
+            description="Only what came from these; may be repeated.",
+            examples=example([examples.SOURCE]),
+        ),
+    ] = None,
+    min_trust: Annotated[
+        Trust | None,
+        QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
+    ] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))] = 100,
     offset: Annotated[int, QueryParameter(ge=0, examples=example(0))] = 0,
 ) -> Memories:
@@ -129,7 +145,14 @@ async def list_memories(
     chosen = _filters(filters)
     check_page(limit, "limit")
     return Memories(
-        await user.list_memories(memory_type, filters=chosen, limit=limit, offset=offset)
+        await user.list_memories(
+            memory_type,
+            filters=chosen,
+            sources=source,
+            min_trust=min_trust,
+            limit=limit,
+            offset=offset,
+        )
     )
 
 
@@ -161,7 +184,8 @@ async def update(
     data: Annotated[UpdateMemory, Body(examples=example(examples.UPDATE))],
 ) -> Receipt:
     """Replace what a memory says, its metadata as a whole, or both."""
-    return await user.update(memory_id, content=data.content, metadata=data.metadata)
+    speaker = _speaker(user, data)
+    return await speaker.update(memory_id, content=data.content, metadata=data.metadata)
 
 
 @delete(
@@ -195,6 +219,19 @@ async def why(user: OfUser, memory_id: MemoryId) -> Why:
     return await user.why(memory_id)
 
 
+@post(
+    "/purge",
+    status_code=200,
+    summary="Purge a source",
+    responses=answers(200, examples.PURGED, 400, 401, 403, 413),
+)
+async def purge(
+    user: OfUser, data: Annotated[Purge, Body(examples=example(examples.PURGE))]
+) -> Purged:
+    """Take what came from a source out of memory, summaries included; history stays."""
+    return await user.purge(data.source, trust=data.trust, dry_run=data.dry_run)
+
+
 @get("/usage", summary="Usage", responses=answers(200, examples.USAGE, 400, 401, 403))
 async def usage(user: OfUser) -> Usage:
     """Return how much of each kind the user holds, and how full each limit is."""
@@ -206,7 +243,8 @@ def router() -> Router:
     return Router(
         "/v1/users/{user_id:str}",
         route_handlers=[
-            add, search, list_memories, get_memory, update, delete_memory, history, why, usage,
+            add, search, list_memories, get_memory, update, delete_memory, history, why, purge,
+            usage,
         ],
         guards=[own_memory],
         dependencies={"user": Provide(user_memory)},

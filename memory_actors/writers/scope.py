@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.asking import Reply, Request
+from memory_actors.embedding.of_user import Embeddings, embeddings_of
 from memory_actors.kinds.kind import Command, Restore
 from memory_actors.live_user import LiveUser, UserView
+from memory_actors.origins import Origins, meta_of
+from memory_actors.purging import Purge
 from memory_actors.quota import Limits
 from memory_actors.services import Services
 from memory_actors.streams import recall_stream_of, stream_of
@@ -22,13 +26,31 @@ class Scope:
     """A user, and the agent and session that speak for them. No I/O until it is used."""
 
     def __init__(
-        self, services: Services, user_id: str, agent_id: str | None, session_id: str | None
+        self,
+        services: Services,
+        user_id: str,
+        agent_id: str | None,
+        session_id: str | None,
+        origins: Origins = (),
     ):
         self.services = services
         self.user_id = check_name(user_id, "user_id")
         self.agent_id = check_optional_name(agent_id, "agent_id")
         self.session_id = check_optional_name(session_id, "session_id")
+        self.origins = origins
+        """Where what is written comes from."""
         self.stream = stream_of(user_id)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """Of the user's memories."""
+        return embeddings_of(self.services.embeddings, self.stream)
+
+    def speaking_for(self, origins: Origins) -> "Scope":
+        """Return the same user, agent and session, for words of these origins."""
+        scope = copy(self)
+        scope.origins = origins
+        return scope
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[UserView]:
@@ -74,10 +96,10 @@ class Scope:
         """Carry out a command; the log keeps who asked, and for what."""
         request = Request(
             command=command,
-            meta=self._meta(type(command).__name__),
+            meta={**self._meta(type(command).__name__), **self._said_by(command)},
             durability="relaxed" if relaxed else "commit",
             deletes=deletes,
-            alone=isinstance(command, Restore) or bool(getattr(command, "own_ids", ())),
+            alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,
         )
@@ -123,6 +145,12 @@ class Scope:
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""
         return self.services.limits[state.account.tier]
+
+    def _said_by(self, command: Command) -> dict[str, str]:
+        """Return where the words of a command come from; nowhere, if it has none of its own."""
+        if isinstance(command, Purge):
+            return command.meta
+        return {} if isinstance(command, Restore) else meta_of(self.origins)
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}

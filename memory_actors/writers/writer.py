@@ -158,7 +158,8 @@ class Writer(ABC):
         async with self.scope.writable() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
                 await self.scope.refuse_early(live, command)
-            embedding = asyncio.create_task(self.scope.services.embeddings.embed(texts))
+            embed = self.scope.embeddings.embed
+            embedding = asyncio.create_task(embed(texts, background=command.background))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog
+from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog, keyfile
 
 registry = EventRegistry()
 FOREVER = 2**62
@@ -36,13 +36,20 @@ async def _lmdb(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStor
 
 
 @asynccontextmanager
+async def _encrypted(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
+    with keyfile.opened(path / "log.keys") as keys:
+        async with EventLog.open(path / "log", registry, clock=clock, keys=keys) as log:
+            yield log
+
+
+@asynccontextmanager
 async def _memory(_path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
     log = InMemoryLog(registry, clock=clock)
     yield log
     log.close()
 
 
-STORES = {"lmdb": _lmdb, "memory": _memory}
+STORES = {"lmdb": _lmdb, "encrypted": _encrypted, "memory": _memory}
 
 
 def open_store(name: str, path: Path) -> AbstractAsyncContextManager[EventStore]:

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from eventlog import (
     LogLocked,
     LogUnavailable,
     Snapshot,
+    StorageFailed,
     backup,
     restore,
 )
@@ -192,6 +195,40 @@ async def test_what_is_restored_over_is_kept_beside_it(tmp_path: Path):
     assert (tmp_path / "log" / "keys").read_text() == "secret"
 
 
+DIES_RESTORING = """
+import asyncio, os, sys
+import msgspec
+from eventlog import EventRegistry, backup, restore
+registry = EventRegistry()
+noted = registry.event("test.noted", keys=lambda event: [event.text[:2]])
+noted(msgspec.defstruct("Noted", [("text", str)], frozen=True))
+backup.put_in_place = lambda scratch, directory: os._exit(9)
+asyncio.run(restore(sys.argv[1], sys.argv[2], registry))
+"""
+
+
+async def test_a_restore_that_died_with_the_old_log_aside_is_finished_by_who_opens_it(
+    tmp_path: Path,
+):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        before = await everything(log)
+        await log.backup(tmp_path / "backup")
+        await fill(log, "later")
+        later = await everything(log)
+
+    command = [sys.executable, "-c", DIES_RESTORING, tmp_path / "backup", tmp_path / "log"]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 9
+    assert not (tmp_path / "log").exists()
+
+    async with opened(tmp_path / "log") as log:
+        assert await everything(log) == before
+    (aside,) = tmp_path.glob("log.before-*")
+    async with opened(aside) as log:
+        assert await everything(log) == later
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "backup", aside.name}
+
+
 async def test_an_open_log_is_not_restored_over(tmp_path: Path):
     async with opened(tmp_path / "log") as log:
         await fill(log)
@@ -289,7 +326,7 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
         for name in ("_copy", "_write", "_sync_all", "_listed"):
             with monkeypatch.context() as patched:
                 patched.setattr(backup, name, fail)
-                with pytest.raises(DiskFull if code == errno.ENOSPC else backup.StorageFailed):
+                with pytest.raises(DiskFull if code == errno.ENOSPC else StorageFailed):
                     await log.backup(tmp_path / "backup")
             assert {path.name for path in tmp_path.iterdir()} == {"log"}
         await log.backup(tmp_path / "backup")

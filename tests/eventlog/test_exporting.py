@@ -1,6 +1,6 @@
 """Incremental export and import: another log gets the very same events, or nothing."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,40 @@ async def test_who_was_erased_since_is_erased_where_it_is_imported(tmp_path: Pat
         assert await other.load_snapshot("a", "f") is None
         assert not list((tmp_path / "other" / "archive").iterdir())
         assert b"a 1 a 1" not in (tmp_path / "other" / "log.mdb").read_bytes()
+
+
+async def test_who_is_to_be_erased_is_named_before(tmp_path: Path):
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
+        await one.append("a", [Noted("canary")], 0)
+        await one.append("b", [Noted("stays")], 0)
+        await one.export_since(0, tmp_path / "first")
+        await other.import_events(tmp_path / "first")
+        await one.erase("a")
+        await one.export_since(2, tmp_path / "second")
+        names: list[str] = []
+
+        def erasing(streams: Sequence[str]) -> None:
+            names.extend(streams)
+            assert (tmp_path / "other" / "log.mdb").read_bytes().count(b"canary")
+
+        await other.import_events(tmp_path / "second", erasing=erasing)
+        await other.import_events(tmp_path / "second", erasing=erasing)
+
+        assert names == ["a"]
+        assert b"canary" not in (tmp_path / "other" / "log.mdb").read_bytes()
+
+
+async def test_export_and_import_tell_how_far_they_are(tmp_path: Path):
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
+        await one.append("s", [Noted(f"{n}") for n in range(600)], 0)
+        out: list[tuple[int, int]] = []
+        come: list[tuple[int, int]] = []
+
+        await one.export_since(0, tmp_path / "all", progress=lambda *at: out.append(at))
+        await other.import_events(tmp_path / "all", progress=lambda *at: come.append(at))
+
+        assert out == [(256, 600), (512, 600), (600, 600)]
+        assert come == [(512, 600), (600, 600)]
 
 
 async def test_an_erased_stream_comes_as_it_is(tmp_path: Path):

@@ -30,7 +30,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.environment import Environment
-from eventlog.store_format import STORE_FORMAT, FormatRecord
+from eventlog.store_format import ENCRYPTED_FORMAT, FormatRecord
 from eventlog.tables import TABLES, seal_record
 
 pytestmark = pytest.mark.anyio
@@ -129,12 +129,12 @@ async def test_a_log_without_events_opens_again(tmp_path: Path):
 async def test_a_log_made_by_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path):
     await fill(tmp_path)
     env = Environment(tmp_path / "log.mdb", TABLES)
-    newer = seal_record(FormatRecord(STORE_FORMAT + 1, 0))
+    newer = seal_record(FormatRecord(ENCRYPTED_FORMAT + 1, 0))
     env.write(lambda txn: txn.put(b"format", newer, db=env.tables["meta"]))
     env.close()
     before = (tmp_path / "log.mdb").read_bytes()
 
-    with pytest.raises(UnknownEvent, match=f"format {STORE_FORMAT + 1}"):
+    with pytest.raises(UnknownEvent, match=f"format {ENCRYPTED_FORMAT + 1}"):
         await opens(tmp_path)
     assert (tmp_path / "log.mdb").read_bytes() == before
 

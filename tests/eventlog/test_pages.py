@@ -150,3 +150,93 @@ def test_noise_in_any_page_is_refused_or_in_a_page_that_is_free(whole: Path) -> 
         except CorruptLog:
             refused += 1
     assert refused > 10
+
+
+MANY_BYTES = 40 << 20
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of some ten thousand pages, most of which are a tree of small rows."""
+    path = tmp_path_factory.mktemp("large") / "log.mdb"
+    env, value = opened(path), b"v" * 1_900  # two rows a page
+
+    def fill(txn: Transaction) -> None:
+        for n in range(MANY_BYTES // 2_048):
+            txn.put(b"%08d" % n, value, db=env.tables["one"], append=True)
+
+    env.write(fill)
+    env.close()
+    return path
+
+
+def with_noise_in_a_leaf(large: Path, path: Path) -> None:
+    data = bytearray(large.read_bytes())
+    page = pages_of_kind(data, 0x02)[-9]
+    data[page * PAGE_BYTES : (page + 1) * PAGE_BYTES] = random.Random(9).randbytes(PAGE_BYTES)
+    path.write_bytes(data)
+
+
+def test_a_damaged_page_among_many_thousands_is_refused(large: Path, tmp_path: Path) -> None:
+    check_file(large)
+    with_noise_in_a_leaf(large, tmp_path / "log.mdb")
+
+    with pytest.raises(CorruptLog, match="page"):
+        opened(tmp_path / "log.mdb")
+
+
+def test_a_file_above_the_limit_is_not_looked_through(large: Path, tmp_path: Path) -> None:
+    with_noise_in_a_leaf(large, tmp_path / "log.mdb")
+
+    Environment(tmp_path / "log.mdb", TABLES, checked_bytes_max=MANY_BYTES // 2).close()
+
+
+def test_a_large_file_that_is_cut_short_is_refused_whatever_the_limit(
+    large: Path, tmp_path: Path
+) -> None:
+    data = large.read_bytes()
+    (tmp_path / "log.mdb").write_bytes(data[: len(data) // 2])
+
+    with pytest.raises(CorruptLog, match="cut short"):
+        Environment(tmp_path / "log.mdb", TABLES, checked_bytes_max=0)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (0, struct.pack("=Q", 2**63 - 1)),  # the page that it says it is
+        (12, struct.pack("=H", 17)),  # offsets end within one
+        (16, struct.pack("=H", 4089)),  # the first offset is odd
+    ],
+)
+def test_numbers_at_the_edge_of_what_can_be_are_refused(whole: Path, at: int, value: bytes) -> None:
+    data = bytearray(whole.read_bytes())
+    for page in pages_of_kind(data, 0x02):
+        data[page * PAGE_BYTES + at : page * PAGE_BYTES + at + len(value)] = value
+    whole.write_bytes(data)
+
+    with pytest.raises(CorruptLog, match="page"):
+        check_file(whole)
+
+
+@pytest.mark.parametrize("last_page", [2**29, 2**63, 2**64 - 1])
+def test_a_meta_page_that_states_more_than_can_be_is_refused(whole: Path, last_page: int) -> None:
+    data = bytearray(whole.read_bytes())
+    for meta in range(2):
+        struct.pack_into("=Q", data, meta * PAGE_BYTES + 16 + 24 + 2 * 48, last_page)
+    whole.write_bytes(data)
+
+    with pytest.raises(CorruptLog, match="meta page"):
+        check_file(whole)
+
+
+@pytest.mark.parametrize("first", [2**63 - 1, 2**64 - 1, 0])
+def test_a_value_whose_pages_cannot_be_is_refused(whole: Path, first: int) -> None:
+    data = bytearray(whole.read_bytes())
+    (page,) = (n for n in pages_of_kind(data, 0x02) if b"large" in data[n * 4096 : n * 4096 + 4096])
+    at = data.index(b"large", page * PAGE_BYTES) + len(b"large")
+    struct.pack_into("=Q", data, at, first)
+    whole.write_bytes(data)
+
+    with pytest.raises(CorruptLog, match="page"):
+        check_file(whole)

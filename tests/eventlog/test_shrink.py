@@ -35,7 +35,7 @@ from eventlog import (
     environment,
 )
 from eventlog.environment import Transaction
-from eventlog.store_format import STORE_FORMAT, FormatRecord
+from eventlog.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.tables import TABLES, seal_record, unseal_record
 
 NAMES = ("one", "two")
@@ -726,7 +726,7 @@ async def test_a_store_of_an_earlier_format_is_upgraded_in_place(tmp_path: Path,
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", [0, 1, STORE_FORMAT + 1])
+@pytest.mark.parametrize("number", [0, 1, ENCRYPTED_FORMAT + 1])
 async def test_a_store_of_any_other_format_is_refused_and_untouched(tmp_path: Path, number: int):
     async with log_in(tmp_path) as log:
         await write(log, 50)

@@ -1,15 +1,13 @@
 """Erasing a user: nothing of them in any file or answer, and nobody else notices."""
 
 import asyncio
-import zlib
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from support.compacting import LOGIN, LUNCH, SHORT, some
+from support.canaries import canaries_everywhere, found_in
+from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import DiskFull
@@ -40,72 +38,6 @@ def embedder() -> FakeTokenEmbedder:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "memory"
-
-
-class Canaries:
-    """Strings that are found nowhere by chance, each given once."""
-
-    def __init__(self) -> None:
-        self.given = [USER]
-
-    def __call__(self) -> str:
-        self.given.append(f"canary{len(self.given):03d}zq")
-        return self.given[-1]
-
-    def text(self, size: int = 60) -> str:
-        return (f"{self()} was here, " * 40)[:size]
-
-
-async def canaries_everywhere(memory: MemorySystem) -> Canaries:
-    """Put a canary wherever a user may put something, 100 and more."""
-    give = Canaries()
-    user = memory.user(USER, agent_id=give(), session_id=give())
-    for n in range(8):
-        size = 3000 if n % 3 == 0 else 60
-        item = Item(content=give.text(size), metadata={give(): give()}, memory_id=give())
-        await user.add_many([item])
-        await user.working.set(give(), {give(): give.text(size)})
-        await user.short_term.add_message(give.text(size), session_id=give())
-        await user.documents.put(give(), {give(): [give()]}, key=give())
-    first = await user.entities.add_entity(give(), "person", observations=[give.text()])
-    other = await user.entities.add_entity(give(), "city", observations=[give.text()])
-    await user.entities.relate(first.memory_id, give(), other.memory_id, fact=give.text())
-    episode = await user.episodes.start(give.text(), metadata={give(): give()})
-    await user.episodes.step(episode.memory_id, give(), observation=give.text())
-    await user.episodes.finish(episode.memory_id, give.text())
-    changed = await user.add(give.text(), idempotency_key=give())
-    await user.update(changed.memory_id, content=give.text(), metadata={"k": give()})
-    await user.delete((await user.add(give.text())).memory_id)
-    await user.add_many(some(f"{give()} {LOGIN}", 7) + some(f"{give()} {LUNCH}", 7))
-    assert (await memory.compact(USER)).compressed == 2
-    await user.retrieve(give())
-    for _ in range(3):
-        entry = await user.context.add(give(), give.text(), metadata={give(): give()})
-    await user.context.archive(entry.entry_ids)
-    await user.context.document(give()).add("", give.text())
-    assert len(give.given) > 100
-    return give
-
-
-def parts(data: bytes) -> Iterator[bytes]:
-    """Yield bytes, and whatever in them decompresses."""
-    yield data
-    for mark in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
-        at = data.find(mark)
-        while at >= 0:
-            with suppress(zlib.error):
-                yield zlib.decompressobj().decompress(data[at:], 1 << 20)
-            at = data.find(mark, at + 1)
-
-
-def found_in(directory: Path) -> set[tuple[str, str]]:
-    """Return which files have how much of a canary in their names or bytes."""
-    found = set()
-    for path in directory.rglob("*"):
-        whole = [path.name.encode(), *(parts(path.read_bytes()) if path.is_file() else ())]
-        if any(b"canary" in part for part in whole):
-            found.add((path.name, "canary"))
-    return found
 
 
 async def everything(memory: MemorySystem, user_id: str, query: str) -> list[Any]:
@@ -139,7 +71,7 @@ async def test_no_file_and_no_answer_has_a_trace_of_an_erased_user(
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
         await memory.user("bob").add("canoe on the lake")
-        canaries = await canaries_everywhere(memory)
+        canaries = await canaries_everywhere(memory, USER)
     async with open_memory(summarizer=SHORT) as memory:  # snapshots and indexes are written
         assert len({name for name, _ in found_in(directory)}) >= 4
         before = (await everything(memory, "bob", "canoe"))[:OF_ONE_USER]
@@ -207,7 +139,7 @@ async def test_what_a_user_held_leaves_the_totals(open_memory: Any) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         await memory.user("bob").add("rows a boat")
         before = await memory.usage()
-        await canaries_everywhere(memory)
+        await canaries_everywhere(memory, USER)
         assert await memory.usage() != before
 
         await memory.erase(USER)
@@ -288,7 +220,7 @@ async def test_what_an_error_has_left_is_erased_by_the_next_call(
 
     monkeypatch.setattr("eventlog.block.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
-        await canaries_everywhere(memory)
+        await canaries_everywhere(memory, USER)
         for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):
             with monkeypatch.context() as patched:
                 patched.setattr(owner, name, fail)
@@ -395,6 +327,6 @@ def test_a_receipt_is_plain_data() -> None:
 
     assert set(EraseReceipt.__struct_fields__) == {
         "user", "erased_at", "events", "archive_files", "index_files", "embeddings", "api_keys",
-        "log_bytes_before", "log_bytes_after",
+        "log_bytes_before", "log_bytes_after", "key_deleted",
     }  # fmt: skip
     assert issubclass(EraseReceipt, msgspec.Struct)

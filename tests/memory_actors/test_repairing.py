@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
-from eventlog import Environment, LogUnavailable
+from eventlog import Environment, LogUnavailable, StorageFailed
 from eventlog.tables import TABLES, U64
-from memory_actors import MemorySystem, repair_store, verify_store
+from memory_actors import MemorySystem, repair_store, repairing, verify_store
 from memory_actors.api_keys import KeyStore
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +39,25 @@ async def test_what_is_whole_goes_on_living(
         assert (await memory.usage()).counts["long_term"] == 9
         assert await memory.check_replay() == []
         await memory.user("ada").add("goes on")
+
+
+async def test_a_store_that_lacks_anything_never_gets_its_name(
+    open_memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("note")
+    seen: list[Path] = []
+
+    def fail(directory: Path) -> None:
+        seen.append(directory)
+        raise StorageFailed("the disk failed")
+
+    monkeypatch.setattr(repairing, "_put_totals", fail)
+    with pytest.raises(StorageFailed):
+        await anyio.to_thread.run_sync(repairing.repair_here, tmp_path / "memory", tmp_path / "new")
+
+    assert seen == [tmp_path / "new.repairing"]
+    assert {path.name for path in tmp_path.iterdir()} == {"memory"}
 
 
 async def test_what_cannot_be_repaired_is_refused(tmp_path: Path) -> None:

@@ -1,27 +1,51 @@
-"""kill -9 at random moments: a few rounds here, hundreds with `python -m bench kill`."""
+"""kill -9 at random moments: a few rounds here, hundreds with `python -m bench faults`."""
 
 import pytest
 
-from bench.kill import run
+from bench.faults.kills import DURING
+from bench.kill import KillReport, run
+from bench.kill_child import Beside
+from bench.kill_closed import Closed
+from bench.kill_closed import run as run_closed
+
+
+def harm(report: KillReport) -> tuple[int, int, int]:
+    return report.lost, report.damaged_logs, report.diverged_states
 
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
     report = run(rounds=6, seed=7)
-    assert report.acknowledged > 300
-    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+    assert report.acknowledged > 100
+    assert harm(report) == (0, 0, 0)
 
 
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_when_it_dies_compacting() -> None:
-    report = run(rounds=4, seed=11, beside="compacting")
-    assert report.acknowledged > 100
+@pytest.mark.parametrize("beside", ["compacting", "episodes"])
+def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
+    report = run(rounds=5, seed=11, beside=beside)
+    assert report.acknowledged > 50
     assert report.compressed > 0
-    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+    assert harm(report) == (0, 0, 0)
 
 
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_when_it_dies_backing_up_or_erasing_others() -> None:
-    report = run(rounds=3, seed=13, beside="keeping")
-    assert report.acknowledged > 100
-    assert (report.lost, report.damaged_logs, report.diverged_states) == (0, 0, 0)
+@pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting"])
+def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
+    """Nor is anything left of who was erased, and every export is whole."""
+    report = run(rounds=3, seed=13, beside=beside)
+    assert report.acknowledged > 50
+    assert harm(report) == (0, 0, 0)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("during", ["repairing", "restoring", "importing"])
+def test_work_on_a_closed_store_is_done_or_not_when_it_dies(during: Closed) -> None:
+    assert harm(run_closed(during, rounds=2, seed=17)) == (0, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("during", DURING)
+def test_nothing_is_lost_to_many_kills(during: str) -> None:
+    assert harm(DURING[during](20, 23)) == (0, 0, 0)

@@ -15,6 +15,7 @@ from memory_actors import (
     MemoryType,
     NotFoundError,
     Plan,
+    Purged,
     QuotaExceededError,
     Receipt,
     Settings,
@@ -46,6 +47,8 @@ SETTINGS = Settings(
 SUMMARIZER = CallableSummarizer(lambda cluster: cluster.texts[0][:20], name="short")
 REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 USERS = ("ada", "bob", "cid")
+EVIL = "evil"
+"""A source, and a word that it alone uses."""
 
 NOT_RESTORED = ("working", "short_term")  # never kept for that
 SHORT = "short_term"  # goes by the clock too, of which receipts say nothing
@@ -77,7 +80,15 @@ class Act(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.words.replace("long", "x " * 699 + "x").replace("old", "y " * 60)
+        return self.says.replace("long", "x " * 699 + "x").replace("old", "y " * 60)
+
+    @property
+    def source(self) -> str | None:
+        return EVIL if self.number % 3 == 1 else None
+
+    @property
+    def says(self) -> str:
+        return self.words if self.source is None else f"{EVIL} {self.words}"
 
     def one(self, ids: Sequence[str]) -> str:
         return ids[self.number % len(ids)] if ids else "none"
@@ -112,6 +123,8 @@ class Held:
         self.ever: dict[str, str] = {}
         self.says: dict[str, set[str]] = {}
         """What may be read; more than one text where clients raced."""
+        self.said: dict[str, set[str]] = {}
+        """Whatever was ever said of it."""
         self.ends: dict[str, tuple[str, str]] = {}
         """Of relationships."""
         self.summaries: dict[str, list[str]] = {}
@@ -146,7 +159,18 @@ class Held:
                 if act.does in ("add", "prune", "update"):
                     last = set() if len(said) == 1 else self.says.get(receipt.memory_id, set())
                     self.says[receipt.memory_id] = last | {act.text}
+                    self.said.setdefault(receipt.memory_id, set()).add(act.text)
         self.drop(gone)
+
+    def purged(self, receipt: Purged) -> None:
+        """Follow the receipt of a purge: what is left says what others said of it."""
+        self.drop({one for ids in receipt.gone.values() for one in ids})
+        changed = [one for ids in receipt.changed.values() for one in ids]
+        for memory_id in (*receipt.came_back, *changed):
+            kind = self.kinds[memory_id] = self.ever[memory_id]
+            texts = self.said.get(memory_id, set())
+            # An entity keeps a name that others use, whoever gave it.
+            self.says[memory_id] = {t for t in texts if kind == "entity" or EVIL not in t}
 
     def check(self, memory: Memory) -> None:
         """A memory says what it was given; from then on just that."""

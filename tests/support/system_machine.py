@@ -32,6 +32,7 @@ from memory_actors.streams import stream_of
 from support.clients import (
     ACTS,
     ANY,
+    EVIL,
     GROWTH,
     KINDS,
     RACES,
@@ -96,7 +97,8 @@ class SystemMachine(RuleBasedStateMachine):
             return []
 
     async def receipts(self, name: str, act: Act) -> list[Receipt]:
-        user, held = self.memory.user(name, session_id=f"s{act.number % 3}"), self.held[name]
+        user = self.memory.user(name, session_id=f"s{act.number % 2}", source=act.source)
+        held = self.held[name]
         match act.does:
             case "add":
                 return [await user.add(act.text, act.kind, memory_id=act.own_id)]
@@ -121,7 +123,7 @@ class SystemMachine(RuleBasedStateMachine):
         held, prune = self.held[name], act.number % 2 == 0
         entities = [one for one in held.of("entity") if one not in held.ends]
         ends = act.one(entities), act.one(entities[1:])
-        user = self.memory.user(name)
+        user = self.memory.user(name, source=act.source)
         receipt = await user.entities.relate(ends[0], "knows", ends[1], auto_prune=prune)
         held.ends.setdefault(receipt.memory_id, ends)
         return receipt
@@ -235,6 +237,22 @@ class SystemMachine(RuleBasedStateMachine):
         for number in range(len(self.held[name].of("episodic"))):
             self.one_client_acts(name, Act("finish", "", "red", number))
         self.compacts(name, dry_run=False)
+
+    @rule(name=st.sampled_from(USERS))
+    def a_source_is_purged(self, name: str) -> None:
+        user, before = self.memory.user(name), self.version(name)
+        tried = self.run(user.purge(EVIL, dry_run=True))
+        assert self.version(name) == before
+        receipt = self.run(user.purge(EVIL))
+        assert bool(receipt.count) == bool(tried.count)
+        self.held[name].purged(receipt)
+        for memory in self.run(user.list_memories(limit=1_000)):
+            assert all(one.source != EVIL for one in memory.origins)
+            # Others relate to an entity by its name, whoever gave it.
+            assert EVIL not in memory.content or memory.memory_type == "entity"
+        after = self.version(name)
+        assert self.run(user.purge(EVIL)).count == 0
+        assert self.version(name) == after, "what is purged is purged"
 
     def compressed(self, cluster: ClusterReport) -> None:
         assert cluster.memory_id is not None

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry
+from memory_actors.source_records import Origin
 
 registry = EventRegistry()
 
@@ -99,6 +100,8 @@ class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
     """A block came back into its document, from the archive or after it was removed."""
 
     created_at_us: int = 0
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has: not those of who brought it back."""
 
 
 @registry.event("context.imported", keys=_own_id)

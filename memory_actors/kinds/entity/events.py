@@ -11,6 +11,7 @@ import msgspec
 
 from eventlog import EventRegistry
 from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.source_records import Origin
 
 registry = EventRegistry()
 
@@ -49,6 +50,8 @@ class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True,
     """An entity that had gone came back, as it was when it went."""
 
     created_at_us: int
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has: not those of who brought it back."""
 
 
 @registry.event("entity.observed", keys=lambda event: (event.memory_id,))
@@ -130,6 +133,8 @@ class RelationshipRestored(
     """A relationship that had gone came back, and ended those that it contradicts."""
 
     created_at_us: int
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has: not those of who brought it back."""
 
 
 @registry.event("relationship.updated", keys=lambda event: (event.memory_id,))

@@ -14,6 +14,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.kinds import compression, kind
 from memory_actors.kinds.compression import Compactable, Summary, summary_fields
 from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.source_records import Origin
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
@@ -62,6 +63,8 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     steps_evicted: int = 0
     keep: bool = False
     """It came back out of a summary: compaction leaves it alone from now on."""
+    origins: tuple[Origin, ...] = ()
+    """Whose words its goal and metadata are: not those of who brought it back."""
 
 
 @registry.event("episodic.step_added", keys=lambda event: (event.memory_id,))
@@ -80,6 +83,8 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     outcome: str | None = None
     error: str | None = None
     evicted: tuple[Evicted, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has, where it came back with its episode."""
 
 
 @registry.event("episodic.finished", keys=lambda event: (event.memory_id,))
@@ -91,6 +96,8 @@ class EpisodeFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     result: str | None = None
     size_bytes: int = 0
     digest: bytes = b""
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has, where it came back with its episode."""
 
 
 @registry.event("episodic.updated", keys=lambda event: (event.memory_id,))

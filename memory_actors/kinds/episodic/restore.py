@@ -13,6 +13,7 @@ from memory_actors.kinds.episodic.episode import (
     EpisodesCompressed,
     EpisodeStarted,
     EpisodeSummaryAdded,
+    EpisodeUpdated,
     Row,
     RowEvent,
     SummaryEvent,
@@ -23,6 +24,8 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import goal_of
 from memory_actors.kinds.kind import version_of
+from memory_actors.origins import Origins, merged, origins_of
+from memory_actors.source_records import UNSAID
 
 
 class Returning(NamedTuple):
@@ -86,13 +89,28 @@ def _events(row: Row, past: Sequence[Recorded[Any]]) -> list[RowEvent]:
     by_version = {recorded.version: recorded.data for recorded in past}
     steps = [by_version[version_of(step.label)] for step in row.steps]
     # What these steps evicted in their time is in `_restored` already.
-    kept = [msgspec.structs.replace(step, evicted=()) for step in steps]
-    ends = [event for event in by_version.values() if isinstance(event, EpisodeFinished)]
-    restored = _restored(row, goal_of(by_version[row.version]))
+    said = {recorded.version: origins_of(recorded) for recorded in past}
+    kept = [
+        msgspec.structs.replace(event, evicted=(), origins=said[version_of(step.label)])
+        for step, event in zip(row.steps, steps, strict=True)
+    ]
+    ends = [
+        msgspec.structs.replace(recorded.data, origins=said[recorded.version])
+        for recorded in past
+        if isinstance(recorded.data, EpisodeFinished)
+    ]
+    restored = _restored(row, goal_of(by_version[row.version]), _of_goal(past))
     return [restored, *kept] if row.running else [restored, *kept, ends[-1]]
 
 
-def _restored(row: Row, goal: str) -> EpisodeRestored:
+def _of_goal(past: Sequence[Recorded[Any]]) -> Origins:
+    """Return the origins of an episode's goal and metadata; () if nobody said."""
+    told = (one for one in past if isinstance(one.data, EpisodeStarted | EpisodeUpdated))
+    origins = merged(origin for one in told for origin in origins_of(one) or (UNSAID,))
+    return () if origins == (UNSAID,) else origins
+
+
+def _restored(row: Row, goal: str, origins: Origins) -> EpisodeRestored:
     return EpisodeRestored(
         memory_id=row.memory_id,
         agent_id=row.agent_id,
@@ -107,4 +125,5 @@ def _restored(row: Row, goal: str) -> EpisodeRestored:
         evicted=row.evicted,
         steps_evicted=row.steps_evicted,
         keep=row.keep,
+        origins=origins,
     )

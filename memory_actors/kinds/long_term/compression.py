@@ -56,10 +56,14 @@ def gone_as_it_was(
     :raises NotFoundError: one never was, or its text was dropped by retention.
     """
     gone = dict.fromkeys(one for one in memory_ids if one not in state.held.rows)
-    return [_as_it_was(memory_id, past.get(memory_id, ())) for memory_id in gone]
+    return [as_it_was(memory_id, past.get(memory_id, ())) for memory_id in gone]
 
 
-def _as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
+def as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
+    """Return a memory, alive or not, as these events left it.
+
+    :raises NotFoundError: it never was, or its text was dropped by retention.
+    """
     memory: Restored | None = None
     dropped: Dropped | None = None
     for recorded in past:

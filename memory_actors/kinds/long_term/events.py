@@ -7,6 +7,7 @@ import msgspec
 from eventlog import EventRegistry
 from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.source_records import Origin
 
 registry = EventRegistry()
 
@@ -34,6 +35,8 @@ class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True,
     created_at_us: int
     keep: bool = False
     """It came back out of a summary: compaction leaves it alone from now on."""
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has: not those of who brought it back."""
 
 
 @registry.event("long_term.updated", keys=lambda event: (event.memory_id,))

@@ -9,6 +9,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Events, Pruned
+from memory_actors.source_records import Origin
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 
@@ -41,6 +42,8 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
     """A document that had gone came back, as it was when it went."""
 
     created_at_us: int
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has: not those of who brought it back."""
 
 
 @registry.event("structured.updated", keys=lambda event: (event.memory_id,))

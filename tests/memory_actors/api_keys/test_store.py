@@ -123,6 +123,7 @@ def test_there_is_an_end_to_the_number_of_keys(keys: KeyStore, monkeypatch) -> N
         b"{",
         b'{"keys": [{"id": "x"}]}',
         b'{"keys": [], "more": 1}',
+        b'{"keys": [{"id": "\xff"}]}',
         b'{"keys": [{"id":"x","sha256":"","scope":"admin","created_at":"2025-01-01T00:00:00Z"}]}',
     ],
 )

@@ -173,7 +173,7 @@ async def test_a_write_that_is_cut_off_leaves_the_time_before(
     assert LastRunFile(path).read() == utc("2025-01-05T02:00")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"since": 5}', b"\xff", b'{"other": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"since": 5}', b'{"since": "\xff"}'])
 async def test_a_damaged_file_is_as_good_as_none_and_logged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "compaction.json"
     path.write_bytes(content)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors.embedding.batcher import BATCH_TEXTS_MAX, Batcher
+from memory_actors.embedding.batcher import BACKGROUND_CHARACTERS_MAX, BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.vector_table import VectorTable
@@ -71,6 +71,30 @@ async def test_a_long_request_is_cut_into_batches_in_order() -> None:
     vectors = await batcher.embed(texts)
     assert batcher.embedder.texts == texts
     assert len(vectors) == len(texts)
+
+
+async def test_what_can_wait_is_embedded_a_little_at_a_time_and_takes_turns() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    long = [f"{n} {'x' * (BACKGROUND_CHARACTERS_MAX // 2)}" for n in range(3)]
+    calls = [batcher.embed_each(long, background=True), batcher.embed(["a"]), batcher.embed(["b"])]
+    await gather_when_queued(batcher, *calls, batches=4)
+    assert batcher.embedder.batches == [[long[0]], ["a", "b"], [long[1]], [long[2]]]
+
+
+async def test_short_texts_that_can_wait_are_embedded_together() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    texts = [f"t{n}" for n in range(BATCH_TEXTS_MAX)]
+    await gather_when_queued(batcher, batcher.embed_each(texts, background=True))
+    assert batcher.embedder.batches == [texts]
+
+
+async def test_a_text_that_could_wait_and_is_wanted_at_once_waits_no_more() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(3)]
+    calls = [batcher.embed_each(long, background=True), batcher.embed([long[2]])]
+    found, (again,) = await gather_when_queued(batcher, *calls, batches=3)
+    assert batcher.embedder.batches == [[long[0]], [long[2]], [long[1]]]
+    assert np.array_equal(found[2].vector, again.vector)
 
 
 async def test_a_caller_who_comes_for_a_text_that_another_gave_up_gets_it() -> None:

@@ -253,7 +253,7 @@ def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("small_graphs")
-@pytest.mark.parametrize("damage", ["flip", "cut", "missing", "swap", "model", "junk"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "missing", "swap", "model", "junk", "text"])
 def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
     rows = vectors(600)
     index = build(rows)
@@ -275,6 +275,8 @@ def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
         graph.write_bytes((tmp_path / "o.graph").read_bytes())
     elif damage == "junk":
         path.write_bytes(b"\x00" * 100)
+    elif damage == "text":
+        path.write_bytes(path.read_bytes().replace(b"model", b"m\xffdel", 1))
     model = "another" if damage == "model" else "model"
     loaded = loaded_from(path, dict(enumerate(rows)), model)
     assert loaded.wants_maintenance, "the graph has to be built again"

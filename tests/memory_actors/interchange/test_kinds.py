@@ -382,14 +382,14 @@ async def test_a_batch_ends_with_the_bytes_it_may_hold(store, file, monkeypatch)
 async def test_an_export_reads_the_texts_of_a_page_at_a_time(
     store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memory_actors.handles import user as handle
+    from memory_actors.handles import reads as handle
 
     pages: list[int] = []
     read = handle.memories
 
-    async def counted(log: Any, stream: str, found: Any) -> Any:
+    async def counted(log: Any, stream: str, found: Any, origins: Any) -> Any:
         pages.append(len(found))
-        return await read(log, stream, found)
+        return await read(log, stream, found, origins)
 
     monkeypatch.setattr(handle, "LIST_PAGE", 5)
     monkeypatch.setattr(handle, "memories", counted)

@@ -83,10 +83,16 @@ class Run:
     """Carries operations out on one user; what cannot be is refused and left."""
 
     def __init__(self, user: UserMemory, clock: FakeClock):
-        self.user = user
+        self._user = user
         self.clock = clock
         self.ids: list[str] = []
         self.count = 0
+
+    @property
+    def user(self) -> UserMemory:
+        """Return the user, from one source or another, or from nowhere."""
+        sources = (None, "https://a.example", "a tool")
+        return self._user.from_source(sources[self.count % 3], ("untrusted", None)[self.count % 2])
 
     async def do(self, name: str, fields: Mapping[str, Any]) -> None:
         self.clock.move(0.001)

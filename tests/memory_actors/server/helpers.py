@@ -87,12 +87,16 @@ def serving(
     directory: Path,
     wrap: Callable[[MemorySystem], Any] = lambda memory: memory,
     settings: Settings | None = None,
+    encrypt: bool = False,
     **limits: Any,
 ) -> Iterator[Service]:
     """Hold a server over the store in `directory`."""
     keys = KeyStore(directory)
     opening = MemorySystem.open(
-        directory, embedder=FakeEmbedder(), settings=settings or Settings(check_replay=True)
+        directory,
+        embedder=FakeEmbedder(),
+        settings=settings or Settings(check_replay=True),
+        encrypt=encrypt,
     )
     with (
         start_blocking_portal("asyncio") as portal,

@@ -115,7 +115,32 @@ def test_the_search_body_has_every_parameter_of_retrieve() -> None:
         return set(inspect.signature(method).parameters) - {"self"}
 
     assert set(Search.__struct_fields__) == parameters(UserMemory.retrieve)
-    assert set(AddMemory.__struct_fields__) == parameters(UserMemory.add)
+    says = {*parameters(UserMemory.add), *parameters(UserMemory.from_source)}
+    assert set(AddMemory.__struct_fields__) == says
+
+
+def test_a_source_is_said_narrowed_by_and_purged(ask: Ask) -> None:
+    page = {"source": "https://evil.example", "trust": "untrusted"}
+    kept = added(ask, "the bank is open")
+    added(ask, "the bank has moved", **page)
+    ask("PATCH", f"/memories/{kept}", {"content": "the bank is closed", **page})
+
+    told = ask("GET", f"/memories/{kept}").json()
+    assert (told["trust"], told["origins"][1]) == ("untrusted", page)
+    safe = {"query": "bank", "min_trust": "unknown"}
+    assert ask("POST", "/memories/search", safe).json() == {"hits": []}
+    assert ask("GET", "/memories?min_trust=unknown").json() == {"memories": []}
+    from_page = ask("GET", f"/memories?source={quote(page['source'], safe='')}").json()["memories"]
+    assert [one["content"] for one in from_page] == ["the bank has moved"]
+
+    tried = ask("POST", "/purge", {"source": page["source"], "dry_run": True}).json()
+    assert tried["dry_run"]
+    purged = ask("POST", "/purge", {"source": page["source"]}).json()
+    assert len(purged["gone"]["long_term"]) == 1
+    assert purged["changed"] == {"long_term": [kept]}
+    (left,) = ask("GET", "/memories").json()["memories"]
+    assert left["content"] == "the bank is open"
+    problem(ask("POST", "/purge", {}), 400, "invalid-input")
 
 
 def test_memories_are_listed_newest_first_page_by_page(ask: Ask) -> None:

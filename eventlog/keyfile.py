@@ -1,0 +1,267 @@
+"""The file of keys: a key for each owner of streams. Who loses it has lost the data.
+
+    magic "EVKEYS01" | identity 16 | crc u32 | record | record | ...
+    record: owner's stream id 16 | key 32 | crc u32
+
+All integers are big-endian. The log remembers the identity, so the file of another log is refused.
+The CRC of a record begins with the identity, so that records cannot come from another file.
+
+A key is made by appending a record, which is synced before anything under it is committed. A crash
+may leave the last record cut short or unwritten; nothing was acknowledged under it, so it is passed
+over, and the next one takes its place. Any other record that fails its CRC is damage.
+
+A key is deleted by writing the whole file anew without it, synced and renamed into its place. The
+bytes of the old file are overwritten then, as well as the disk lets a program do that.
+
+The file belongs beside the store and not into it: a copy of the store, or a backup, has no keys in
+it. Only its owner may read it (mode 0600): with any other mode it is refused. One process has it
+open at a time.
+"""
+
+import os
+import secrets
+import stat
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from eventlog.aes_gcm import KEY_BYTES, StreamCipher, check_installed
+from eventlog.datafile import (
+    beside,
+    lock,
+    make_directory,
+    means_no_room,
+    unlock,
+    write_whole,
+)
+from eventlog.errors import DiskFull, KeyGone, KeysUnavailable, StorageFailed
+from eventlog.frame import STREAM_ID_BYTES, stream_id
+
+MODE = 0o600
+IDENTITY_BYTES = 16
+CIPHERS_MAX = 4_096  # held, some 2 KB each; one is derived in 7 us
+
+_MAGIC = b"EVKEYS01"
+_CRC = struct.Struct(">I")
+_HEAD_BYTES = len(_MAGIC) + IDENTITY_BYTES + _CRC.size
+_RECORD = struct.Struct(f">{STREAM_ID_BYTES}s{KEY_BYTES}s")
+_RECORD_BYTES = _RECORD.size + _CRC.size
+
+_logger = structlog.get_logger("eventlog")
+
+
+class KeyFile:
+    """The keys in a file. `owner(stream)` names the stream whose key a stream is under.
+
+    Hold it by `opened`. May be asked from any thread.
+    """
+
+    def __init__(self, path: Path, owner: Callable[[str], str] = str):
+        self.path = path
+        self._owner = owner
+        self._identity = b""
+        self._keys: dict[bytes, bytes] = {}
+        """By the stream id of the owner."""
+        self._fresh: dict[bytes, bytes] = {}
+        """Made and not in the file yet."""
+        self._ciphers: dict[str, StreamCipher] = {}
+        self._lock = threading.Lock()
+        self._held: int | None = None
+
+    # --- the log's file of keys
+
+    def attach(self, identity: bytes | None) -> bytes:
+        """Read the file; make it for a new log. See `eventlog.keys.Keys.attach`.
+
+        :raises KeysUnavailable: the file is missing, damaged, another log's, or open to others.
+        :raises LogLocked: another process has it open.
+        :raises MissingExtra: cryptography is not installed.
+        """
+        check_installed()
+        there = self.path.exists()
+        if identity is not None and not there:
+            raise KeysUnavailable(
+                f"the store is encrypted, and its keys are not in {self.path}: put the file back, "
+                "or say where it is; without it the data cannot be read by anybody"
+            )
+        with self._storing():
+            make_directory(self.path.parent)
+            if self._held is None:
+                self._held = lock(beside(self.path, ".lock"))
+            if not there:
+                self._create()
+        self._load()
+        if identity and identity != self._identity:
+            raise KeysUnavailable(f"{self.path} has the keys of another store: name the right file")
+        return self._identity
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a log has asked for these keys."""
+        return self._held is not None
+
+    def close(self) -> None:
+        """Let go of the file, and of the keys."""
+        self._keys.clear()
+        self._ciphers.clear()
+        if self._held is not None:
+            unlock(self._held)
+            self._held = None
+
+    def _create(self) -> None:
+        identity = secrets.token_bytes(IDENTITY_BYTES)
+        write_whole(self.path, _head(identity))
+
+    def _load(self) -> None:
+        try:
+            with self.path.open("rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                data = file.read()
+        except OSError as error:
+            raise KeysUnavailable(f"cannot read {self.path}: {error.strerror}") from error
+        if mode != MODE:
+            raise KeysUnavailable(
+                f"{self.path} has mode {mode:04o}, so others may read the keys, or its owner may "
+                f"not write them: run `chmod 600 {self.path}`"
+            )
+        identity = data[len(_MAGIC) : _HEAD_BYTES - _CRC.size]
+        if data[:_HEAD_BYTES] != _head(identity):
+            raise self._damaged("its head")
+        self._identity, self._keys = identity, dict(self._records(data))
+
+    def _records(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for at in range(_HEAD_BYTES, len(data), _RECORD_BYTES):
+            record = data[at : at + _RECORD_BYTES]
+            owner, key = _RECORD.unpack(record[: _RECORD.size].ljust(_RECORD.size))
+            if record == self._record(data[len(_MAGIC) :], owner, key):
+                yield owner, key
+            elif at + _RECORD_BYTES < len(data):
+                raise self._damaged(f"the record at byte {at}")
+            else:
+                _logger.warning("last key is not whole and passed over", file=str(self.path))
+
+    @staticmethod
+    def _record(identity: bytes, owner: bytes, key: bytes) -> bytes:
+        record = _RECORD.pack(owner, key)
+        return record + _CRC.pack(zlib.crc32(record, zlib.crc32(identity[:IDENTITY_BYTES])))
+
+    def _damaged(self, what: str) -> KeysUnavailable:
+        return KeysUnavailable(f"{self.path} is damaged ({what}): put a copy of it back")
+
+    # --- keys
+
+    def cipher(self, stream: str) -> StreamCipher:
+        """Return the cipher of a stream that was written to.
+
+        :raises KeyGone: its key is not here.
+        """
+        found = self._ciphers.get(stream)
+        if found is not None:
+            return found
+        with self._lock:
+            key = self._key(stream)
+            if key is None:
+                raise KeyGone(
+                    f"the key of stream {stream!r} is not in {self.path}: it was erased, or this "
+                    "is an older file of keys; what was written under it cannot be read"
+                )
+            return self._derived(stream, key)
+
+    def has(self, stream: str) -> bool:
+        """Say whether the key of a stream is here, and durable."""
+        return stream_id(self._owner(stream)) in self._keys
+
+    def make(self, stream: str) -> StreamCipher:
+        """Return the cipher of a stream; its key is made if it is not here. See `sync`."""
+        with self._lock:
+            key = self._key(stream)
+            if key is None:
+                key = secrets.token_bytes(KEY_BYTES)
+                self._fresh[stream_id(self._owner(stream))] = key
+            return self._derived(stream, key)
+
+    def _key(self, stream: str) -> bytes | None:
+        sid = stream_id(self._owner(stream))
+        return self._keys.get(sid) or self._fresh.get(sid)
+
+    def _derived(self, stream: str, key: bytes) -> StreamCipher:
+        if stream not in self._ciphers:
+            if len(self._ciphers) >= CIPHERS_MAX:
+                self._ciphers.clear()
+            self._ciphers[stream] = StreamCipher(key, stream_id(stream))
+        return self._ciphers[stream]
+
+    def sync(self) -> None:
+        """Append the keys that were made, and sync the file. See the port."""
+        if not self._fresh:
+            return
+        with self._lock:
+            fresh, self._fresh = self._fresh, {}
+            try:
+                with self._storing():
+                    self._append(fresh)
+            except (DiskFull, StorageFailed):
+                self._ciphers.clear()  # those of keys that are nowhere now
+                raise
+            self._keys |= fresh
+
+    def _append(self, fresh: dict[bytes, bytes]) -> None:
+        records = b"".join(self._record(self._identity, *made) for made in fresh.items())
+        with self.path.open("r+b") as file:
+            file.seek(_HEAD_BYTES + _RECORD_BYTES * len(self._keys))
+            file.write(records)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+
+    def forget(self, sid: bytes) -> None:
+        """Delete the key of the owner whose stream has this id, for good, if there is one."""
+        with self._lock, self._storing():
+            self._fresh.pop(sid, None)
+            if sid not in self._keys:
+                return
+            left = {owner: key for owner, key in self._keys.items() if owner != sid}
+            with self.path.open("r+b") as old:
+                write_whole(self.path, self._whole(left))
+                with suppress(OSError):  # the file is gone: this is about what the disk still has
+                    _overwrite(old.fileno())
+            self._keys = left
+            self._ciphers.clear()
+
+    def _whole(self, keys: dict[bytes, bytes]) -> bytes:
+        records = (self._record(self._identity, *made) for made in keys.items())
+        return b"".join((_head(self._identity), *records))
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if means_no_room(error):
+                raise DiskFull(f"no space left for {self.path}: free some, try again") from error
+            raise StorageFailed(f"writing {self.path} failed: {error}") from error
+
+
+@contextmanager
+def opened(path: Path, owner: Callable[[str], str] = str) -> Iterator[KeyFile]:
+    """Hold a file of keys, to be given to `EventLog.open`; nothing is read or made before that."""
+    keys = KeyFile(path, owner)
+    try:
+        yield keys
+    finally:
+        keys.close()
+
+
+def _head(identity: bytes) -> bytes:
+    head = _MAGIC + identity
+    return head + _CRC.pack(zlib.crc32(head))
+
+
+def _overwrite(fd: int) -> None:
+    os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
+    os.fsync(fd)

@@ -1,0 +1,229 @@
+"""What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+
+from eventlog.records import to_datetime
+from memory_actors import retrieval
+from memory_actors.audit.why import why
+from memory_actors.audit_records import Why
+from memory_actors.errors import NotFoundError
+from memory_actors.filters import predicate
+from memory_actors.handles.exporting import in_export_order
+from memory_actors.handles.finding import found, found_summary, provenance_of
+from memory_actors.handles.lineage import expand
+from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
+from memory_actors.handles.user_context import UserContext
+from memory_actors.kinds import context
+from memory_actors.provenance import Provenance
+from memory_actors.ranking import Weights, check_weights
+from memory_actors.reading import Found, history, memories
+from memory_actors.records import (
+    HistoryEntry,
+    Hit,
+    Memory,
+    MemoryType,
+    Usage,
+)
+from memory_actors.source_records import Trust
+from memory_actors.sourcing import wanted
+from memory_actors.usage import CostEstimate, estimate, usage
+from memory_actors.validation import (
+    QUERY_BYTES_MAX,
+    check_count,
+    check_name,
+    check_optional_name,
+    check_share,
+    check_top_k,
+    text_bytes,
+    time_us,
+)
+from memory_actors.writers.scope import Scope
+
+LIST_PAGE = 256
+
+
+class UserReads:
+    """The reads of one user's memory. See `UserMemory`."""
+
+    context: UserContext
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is."""
+        return self._scope.user_id
+
+    async def retrieve(
+        self,
+        query: str,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        top_k: int = 5,
+        filters: Mapping[str, Any] | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        session_id: str | None = None,
+        min_score: float = 0.0,
+        token_budget: int | None = None,
+        diversity: float = 0.0,
+        explain: bool = False,
+        weights: Weights | None = None,
+        reference_time: datetime | str | None = None,
+        compressed: bool = True,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> list[Hit]:
+        """Return the `top_k` memories that best answer a query.
+
+        Working memory comes first, then short-term, then the rest by score. `memory_types` None
+        means all but context documents: named, their archives are searched. What narrows a query
+        down is exact and comes before ranking: `filters` on metadata (see filters.py), `since` and
+        `until` on when a memory was true, `as_of` (what was recorded by then; relationships that
+        were true at it). Short-term memory is searched in `session_id`, the handle's session, or
+        the three used last.
+
+        `token_budget` returns as many (1,000 at most) as fit that many tokens, 4 bytes each, about,
+        instead of `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way.
+        `explain` gives each hit its signals. `weights` changes what a signal counts for; 0 switches
+        it off. `reference_time` is what "last week" in a query is relative to (None: now).
+
+        `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
+        less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
+
+        Behind them come up to two summaries of compressed memories (`source="compressed"`), the
+        best ones; `compressed=False` leaves them out.
+
+        :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
+        :raises EmbedderError: the query could not be embedded.
+        """
+        text_bytes(query, "query", QUERY_BYTES_MAX)
+        asked = retrieval.Query(
+            text=query,
+            kinds=named_kinds(memory_types, SEARCHED),
+            top_k=check_top_k(top_k),
+            now_us=self._scope.now_us(),
+            filters=filters,
+            matches=predicate(filters),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            as_of_us=time_us(as_of, "as_of"),
+            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            min_score=check_share(min_score, "min_score"),
+            token_budget=None if token_budget is None else check_count(token_budget, "budget"),
+            diversity=check_share(diversity, "diversity"),
+            explain=explain,
+            weights=Weights() if weights is None else check_weights(weights),
+            reference_us=time_us(reference_time, "reference_time"),
+            compressed=compressed,
+            of_origin=wanted(sources, min_trust),
+        )
+        with self._scope.observed("Retrieve", "any"):
+            async with self._scope.searching() as live:
+                hits = await retrieval.retrieve(self._scope.services, live, asked)
+                await self._scope.recalled(query, [hit.memory_id for hit in hits])
+        return hits
+
+    async def expand(self, compressed_id: str) -> list[Memory]:
+        """Return the originals of a summary as they were, from the log, in order of time.
+
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        return await expand(self._scope, await found_summary(self._scope, compressed_id))
+
+    async def get(self, memory_id: str) -> Memory:
+        """Return one memory.
+
+        :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
+        """
+        one = await found(self._scope, memory_id)
+        if one.kind is context:
+            await self.context.note_read(memory_id)
+        (memory,) = await self._read([one], await provenance_of(self._scope))
+        return memory
+
+    async def list_memories(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """Return memories, newest first by the time they were true.
+
+        `sources` and `min_trust` are as in `retrieve`.
+        """
+        kinds, matches = named_kinds(memory_types), predicate(filters)
+        of_origin = wanted(sources, min_trust)
+        first = check_count(offset, "offset")
+        until = first + check_count(limit, "limit")
+        async with self._scope.live() as live:
+            state = live.state.at(self._scope.now_us())
+            list_them = partial(newest_first, state, kinds, matches, of_origin)
+            rows = await anyio.to_thread.run_sync(list_them)
+            page = rows[first:until]
+            return await self._read(page, state.provenance)
+
+    async def history(self, memory_id: str) -> list[HistoryEntry]:
+        """Return every event that touched a memory, oldest first; also of one that is deleted.
+
+        Of an event whose payload retention has dropped, `data` says since when it is gone.
+
+        :raises NotFoundError: no event ever named it.
+        """
+        log, stream = self._scope.services.log, self._scope.stream
+        versions = await self._scope.versions_about(check_name(memory_id, "memory_id"))
+        if not versions:
+            raise NotFoundError(f"no event names memory {memory_id!r}")
+        return history(await log.read_versions(stream, versions, dropped="mark"))
+
+    async def why(self, memory_id: str) -> Why:
+        """Return why a memory is there, or no longer is: each event of its life in words.
+
+        Of a memory that was compressed, with what became of its summary; of a summary, with the ids
+        of its originals. Entities, relationships, episodes and documents alike.
+
+        :raises NotFoundError: no event ever named it.
+        """
+        return await why(self._scope, check_name(memory_id, "memory_id"))
+
+    async def usage(self) -> Usage:
+        """Return how much of each kind this user holds, and how full each limit is."""
+        now_us = self._scope.now_us()
+        async with self._scope.live() as live:
+            state = live.state.at(now_us)
+        return usage(self.user_id, state, self._scope.limits(state), to_datetime(now_us))
+
+    async def estimate_monthly_cost(self) -> CostEstimate:
+        """Return what this user's memory would cost a month at the prices in the settings."""
+        settings = self._scope.services.settings
+        async with self._scope.searching() as live:
+            vector_bytes = live.indexes.vector_bytes
+            plan = settings.plan(live.state.account.tier)
+        return estimate(await self.usage(), vector_bytes, settings.prices, plan)
+
+    async def export(self) -> AsyncIterator[Memory]:
+        """Yield every living memory as it was when the export began, kind by kind.
+
+        The order is that of handles/exporting.py: what a memory needs comes before it.
+        """
+        async with self._scope.live() as live:
+            state = live.state.at(self._scope.now_us())
+        rows = await anyio.to_thread.run_sync(in_export_order, state)
+        for start in range(0, len(rows), LIST_PAGE):
+            page = rows[start : start + LIST_PAGE]
+            for memory in await self._read(page, state.provenance):
+                yield memory
+
+    async def _read(self, found: Sequence[Found], provenance: Provenance) -> list[Memory]:
+        return await memories(self._scope.services.log, self._scope.stream, found, provenance)

@@ -1,0 +1,60 @@
+"""Import of what another store exported, into a closed one that has the same past.
+
+The log checks and appends (eventlog/importing.py). A user who was erased there is erased here by
+it, and what else says something about them goes first, as in erasing.py: index files hold words,
+vectors say what texts were about, keys let them in. Vectors lie under the digests of texts, and
+what the texts were is about to be forgotten, so the whole file of them goes: it is made again.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import anyio.to_thread
+
+from eventlog import EventLog, Imported, WrongExpectedVersion, keyfile
+from eventlog.audit import Progress
+from eventlog.exporting import Begin, read_export
+from eventlog.importing import WHOLE_LOG
+from eventlog.placing import LOG, finish_restore
+from memory_actors.api_keys.store import KeyStore
+from memory_actors.embedding.vector_table import remove_files
+from memory_actors.encryption import default_key_file
+from memory_actors.live_user import remove_indexes
+from memory_actors.streams import STREAM_PREFIX, key_owner, user_of
+from memory_actors.user_state import event_registry
+
+
+async def import_events(
+    file: Path, directory: Path, progress: Progress | None, key_file: Path | None
+) -> Imported:
+    """Append an export. See `MemorySystem.import_events`."""
+
+    def forget(streams: Sequence[str]) -> None:
+        _forget(directory, streams)
+
+    await anyio.to_thread.run_sync(_check_new, file, directory)
+    path = default_key_file(directory) if key_file is None else key_file
+    known = key_file is not None or path.exists()
+    with keyfile.opened(path, key_owner) if known else nullcontext() as keys:
+        async with EventLog.open(directory, event_registry(), keys=keys) as log:
+            return await log.import_events(file, progress=progress, erasing=forget)
+
+
+def _check_new(file: Path, directory: Path) -> None:
+    """Refuse what would leave an empty store behind, where there is none yet."""
+    finish_restore(directory)
+    if (directory / LOG).exists():
+        return
+    for message in read_export(file):
+        if isinstance(message, Begin) and message.since:
+            raise WrongExpectedVersion(WHOLE_LOG, message.since, 0)
+
+
+def _forget(directory: Path, streams: Sequence[str]) -> None:
+    """Remove what is kept of users beside the log."""
+    remove_files(directory)
+    for stream in streams:
+        remove_indexes(directory, stream)
+        if stream.startswith(STREAM_PREFIX):
+            KeyStore(directory).revoke_all(user_of(stream))

@@ -1,0 +1,54 @@
+"""What earlier purges mean for a later one.
+
+A purge leaves the words that it took out in the log, and says some others anew. So the next one
+must pass over both: the words, for they are purged, and what was said anew, for it is said by the
+events before it. Only a whole memory said anew counts: it names its origins, and what came before
+it may have been dropped by retention.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eventlog import Recorded
+from memory_actors.origins import matches, origins_of
+from memory_actors.purging.command import PURGED_SOURCE, PURGED_TRUST
+from memory_actors.source_records import Trust
+
+
+class Earlier(NamedTuple):
+    """A purge that had to do with a memory."""
+
+    version: int
+    source: str | None
+    trust: Trust | None
+
+
+def purges_in(past: Sequence[Recorded[Any]]) -> list[Earlier]:
+    """Return the purges among events."""
+    return [_purge(one) for one in past if b"purged" in one.raw_meta and "purged" in one.meta]
+
+
+def _purge(recorded: Recorded[Any]) -> Earlier:
+    meta = recorded.meta
+    trust = meta.get(PURGED_TRUST)
+    return Earlier(
+        recorded.version, meta.get(PURGED_SOURCE), None if trust is None else Trust(trust)
+    )
+
+
+def is_of(recorded: Recorded[Any], source: str | None, trust: Trust | None) -> bool:
+    """Say whether an event has, or may have, words of a source and trust; None is any."""
+    return any(matches(one, source, trust) for one in origins_of(recorded))
+
+
+def is_purged(recorded: Recorded[Any], purges: Sequence[Earlier]) -> bool:
+    """Say whether one of these purges has taken out the words of an event."""
+    return any(
+        recorded.version < one.version and is_of(recorded, one.source, one.trust) for one in purges
+    )
+
+
+def restates(recorded: Recorded[Any]) -> bool:
+    """Say whether an event is of a purge, and says again what others had said."""
+    its_own = b"purged" in recorded.raw_meta and "purged" in recorded.meta
+    return its_own and not hasattr(recorded.data, "origins")

@@ -1,0 +1,62 @@
+"""Facts without the words of a source."""
+
+from typing import Any
+
+from memory_actors.errors import NotFoundError
+from memory_actors.kinds.kind import same_json
+from memory_actors.kinds.long_term.compression import Restored, as_it_was
+from memory_actors.kinds.long_term.events import (
+    Event,
+    MemoryAdded,
+    MemoryDeleted,
+    MemoryUpdated,
+    SummaryAdded,
+)
+from memory_actors.kinds.long_term.state import LongTerm, Row
+from memory_actors.purging.cleaning import Life
+from memory_actors.quota import Limits
+
+
+def without(life: Life, row: Row, _state: LongTerm, _limits: Limits) -> list[Event] | None:
+    """Return what makes a memory what others have left of it; None if nothing is left."""
+    then = _left(life)
+    if then is None or isinstance(then, SummaryAdded):
+        return None
+    content = None if then.digest == row.digest else then.content
+    metadata = None if same_json(then.metadata, row.metadata) else then.metadata
+    if content is None and metadata is None:
+        return []
+    return [
+        MemoryUpdated(
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=then.size_bytes if content is not None else 0,
+            digest=then.digest if content is not None else b"",
+            metadata=metadata,
+        )
+    ]
+
+
+def deleted(row: Row, _state: LongTerm) -> list[Event]:
+    """Return what takes a memory away."""
+    return [MemoryDeleted(memory_id=row.memory_id)]
+
+
+def returning(life: Life, _limits: Limits) -> list[Event] | None:
+    """Return what brings an original of a summary back, without the source's words."""
+    then = _left(life)
+    return None if then is None else [then]
+
+
+def _left(life: Life) -> Restored | None:
+    events = life.cleaned(MemoryAdded, _gives_content)
+    try:
+        return as_it_was(life.memory_id, events)
+    except NotFoundError:
+        return None
+
+
+def _gives_content(event: Any) -> bool:
+    return isinstance(event, MemoryAdded) or (
+        isinstance(event, MemoryUpdated) and event.content is not None
+    )

@@ -1,0 +1,201 @@
+"""The file of keys: durable before it counts, refused when it is not as it was written."""
+
+import os
+import stat
+import zlib
+from pathlib import Path
+
+import pytest
+
+from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed, keyfile
+from eventlog.aes_gcm import StreamCipher
+from eventlog.frame import stream_id
+
+HEAD_BYTES, RECORD_BYTES = 28, 52
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.keys"
+
+
+def made_by(path: Path, *streams: str) -> dict[str, bytes]:
+    """Make a key for each stream, and return what each has encrypted."""
+    with keyfile.opened(path) as keys:
+        keys.attach(None)
+        encrypted = {stream: keys.make(stream).encrypt(b"data", b"here") for stream in streams}
+        keys.sync()
+        return encrypted
+
+
+def opened_by(path: Path, encrypted: dict[str, bytes]) -> set[str]:
+    """Return the streams whose keys open what they have encrypted."""
+    found = set()
+    with keyfile.opened(path) as keys:
+        keys.attach(b"")
+        for stream, data in encrypted.items():
+            try:
+                assert keys.cipher(stream).decrypt(data, b"here") == b"data"
+                found.add(stream)
+            except KeyGone:
+                pass
+    return found
+
+
+def test_keys_are_there_again_when_the_file_is_opened_again(path: Path) -> None:
+    encrypted = made_by(path, "a", "b")
+    encrypted |= made_by(path, "c")
+
+    assert opened_by(path, encrypted) == {"a", "b", "c"}
+    assert path.stat().st_size == HEAD_BYTES + 3 * RECORD_BYTES
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_counts_once_it_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_size), real(fd)))
+    with keyfile.opened(path) as keys:
+        keys.attach(None)
+        keys.make("a")
+        assert not keys.has("a")
+        synced.clear()
+        keys.sync()
+        assert (keys.has("a"), synced) == (True, [HEAD_BYTES + RECORD_BYTES])
+        keys.sync()
+        assert len(synced) == 1  # there was nothing to be written
+
+
+def test_streams_of_one_owner_are_under_one_key_and_share_no_cipher(path: Path) -> None:
+    with keyfile.opened(path, lambda stream: stream.removeprefix("side:")) as keys:
+        keys.attach(None)
+        encrypted = keys.make("side:a").encrypt(b"data", b"here")
+        keys.sync()
+        assert keys.has("a")
+        with pytest.raises(KeyGone):
+            keys.cipher("a").decrypt(encrypted, b"here")
+        keys.forget(stream_id("side:a"))  # which has no key of its own
+        assert keys.cipher("side:a").decrypt(encrypted, b"here") == b"data"
+        keys.forget(stream_id("a"))
+        assert not keys.has("side:a")
+
+
+def test_a_deleted_key_is_in_no_byte_of_the_file_and_others_stay(path: Path) -> None:
+    encrypted = made_by(path, "a", "b", "c")
+    record = path.read_bytes()[HEAD_BYTES + RECORD_BYTES :][:RECORD_BYTES]
+    old = path.open("rb")
+    with keyfile.opened(path) as keys:
+        keys.attach(b"")
+        keys.cipher("b")
+        keys.forget(stream_id("b"))
+        with pytest.raises(KeyGone, match=r"not in .*log\.keys: it was erased"):
+            keys.cipher("b")
+        keys.forget(stream_id("b"))  # once more does no harm
+
+    assert record[16:48] not in path.read_bytes()
+    with old:
+        assert not any(old.read())  # the bytes of the file that was replaced
+    assert opened_by(path, encrypted) == {"a", "c"}
+    assert not path.with_name("log.keys.tmp").exists()
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 20, RECORD_BYTES])
+def test_a_last_key_that_was_cut_short_is_passed_over_and_written_over(
+    path: Path, lost_bytes: int
+) -> None:
+    encrypted = made_by(path, "a", "b")
+    os.truncate(path, path.stat().st_size - lost_bytes)
+    encrypted |= made_by(path, "c")
+
+    assert opened_by(path, encrypted) == {"a", "c"}
+    assert path.stat().st_size == HEAD_BYTES + 2 * RECORD_BYTES
+
+
+def test_a_last_key_of_which_only_the_room_was_written_is_passed_over(path: Path) -> None:
+    encrypted = made_by(path, "a")
+    with path.open("ab") as file:
+        file.write(bytes(RECORD_BYTES))
+
+    assert opened_by(path, encrypted) == {"a"}
+
+
+@pytest.mark.parametrize("at", [*range(0, HEAD_BYTES, 3), *range(HEAD_BYTES, HEAD_BYTES + 52, 5)])
+def test_a_damaged_file_is_refused_and_left_as_it_is(path: Path, at: int) -> None:
+    made_by(path, "a", "b")
+    damaged = bytearray(path.read_bytes())
+    damaged[at] ^= 4
+    path.write_bytes(damaged)
+
+    with keyfile.opened(path) as keys, pytest.raises(KeysUnavailable, match="put a copy of it"):
+        keys.attach(b"")
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o400, 0o700])
+def test_a_file_with_another_mode_is_refused_with_what_to_do(path: Path, mode: int) -> None:
+    made_by(path, "a")
+    path.chmod(mode)
+
+    with keyfile.opened(path) as keys, pytest.raises(KeysUnavailable, match="chmod 600"):
+        keys.attach(b"")
+
+
+def test_a_missing_file_is_refused_where_there_is_a_log(path: Path) -> None:
+    with keyfile.opened(path) as keys, pytest.raises(KeysUnavailable, match="put the file back"):
+        keys.attach(b"i" * 16)
+    assert not path.exists()
+
+
+def test_the_file_of_another_log_is_refused(path: Path) -> None:
+    made_by(path, "a")
+
+    with keyfile.opened(path) as keys, pytest.raises(KeysUnavailable, match="another store"):
+        keys.attach(b"i" * 16)
+
+
+def test_a_second_one_who_opens_the_file_is_refused(path: Path) -> None:
+    with keyfile.opened(path) as keys, keyfile.opened(path) as others:
+        keys.attach(None)
+        with pytest.raises(LogLocked):
+            others.attach(None)
+
+
+@pytest.mark.parametrize(("number", "error"), [(28, DiskFull), (5, StorageFailed)])
+@pytest.mark.parametrize("change", ["sync", "forget"])
+def test_a_disk_that_refuses_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception], change: str
+) -> None:
+    encrypted = made_by(path, "a")
+
+    def refuse(_fd: int) -> None:
+        raise OSError(number, "no")
+
+    with keyfile.opened(path) as keys:
+        keys.attach(b"")
+        keys.make("b")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", refuse)
+            with pytest.raises(error):
+                keys.sync() if change == "sync" else keys.forget(stream_id("a"))
+        assert keys.has("a")
+        assert not keys.has("b")
+        keys.make("b")
+        keys.sync()
+        assert keys.has("b")
+
+    assert opened_by(path, encrypted) == {"a"}
+
+
+def test_a_file_that_was_written_once_is_read_by_every_later_version(path: Path) -> None:
+    head = b"EVKEYS01" + b"i" * 16
+    record = stream_id("a") + bytes(range(32))
+    path.write_bytes(
+        head + zlib.crc32(head).to_bytes(4, "big")
+        + record + zlib.crc32(record, zlib.crc32(b"i" * 16)).to_bytes(4, "big")
+    )  # fmt: skip
+    path.chmod(0o600)
+
+    with keyfile.opened(path) as keys:
+        assert keys.attach(b"i" * 16) == b"i" * 16
+        known = StreamCipher(bytes(range(32)), stream_id("a"))
+        assert keys.cipher("a").blind(b"x") == known.blind(b"x")
