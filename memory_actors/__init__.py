@@ -9,18 +9,31 @@ async with MemorySystem.open("./memory") as memory:
 """
 
 from eventlog import (
+    BackedUp,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
     EventLogError,
+    Exported,
+    Heads,
+    Imported,
     KeyGone,
     KeysUnavailable,
     LogClosed,
     LogLocked,
+    LogUnavailable,
+    MissingCodec,
     PayloadDropped,
+    PayloadErased,
+    RepairReport,
+    Restored,
+    StorageFailed,
+    UnknownEvent,
+    VerifyReport,
     WrongExpectedVersion,
 )
 from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.api_keys.store import KeyFileError
 from memory_actors.audit_records import Change, Diff, LogEntry, Moment, Recall, Why, WhyStep
 from memory_actors.bounded import BoundedDict, BoundedList
 from memory_actors.context_records import (
@@ -31,7 +44,7 @@ from memory_actors.context_records import (
     DocumentBlock,
     DocumentInfo,
 )
-from memory_actors.embedding.protocol import Embedder
+from memory_actors.embedding.protocol import Embedded, Embedder
 from memory_actors.erasing import EraseReceipt
 from memory_actors.errors import (
     BeingErasedError,
@@ -63,7 +76,7 @@ from memory_actors.handles.user import UserMemory
 from memory_actors.improve import (
     Critic,
     Critique,
-    Finding,
+    CritiqueFinding,
     Improver,
     LocalCritic,
     LocalReviser,
@@ -74,9 +87,9 @@ from memory_actors.improve import (
     improve_stream,
     recorded_run,
 )
-from memory_actors.kinds.context.commands import Edit, Insert, Remove
+from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
 from memory_actors.memory_tool import MemoryTool, MemoryToolError
-from memory_actors.metrics import PrometheusMetrics
+from memory_actors.metrics import Metrics, PrometheusMetrics
 from memory_actors.monitor import MemoryMonitor
 from memory_actors.phrasing import text_digest
 from memory_actors.prompt_records import Context, ContextPart
@@ -87,14 +100,21 @@ from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
+    Document,
+    Entity,
+    Episode,
+    EvictedStep,
     HistoryEntry,
     Hit,
     Item,
     KindUsage,
     Memory,
     MemoryType,
+    Neighbour,
     QuotaUse,
     Receipt,
+    Relationship,
+    Step,
     Tier,
     Usage,
 )
@@ -112,13 +132,14 @@ from memory_actors.summarizers import (
 from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import TokenCounter, WordEstimate
-from memory_actors.usage import CostEstimate, SystemUsage
+from memory_actors.usage import CostEstimate, CostItem, SystemUsage
 from memory_actors.verifying import verify_store
 
 __all__ = [
     "SUNDAYS",
     "Alert",
     "AlertSink",
+    "BackedUp",
     "BeingErasedError",
     "BoundedDict",
     "BoundedList",
@@ -141,30 +162,40 @@ __all__ = [
     "ContextSize",
     "CorruptLog",
     "CostEstimate",
+    "CostItem",
     "Critic",
     "Critique",
+    "CritiqueFinding",
     "DeadlineExceededError",
     "Diff",
     "DiskFull",
+    "Document",
     "DocumentBlock",
     "DocumentInfo",
-    "Edit",
+    "EditBlock",
+    "Embedded",
     "Embedder",
     "EmbedderError",
     "EncryptionMismatch",
+    "Entity",
+    "Episode",
     "EraseReceipt",
     "EventLogError",
+    "EvictedStep",
+    "Exported",
     "ExtractiveSummarizer",
-    "Finding",
     "GlobalLimits",
     "GlobalQuotaExceededError",
+    "Heads",
     "HistoryEntry",
     "Hit",
+    "Imported",
     "ImprovementError",
     "Improver",
-    "Insert",
+    "InsertBlock",
     "InvalidInputError",
     "Item",
+    "KeyFileError",
     "KeyGone",
     "KeysUnavailable",
     "KindUsage",
@@ -176,6 +207,7 @@ __all__ = [
     "LogEntry",
     "LogLocked",
     "LogSink",
+    "LogUnavailable",
     "Memory",
     "MemoryActorsError",
     "MemoryLimitError",
@@ -184,9 +216,12 @@ __all__ = [
     "MemoryTool",
     "MemoryToolError",
     "MemoryType",
+    "Metrics",
+    "MissingCodec",
     "MissingExtraError",
     "ModelMismatchError",
     "Moment",
+    "Neighbour",
     "NotFoundError",
     "OpenAICritic",
     "OpenAIReviser",
@@ -194,6 +229,7 @@ __all__ = [
     "Origin",
     "PastMemory",
     "PayloadDropped",
+    "PayloadErased",
     "Plan",
     "Prices",
     "PrometheusMetrics",
@@ -205,10 +241,15 @@ __all__ = [
     "ReadOnlyError",
     "Recall",
     "Receipt",
-    "Remove",
+    "Relationship",
+    "RemoveBlock",
+    "RepairReport",
+    "Restored",
     "Reviser",
     "Settings",
     "StaleDocumentError",
+    "Step",
+    "StorageFailed",
     "StorageFullError",
     "Summarizer",
     "SummarizerError",
@@ -220,8 +261,10 @@ __all__ = [
     "TokenizerCounter",
     "Trust",
     "UnavailableError",
+    "UnknownEvent",
     "Usage",
     "UserMemory",
+    "VerifyReport",
     "WebhookSink",
     "Weights",
     "Why",

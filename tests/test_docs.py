@@ -1,60 +1,149 @@
-"""The examples in the README and the tutorial run as they are written."""
+"""The examples in the docs run as they are written and print what they say; the names are there."""
 
 import asyncio
+import builtins
+import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
+from click.testing import CliRunner
 
+import memory_actors
 from memory_actors import (
-    Item,
     LocalCritic,
     LocalReviser,
     MemorySystem,
     Settings,
+    UserMemory,
     recorded_run,
 )
+from memory_actors.cli import App, main
+from memory_actors.embedding.default import DefaultEmbedder
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PRINTED = re.compile(r"^ *print\(.*?\)(?:  # (.*))?$", re.MULTILINE)
+PROMPTS = re.compile(r"^(?:(?:>>>|\.\.\.) )+", re.MULTILINE)
+RAISED = re.compile(r"^[\w.]*Error\b", re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
+CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
+"""A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
 
-def blocks(name: str) -> list[str]:
-    return BLOCKS.findall((ROOT / name).read_text("utf-8"))
+def blocks(name: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
-def test_the_first_example_is_a_whole_program(name: str, tmp_path: Path) -> None:
-    program = blocks(name)[0]
+def is_program(block: str) -> bool:
+    return "asyncio.run(" in block
+
+
+def printed_by(directory: Path, *arguments: str, stdin: str | None = None) -> str:
+    """Run Python with these arguments; return what it prints, where nothing was raised."""
     run = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path,
+        [sys.executable, *arguments], cwd=directory, input=stdin,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True, capture_output=True, timeout=60, check=False,
+        text=True, capture_output=True, timeout=100, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert "skiing" in run.stdout
+    assert not RAISED.search(run.stderr), run.stderr  # a prompt goes on after an error
+    return run.stdout
 
 
-def test_the_tutorials_fragments_run_in_order(tmp_path: Path) -> None:
-    fragments = [block for block in blocks("docs/tutorial.md")[1:] if "class Mine" not in block]
-    source = "async def tutorial(memory, user, receipt):\n" + textwrap.indent(
-        "\n".join(fragments), "    "
-    )
-    names: dict = {"Item": Item}
-    exec(source, names)
+def check_printed(code: str, output: str) -> None:
+    """Check that each line behind a `print` is printed, in their order."""
+    said = PRINTED.findall(code)
+    assert len(said) == len(re.findall(r"^ *print\(", code, re.MULTILINE)) > 0
+    lines = iter(PROMPTS.sub("", output).splitlines())
+    same = doctest.OutputChecker().check_output
+    for want in said:
+        assert want, "each print of the tutorial says what it prints"
+        assert any(same(f"{want}\n", f"{line}\n", doctest.ELLIPSIS) for line in lines), want
 
-    async def run() -> None:
-        settings = Settings()
-        async with MemorySystem.open(tmp_path, settings=settings) as memory:
-            user = memory.user("user_123", session_id="s")
-            receipt = await user.add("User enjoys skiing")
-            await names["tutorial"](memory, user, receipt)
 
-    asyncio.run(run())
+def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
+    assert "skiing" in printed_by(tmp_path, "-c", blocks("README.md")[0])
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The directory of a reader who pasted the tutorial block by block, and what was shown."""
+    directory = tmp_path_factory.mktemp("reader")
+    first, *others = blocks("docs/tutorial.md")
+    shown = printed_by(directory, "-c", first)
+    session = "".join(f"{block}\n" for block in others if not is_program(block))
+    shown += printed_by(directory, "-m", "asyncio", stdin=session)
+    return directory, shown + printed_by(directory, "-c", others[-1])
+
+
+def test_the_tutorial_prints_what_it_says(followed: tuple[Path, str]) -> None:
+    first, *_, last = parts = blocks("docs/tutorial.md")
+    assert [is_program(part) for part in parts].count(True) == 2
+    assert is_program(first)
+    assert is_program(last)
+    check_printed("\n".join(parts), followed[1])
+
+
+@pytest.fixture
+def plain_logging() -> Iterator[None]:
+    """Take back what the program sets for its process."""
+    yield
+    structlog.reset_defaults()
+
+
+def test_the_tutorials_command_lines_work_on_what_it_made(
+    followed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, plain_logging: None
+) -> None:
+    monkeypatch.chdir(followed[0])
+    embedder = DefaultEmbedder()
+    for line in blocks("docs/tutorial.md", "sh")[-1].splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        if program != "memory-actors":
+            subprocess.run(line, shell=True, check=True)
+            continue
+        result = CliRunner().invoke(main, arguments, obj=App(embedder=embedder))
+        assert result.exit_code == 0, (line, result.output)
+        if "replay" in arguments:
+            assert "User enjoys skiing" in result.stdout
+
+
+def reference() -> list[str]:
+    """Return what stands in backticks in the reference, a program's lines left out."""
+    text = (ROOT / "docs/reference.md").read_text("utf-8")
+    return CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def words(codes: list[str]) -> set[str]:
+    return {word for code in codes for word in re.findall(r"\w+", code)}
+
+
+def test_every_class_in_the_reference_is_importable_as_it_says() -> None:
+    classes = {name for code in reference() for name in CLASS.findall(code)}
+    for name in classes - set(dir(builtins)):
+        module, _, attribute = name.rpartition(".")
+        assert attribute in sys.modules[module or "memory_actors"].__all__, name
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    assert set(memory_actors.__all__) - words(reference()) == set()
+
+
+def test_the_settings_in_the_reference_are_those_there_are() -> None:
+    (listed,) = (code for code in reference() if code.startswith("Settings("))
+    assert words([listed]) - {"Settings"} == set(Settings.__struct_fields__)
+
+
+@pytest.mark.parametrize("owner", [MemorySystem, UserMemory])
+def test_every_public_method_is_in_the_reference(owner: type) -> None:
+    methods = {name for name in vars(owner) if not name.startswith("_")}
+    assert methods - words(reference()) == set()
 
 
 def test_the_examples_of_improve_run(tmp_path: Path) -> None:

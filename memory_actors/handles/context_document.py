@@ -178,7 +178,7 @@ class ContextDocument:
         sizes.check_changes(self.name, changes, state, limits, auto_archive=auto_archive)
 
     def new_entry_id(self) -> str:
-        """Return an id that was never used, for an `Insert`."""
+        """Return an id that was never used, for an `InsertBlock`."""
         return self._scope.new_id(self._scope.now_us())
 
     # --- archive

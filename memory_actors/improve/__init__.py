@@ -25,18 +25,18 @@ from memory_actors.improve.limits import MemoryLimits
 from memory_actors.improve.llm import OpenAICritic, OpenAIReviser
 from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.loop import Improver, improve, improve_stream
-from memory_actors.improve.protocol import Critic, Critique, Finding, Reviser
+from memory_actors.improve.protocol import Critic, Critique, CritiqueFinding, Reviser
 from memory_actors.improve.recording import RecordedRun, recorded_run
 from memory_actors.improve.records import Result, Round, State, StoppedBecause
 
 __all__ = [
     "Critic",
     "Critique",
+    "CritiqueFinding",
     "Critiqued",
     "Event",
     "Evicted",
     "Failed",
-    "Finding",
     "Finished",
     "Improver",
     "LocalCritic",

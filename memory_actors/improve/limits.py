@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from memory_actors.errors import InvalidInputError
-from memory_actors.improve.protocol import Critique, Finding, utf8_bytes
+from memory_actors.improve.protocol import Critique, CritiqueFinding, utf8_bytes
 from memory_actors.quota import KIB, MIB
 
 CUT: Final = "… [cut]"
@@ -75,7 +75,7 @@ def within_limit(critique: Critique, bytes_max: int) -> Critique:
         return critique
     text = cut(critique.text, bytes_max)
     room = bytes_max - utf8_bytes(text)
-    kept: list[Finding] = []
+    kept: list[CritiqueFinding] = []
     for finding in critique.findings:
         room -= finding.size_bytes
         if room < 0:

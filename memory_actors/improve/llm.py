@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from memory_actors.errors import InvalidInputError, LLMError
-from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, Finding, utf8_bytes
+from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 from memory_actors.llm import Answer, ChatClient
 
 TIMEOUT_S: Final = 120.0
@@ -154,7 +154,7 @@ def _quoted(name: str, text: str) -> str:
     return f"<{name}>\n{quoted}\n</{name}>"
 
 
-def _point(finding: Finding) -> str:
+def _point(finding: CritiqueFinding) -> str:
     at = f" (at {finding.quote!r})" if finding.quote else ""
     return f"- {finding.kind}: {finding.message}{at}"
 
@@ -219,11 +219,11 @@ def _share(score: float, whole: str | None) -> float:
     return score / out_of
 
 
-def _finding(said: Any) -> Finding | None:
+def _finding(said: Any) -> CritiqueFinding | None:
     """Return a finding of a model, a sentence or an object; None if it says nothing."""
     if isinstance(said, dict):
         texts = [one for one in said.values() if isinstance(one, str) and one.strip()]
         said = ": ".join(texts)
     if not isinstance(said, str) or not said.strip():
         return None
-    return Finding(kind="llm", message=" ".join(said.split())[: 10 * QUOTE_CHARACTERS])
+    return CritiqueFinding(kind="llm", message=" ".join(said.split())[: 10 * QUOTE_CHARACTERS])

@@ -8,7 +8,7 @@ QUOTE_CHARACTERS: Final = 80
 """Of the text, in a finding: enough to find the place."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class CritiqueFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that could be better."""
 
     kind: str
@@ -30,7 +30,7 @@ class Critique(msgspec.Struct, frozen=True, kw_only=True):
     """From 0 to 1: how good the text is."""
     text: str = ""
     """In words; empty if there is nothing to say."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CritiqueFinding, ...] = ()
 
     @property
     def found_nothing(self) -> bool:

@@ -171,9 +171,9 @@ class ContextWriter(Writer):
         The changes have passed `checked_changes`.
         """
         for change in changes:
-            if isinstance(change, commands.Insert):
+            if isinstance(change, commands.InsertBlock):
                 check_one(change.raw, change.heading)
-            elif isinstance(change, commands.Edit):
+            elif isinstance(change, commands.EditBlock):
                 check_one(change.raw)
         return commands.ChangeDocument(
             now_us=self.scope.now_us(),
@@ -262,16 +262,18 @@ def checked_section(title: str) -> str:
 def checked_changes(changes: object) -> Sequence[commands.Change]:
     """Return changes of a document.
 
-    :raises InvalidInputError: they are no list, or one is neither `Insert`, `Edit` nor `Remove`,
-        or has a text that is none.
+    :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
+        `EditBlock` nor `RemoveBlock`, or has a text that is none.
     """
     if not isinstance(changes, list | tuple):
         raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
     for one in changes:
-        if not isinstance(one, commands.Insert | commands.Edit | commands.Remove):
-            raise InvalidInputError(f"a change is an Insert, Edit or Remove, not {one!r:.80}")
+        if not isinstance(one, commands.InsertBlock | commands.EditBlock | commands.RemoveBlock):
+            raise InvalidInputError(
+                f"a change is an InsertBlock, EditBlock or RemoveBlock, not {one!r:.80}"
+            )
         check_name(one.block_id, "block_id")
-        if not isinstance(one, commands.Remove):
+        if not isinstance(one, commands.RemoveBlock):
             checked_raw(one.raw)
     return changes
 

@@ -18,7 +18,7 @@ from memory_actors import (
     StaleDocumentError,
 )
 from memory_actors.interchange import export_jsonl, import_jsonl
-from memory_actors.kinds.context.commands import Edit, Insert
+from memory_actors.kinds.context.commands import EditBlock, InsertBlock
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +169,9 @@ async def test_two_that_edit_what_they_saw_do_not_overwrite_each_other(open_memo
         await context.add("", "old")
         (block,) = await context.blocks()
         seen = digest(await context.render())
-        both = [context.change([Edit(block.block_id, f"- {n}\n")], expected=seen) for n in range(2)]
+        both = [
+            context.change([EditBlock(block.block_id, f"- {n}\n")], expected=seen) for n in range(2)
+        ]
         results = await asyncio.gather(*both, return_exceptions=True)
         assert [type(one) for one in results if isinstance(one, Exception)] == [StaleDocumentError]
 
@@ -237,8 +239,8 @@ async def test_bad_texts_are_refused(open_memory) -> None:
         context = memory.user("u").context
         for call in (
             context.add("", " "), context.add("", "\ud800"),
-            context.change([Insert("i", "\ud800", None, None)]),
-            context.change([Insert("i", "", None, None)]),
+            context.change([InsertBlock("i", "\ud800", None, None)]),
+            context.change([InsertBlock("i", "", None, None)]),
             context.archive(free=0.2), context.archive(free=True), context.archive("id"),
             context.search_archive(""), context.search_archive("x", top_k=0),
             context.create("n", 1),
@@ -365,7 +367,7 @@ async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:
     async with open_memory() as memory:
         context = memory.user("u").context
         assert await context.synced() is None
-        new = Insert(context.new_entry_id(), "- x\n", None, None)
+        new = InsertBlock(context.new_entry_id(), "- x\n", None, None)
         base = [(new.block_id, digest("- x\n"))]
         await context.note_synced(base, [new], expected=digest(""))
         assert await context.synced() == tuple(base)

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors import Edit, Insert, InvalidInputError, MemoryTool, Remove, text_digest
+from memory_actors import (
+    EditBlock,
+    InsertBlock,
+    InvalidInputError,
+    MemoryTool,
+    RemoveBlock,
+    text_digest,
+)
 from memory_actors.context_files import sync
 
 pytestmark = pytest.mark.anyio
@@ -90,21 +97,21 @@ async def test_changes_are_public_and_say_what_they_were_made_for(open_memory) -
         context = memory.user("u").context
         one, two = context.new_entry_id(), context.new_entry_id()
         seen = text_digest(await context.render())
-        inserts = [Insert(one, "# T\n", "T", None), Insert(two, "- a\n", None, one)]
+        inserts = [InsertBlock(one, "# T\n", "T", None), InsertBlock(two, "- a\n", None, one)]
         await context.change(inserts, expected=seen)
-        await context.change([Edit(two, "- b\n"), Remove(one)])
+        await context.change([EditBlock(two, "- b\n"), RemoveBlock(one)])
         assert await context.render() == "- b\n"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        Insert("i", "- a\n", "Title", None),
-        Insert("i", "# T\n", None, None),
-        Insert("i", "# T\n- a\n", "T", None),
-        Insert("i", 5, None, None),  # type: ignore[arg-type]
-        Insert(5, "- a\n", None, None),  # type: ignore[arg-type]
-        Edit("i", "- a\n- b\n"),
+        InsertBlock("i", "- a\n", "Title", None),
+        InsertBlock("i", "# T\n", None, None),
+        InsertBlock("i", "# T\n- a\n", "T", None),
+        InsertBlock("i", 5, None, None),  # type: ignore[arg-type]
+        InsertBlock(5, "- a\n", None, None),  # type: ignore[arg-type]
+        EditBlock("i", "- a\n- b\n"),
         5,
     ],
 )
@@ -124,7 +131,7 @@ async def test_blank_lines_are_a_block_only_where_there_is_no_other(open_memory)
         await context.add("", "a")
         assert await context.render() == "- a\n"
         with pytest.raises(InvalidInputError, match="blank lines"):
-            await context.change([Insert(context.new_entry_id(), "\n", None, None)])
+            await context.change([InsertBlock(context.new_entry_id(), "\n", None, None)])
 
 
 async def test_a_byte_order_mark_hides_no_heading(open_memory) -> None:

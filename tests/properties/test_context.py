@@ -18,7 +18,7 @@ from memory_actors.errors import MemoryActorsError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import Edit, Insert, Remove, Room
+from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock, Room
 from memory_actors.kinds.context.events import EntriesArchived
 from memory_actors.kinds.context.markdown import parse
 from memory_actors.kinds.context.seams import render, shown
@@ -161,15 +161,15 @@ class ContextMachine(RuleBasedStateMachine):
             at = number % (len(expected) + 1)
             after = expected[at - 1][0] if at else None
             if does % 3 == 0 or after is None:
-                changes.append(Insert(self.new(), raw, parse(raw)[0].heading, after))
+                changes.append(InsertBlock(self.new(), raw, parse(raw)[0].heading, after))
                 expected.insert(at, (changes[-1].block_id, raw))
                 if raw.strip():  # blank lines are a block only where there is no other
                     expected = [one for one in expected if one[1].strip()]
             elif does % 3 == 1:
-                changes.append(Edit(after, raw))
+                changes.append(EditBlock(after, raw))
                 expected[at - 1] = (after, raw)
             else:
-                changes.append(Remove(after))
+                changes.append(RemoveBlock(after))
                 del expected[at - 1]
             number, does = number // 3, does // 3
         done = self.ask(

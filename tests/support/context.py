@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from memory_actors.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import Change, Edit, Insert, Remove
+from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import parse
 from memory_actors.kinds.context.seams import render
 from memory_actors.phrasing import text_digest
@@ -38,12 +38,12 @@ def applied(blocks: Sequence[Placed], changes: Sequence[Change]) -> list[Placed]
     for change in changes:
         at = {block.block_id: n for n, block in enumerate(after)}
         match change:
-            case Remove(entry_id):
+            case RemoveBlock(entry_id):
                 del after[at[entry_id]]
-            case Edit(entry_id, raw):
+            case EditBlock(entry_id, raw):
                 (block,) = parse(raw)
                 after[at[entry_id]] = Placed(entry_id, raw, block.heading)
-            case Insert(entry_id, raw, heading, previous):
+            case InsertBlock(entry_id, raw, heading, previous):
                 assert entry_id not in at
                 where = 0 if previous is None else at[previous] + 1
                 after.insert(where, Placed(entry_id, raw, heading))

@@ -75,11 +75,11 @@ class ContextRules(UserRules):
         for kind in kinds:
             one = blocks[number % len(blocks)] if blocks else None
             if kind == 0 or one is None:
-                changes.append(commands.Insert(self.id(None), f"{text}\n", None, one))
+                changes.append(commands.InsertBlock(self.id(None), f"{text}\n", None, one))
             elif kind == 1:
-                changes.append(commands.Edit(one, f"- {text}\n"))
+                changes.append(commands.EditBlock(one, f"- {text}\n"))
             else:
-                changes.append(commands.Remove(one))
+                changes.append(commands.RemoveBlock(one))
                 blocks.remove(one)
         self.ask(
             commands.ChangeDocument(

@@ -16,7 +16,7 @@ from memory_actors.improve.local import faults
 from memory_actors.improve.local.prose import Better, Prose, quote, words_of
 from memory_actors.improve.local.readability import reading_ease
 from memory_actors.improve.local.terms import Terms
-from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, Finding
+from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding
 
 WEIGHTS: Final = MappingProxyType(
     {
@@ -66,7 +66,7 @@ class LocalCritic:
     def judge(self, text: str) -> Critique:
         """Return what could be better, at once."""
         rates: dict[str, float] = {}
-        findings: list[Finding] = []
+        findings: list[CritiqueFinding] = []
         for kind, rate, found in self._kinds(Prose(text)):
             rates[kind] = min(1.0, max(0.0, rate))
             findings += found[:SHOWN_MAX]
@@ -75,7 +75,7 @@ class LocalCritic:
         said = [f"{kind} {rates[kind]:.0%}" for kind in worst if rates[kind] > 0]
         return Critique(score=round(score, 6), text=", ".join(said), findings=tuple(findings))
 
-    def _kinds(self, prose: Prose) -> Iterator[tuple[str, float, list[Finding]]]:
+    def _kinds(self, prose: Prose) -> Iterator[tuple[str, float, list[CritiqueFinding]]]:
         """Yield each kind of fault, its rate, and where it is."""
         words = max(1, sum(span.words for span in prose.sentences))
         count = max(1, len(prose.sentences))
@@ -99,15 +99,15 @@ class LocalCritic:
         said = [one.text for one in passive] if beyond else []
         yield "passive voice", beyond, _at("passive voice", "does not say who did it", said)
 
-    def _length(self, words: int) -> tuple[str, float, list[Finding]]:
+    def _length(self, words: int) -> tuple[str, float, list[CritiqueFinding]]:
         most = self._words_max
         if most is None or words <= most:
             return "length", 0.0, []
         message = f"has {words:,} words, {words - most:,} too many"
-        return "length", (words - most) / most, [Finding(kind="length", message=message)]
+        return "length", (words - most) / most, [CritiqueFinding(kind="length", message=message)]
 
 
-def _readability(prose: Prose) -> tuple[str, float, list[Finding]]:
+def _readability(prose: Prose) -> tuple[str, float, list[CritiqueFinding]]:
     words = [word for span in prose.sentences for word in words_of(span.text)]
     ease = reading_ease(words, len(prose.sentences))
     if ease >= EASE_PLAIN or not _is_latin(prose.text):
@@ -116,7 +116,7 @@ def _readability(prose: Prose) -> tuple[str, float, list[Finding]]:
     return (
         "readability",
         (EASE_PLAIN - ease) / EASE_PLAIN,
-        [Finding(kind="readability", message=message)],
+        [CritiqueFinding(kind="readability", message=message)],
     )
 
 
@@ -128,16 +128,16 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(one.isascii() for one in letters) > len(letters)
 
 
-def _at(kind: str, message: str, places: Sequence[str]) -> list[Finding]:
+def _at(kind: str, message: str, places: Sequence[str]) -> list[CritiqueFinding]:
     return [
-        Finding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))
+        CritiqueFinding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))
         for place in places
     ]
 
 
-def _instead(kind: str, places: Sequence[Better]) -> list[Finding]:
+def _instead(kind: str, places: Sequence[Better]) -> list[CritiqueFinding]:
     return [
-        Finding(
+        CritiqueFinding(
             kind=kind,
             message=place.advice,
             quote=quote(place.said, QUOTE_CHARACTERS),

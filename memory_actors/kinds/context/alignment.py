@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import uuid4
 
-from memory_actors.kinds.context.commands import Change, Edit, Insert, Remove
+from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import Block, parse
 from memory_actors.kinds.context.seams import shown
 
@@ -75,17 +75,17 @@ def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[Change
     """
     before = {block.block_id: block.raw for block in old}
     kept = {block.block_id for block in new}
-    changes: list[Change] = [Remove(name) for name in before if name not in kept]
+    changes: list[Change] = [RemoveBlock(name) for name in before if name not in kept]
     raws = _own_texts(old, new)
     changes += [
-        Edit(block.block_id, raw)
+        EditBlock(block.block_id, raw)
         for block, raw in zip(new, raws, strict=True)
         if before.get(block.block_id, raw) != raw
     ]
     after = None
     for block, raw in zip(new, raws, strict=True):
         if block.block_id not in before:
-            changes.append(Insert(block.block_id, raw, block.heading, after))
+            changes.append(InsertBlock(block.block_id, raw, block.heading, after))
         after = block.block_id
     return changes
 

@@ -15,7 +15,7 @@ BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate(
 # --- changes of one document
 
 
-class Insert(msgspec.Struct, frozen=True):
+class InsertBlock(msgspec.Struct, frozen=True):
     """A new block."""
 
     block_id: str
@@ -26,20 +26,20 @@ class Insert(msgspec.Struct, frozen=True):
     """The block it follows; None: it is the first."""
 
 
-class Edit(msgspec.Struct, frozen=True):
+class EditBlock(msgspec.Struct, frozen=True):
     """Another text for a block."""
 
     block_id: str
     raw: str
 
 
-class Remove(msgspec.Struct, frozen=True):
+class RemoveBlock(msgspec.Struct, frozen=True):
     """A block that goes."""
 
     block_id: str
 
 
-Change: TypeAlias = Insert | Edit | Remove
+Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):

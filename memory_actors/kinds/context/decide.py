@@ -12,7 +12,7 @@ from memory_actors.kinds.context.commands import (
     DeleteEntry,
     EditEntry,
     ImportBlock,
-    Insert,
+    InsertBlock,
     PinEntries,
     RenameDocuments,
     RestoreEntries,
@@ -156,7 +156,7 @@ def _add(command: AddEntry, state: Context, limits: Limits) -> Sequence[Event]:
         last = draft.begin_section(command.section, command.heading_id)
     raw = entry_raw(command.text) + ("\n" if before_heading else "")
     draft.insert(
-        Insert(command.memory_id, raw, None, last),
+        InsertBlock(command.memory_id, raw, None, last),
         pinned=command.pinned,
         metadata=command.metadata,
         occurred_at_us=command.occurred_at_us,

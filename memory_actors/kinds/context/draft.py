@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from typing import NoReturn
 
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.context.commands import Change, Insert, Remove
+from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockImported,
@@ -70,14 +70,14 @@ class Draft:
 
         :raises NotFoundError: it names a block that is not in the document.
         """
-        if isinstance(change, Insert):
+        if isinstance(change, InsertBlock):
             self.insert(change)
-        elif isinstance(change, Remove):
+        elif isinstance(change, RemoveBlock):
             self.remove(change.block_id)
         else:
             self.edit(change.block_id, change.raw)
 
-    def insert(self, new: Insert, **more: object) -> None:
+    def insert(self, new: InsertBlock, **more: object) -> None:
         """Put in a block; `more` are fields of its event."""
         if new.block_id in self._blocks or block(self._state, new.block_id) is not None:
             refuse_id(new.block_id)
@@ -129,7 +129,7 @@ class Draft:
             ended = ended if ended.endswith(BLANK_LINE) else f"{ended}\n"
             self.edit(last.block_id, ended, spacing=True)
         after = None if last is None else last.block_id
-        self.insert(Insert(heading_id, heading_raw(title), title, after))
+        self.insert(InsertBlock(heading_id, heading_raw(title), title, after))
         return heading_id
 
     def end_of(self, section: str) -> tuple[str | None, bool, bool]:

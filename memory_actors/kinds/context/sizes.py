@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from eventlog import Recorded
 from memory_actors.errors import ContextLimitError, QuotaExceededError
-from memory_actors.kinds.context.commands import Change, Insert, Remove, Room
+from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock, Room
 from memory_actors.kinds.context.events import Archived, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Context, Row, blocks, fold, text, under_sections
@@ -76,14 +76,14 @@ def check_changes(
 
     :raises QuotaExceededError: too many bytes or entries.
     """
-    raws = {one.block_id: "" if isinstance(one, Remove) else one.raw for one in changes}
+    raws = {one.block_id: "" if isinstance(one, RemoveBlock) else one.raw for one in changes}
     asked_bytes = sum(len(raw.encode()) for raw in raws.values())
     if asked_bytes > limits.context_document_bytes * (2 if auto_archive else 1):
         was = len(text(blocks(state, name)).encode())
         if asked_bytes > was:
             _refuse_document_bytes(name, was, limits)
-    inserts = sum(isinstance(one, Insert) and one.heading is None for one in changes)
-    removes = sum(isinstance(one, Remove) for one in changes)
+    inserts = sum(isinstance(one, InsertBlock) and one.heading is None for one in changes)
+    removes = sum(isinstance(one, RemoveBlock) for one in changes)
     _check_entries(state.entries, state.entries + inserts - removes, limits)
 
 

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from memory_actors import Critique, Finding, ImprovementError, OpenAICritic, OpenAIReviser, improve
+from memory_actors import (
+    Critique,
+    CritiqueFinding,
+    ImprovementError,
+    OpenAICritic,
+    OpenAIReviser,
+    improve,
+)
 from memory_actors.errors import InvalidInputError, LLMError
 from memory_actors.improve.llm import critique_of
 from memory_actors.llm import ChatClient
@@ -108,7 +115,8 @@ async def test_a_fence_around_a_revision_goes_and_the_last_line_feed_stays(serve
             Critique(
                 score=0.0,
                 findings=(
-                    Finding(kind="llm", message="a b"), Finding(kind="llm", message="c: d"),
+                    CritiqueFinding(kind="llm", message="a b"),
+                    CritiqueFinding(kind="llm", message="c: d"),
                 ),
             ),
         ),

@@ -13,7 +13,7 @@ from support.improving import FakeCritic, FakeReviser
 import memory_actors
 from memory_actors import (
     Critique,
-    Finding,
+    CritiqueFinding,
     ImprovementError,
     Improver,
     InvalidInputError,
@@ -230,7 +230,7 @@ async def test_an_overlong_critique_is_cut_at_a_character_with_a_marker() -> Non
 
 
 async def test_findings_that_do_not_fit_are_counted_in_the_text() -> None:
-    finding = Finding(kind="k", message="m" * 99)
+    finding = CritiqueFinding(kind="k", message="m" * 99)
     long = Critique(score=0.5, text="Much.", findings=(finding,) * 200)
     events = await events_of(critic=FakeCritic(long))
     kept = events[1].critique

@@ -10,7 +10,7 @@ from support.improving import FakeCritic, FakeReviser
 
 from memory_actors import (
     Critique,
-    Finding,
+    CritiqueFinding,
     ImprovementError,
     InvalidInputError,
     Limits,
@@ -75,7 +75,7 @@ async def test_every_round_is_in_the_log_though_the_episode_keeps_50_steps(
 ) -> None:
     count, texts = 80, [f"text {n} ".ljust(2_000, "x") for n in range(80)]
     texts[40] = " "  # refused
-    finding = Finding(kind="k", message="m", quote="q")
+    finding = CritiqueFinding(kind="k", message="m", quote="q")
     critic = FakeCritic(Critique(score=0.3, text="Ä \n", findings=(finding,)))
     options = {**OPEN, "memory_limits": {"max_iterations": count, "max_history_size": 9_000}}
     async with open_memory() as memory:

@@ -22,12 +22,12 @@ from memory_actors.kinds.context.commands import (
     ChangeDocument,
     DeleteDocuments,
     DeleteEntry,
-    Edit,
+    EditBlock,
     EditEntry,
     ImportBlock,
-    Insert,
+    InsertBlock,
     PinEntries,
-    Remove,
+    RemoveBlock,
     RenameDocuments,
     RestoreEntries,
     Room,
@@ -158,40 +158,40 @@ def test_an_entry_that_is_added_again_under_its_id_changes_nothing(user: User) -
 
 def test_changes_are_made_in_order_and_build_on_each_other(user: User) -> None:
     user.change(
-        Insert("x", "- x\n", None, None), Insert("y", "- y\n", None, "x"), Edit("x", "- X\n"),
-        Remove("b"), Insert("z", "# Z\n", "Z", "a"),
+        InsertBlock("x", "- x\n", None, None), InsertBlock("y", "- y\n", None, "x"),
+        EditBlock("x", "- X\n"), RemoveBlock("b"), InsertBlock("z", "# Z\n", "Z", "a"),
     )  # fmt: skip
     assert user.text() == "- X\n- y\n## Tastes\n\n- a said\n# Z\n## Work\n\n- c said\n- d said\n"
     assert user.state.entries == 5
 
 
 def test_a_change_of_a_block_that_is_not_there_refuses_all_of_them(user: User) -> None:
-    for bad in (Edit("none", "x"), Remove("none"), Insert("y", "y", None, "none")):
+    for bad in (EditBlock("none", "x"), RemoveBlock("none"), InsertBlock("y", "y", None, "none")):
         with pytest.raises(NotFoundError):
-            user.change(Edit("a", "- new\n"), bad)
+            user.change(EditBlock("a", "- new\n"), bad)
     with pytest.raises(InvalidInputError):
-        user.change(Insert("a", "again", None, None))
+        user.change(InsertBlock("a", "again", None, None))
     with pytest.raises(InvalidInputError):
-        user.change(Edit("a", ""))
+        user.change(EditBlock("a", ""))
     assert user.text() == TWO_SECTIONS
 
 
 def test_who_saw_another_text_overwrites_nothing(user: User) -> None:
     seen = hashlib.sha256(TWO_SECTIONS.encode()).digest()[:16]
-    user.change(Edit("a", "- A\n"), expected=seen)
+    user.change(EditBlock("a", "- A\n"), expected=seen)
     with pytest.raises(StaleDocumentError):
-        user.change(Edit("a", "- mine\n"), expected=seen)
+        user.change(EditBlock("a", "- mine\n"), expected=seen)
     assert "- A\n" in user.text()
 
 
 def test_an_edit_to_what_it_says_is_none(user: User) -> None:
-    assert user.change(Edit("a", "- a said\n")) == []
+    assert user.change(EditBlock("a", "- a said\n")) == []
     assert user.do(EditEntry, memory_id="a", text="a said") == []
     assert user.change() == []
 
 
 def test_an_edited_entry_keeps_its_marker_place_and_blank_lines(user: User) -> None:
-    user.change(Insert("p", "1. one\n\n", None, "a"))
+    user.change(InsertBlock("p", "1. one\n\n", None, "a"))
     user.do(EditEntry, memory_id="p", text="two\nlines", metadata={"k": 1})
     assert "- a said\n1. two\n   lines\n\n- b said" in user.text()
     assert block(user.state, "p").metadata == {"k": 1}
@@ -283,7 +283,9 @@ def test_all_documents_together_are_limited(limits: Limits, said: str) -> None:
     user.archive("a")
     with pytest.raises(QuotaExceededError, match=said):
         user.do(
-            ChangeDocument, document="other", changes=(Insert("b", "more words\n", None, None),)
+            ChangeDocument,
+            document="other",
+            changes=(InsertBlock("b", "more words\n", None, None),),
         )
 
 
@@ -335,7 +337,7 @@ def test_archived_entries_come_back_to_the_same_bytes_in_any_order(
 def test_entries_added_meanwhile_leave_the_archived_ones_their_place(user: User) -> None:
     user.archive("a", "b")
     for number in range(3):
-        user.change(Insert(f"n{number}", f"- n{number}\n", None, "h-a"))
+        user.change(InsertBlock(f"n{number}", f"- n{number}\n", None, "h-a"))
     user.do(RestoreEntries, memory_ids=("b", "a"))
     rest = "- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
     assert user.text() == f"## Tastes\n\n- n2\n- n1\n- n0\n{rest}"
@@ -343,7 +345,7 @@ def test_entries_added_meanwhile_leave_the_archived_ones_their_place(user: User)
 
 def test_a_heading_that_is_gone_comes_back_with_its_entry(user: User) -> None:
     user.archive("c", "d")
-    user.change(Remove("h-c"))
+    user.change(RemoveBlock("h-c"))
     user.do(RestoreEntries, memory_ids=("d",))
     assert user.text() == TWO_SECTIONS.replace("- c said\n", "")
     user.do(RestoreEntries, memory_ids=("c",))
@@ -352,7 +354,7 @@ def test_a_heading_that_is_gone_comes_back_with_its_entry(user: User) -> None:
 
 def test_a_heading_of_the_same_title_serves_as_well(user: User) -> None:
     user.archive("d")
-    user.change(Remove("h-c"), Insert("new", "## Work\n\n", "Work", "b"))
+    user.change(RemoveBlock("h-c"), InsertBlock("new", "## Work\n\n", "Work", "b"))
     user.do(RestoreEntries, memory_ids=("d",))
     assert user.text() == TWO_SECTIONS
 
@@ -447,7 +449,7 @@ def test_a_document_can_be_made_empty_and_only_once() -> None:
 
 def test_what_a_file_had_is_noted_with_the_changes(user: User) -> None:
     base = (("a", b"1"),)
-    *_, noted = user.change(Edit("a", "- A\n"), base=base, label="file")
+    *_, noted = user.change(EditBlock("a", "- A\n"), base=base, label="file")
     assert noted == DocumentSynced(document=DOC, base=base, label="file")
     assert user.state.documents[DOC].synced.base == base
     assert user.change(base=base, label="file") == []
