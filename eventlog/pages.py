@@ -40,7 +40,6 @@ _NODE = struct.Struct("=HHHH")
 _NUMBER = struct.Struct("=Q")
 _TREE = struct.Struct("=IHHQQQQQ")
 _TREES_AT = _PAGE.size + 24  # in a meta page: magic, version, address and size of the map before
-_NUMBERS_AT = _TREES_AT + 2 * _TREE.size
 _NUMBERS = struct.Struct("=QQ")
 
 

@@ -27,15 +27,13 @@ from eventlog.datafile import pad, sync_directory
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, EventLogError, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
-from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
 from eventlog.opening import ARCHIVE
 from eventlog.reading import Reading, check_entry
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
 from eventlog.store_format import put_format
 from eventlog.tables import TABLES, U64, key_check, key_id, scan, seal_record, unseal_record
-
-EVENTS_AT_ONCE = 512  # put in one transaction
 
 
 class LeftBehind(msgspec.Struct, frozen=True):

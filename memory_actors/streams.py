@@ -1,4 +1,7 @@
-"""The names of a user's streams in the log."""
+"""The names of a user's streams in the log, and who is known there."""
+
+from eventlog import EventStore, StreamHead
+from memory_actors.errors import NotFoundError
 
 STREAM_PREFIX = "user:"
 RECALL_PREFIX = "recall:"
@@ -17,3 +20,15 @@ def user_of(stream: str) -> str:
 def recall_stream_of(user_id: str) -> str:
     """Return the name of the stream that says what was returned to whom of a user's memory."""
     return RECALL_PREFIX + stream_of(user_id)
+
+
+async def known_user(log: EventStore, stream: str) -> StreamHead:
+    """Return the end of a user's stream.
+
+    :raises NotFoundError: they never had a memory, or all of it is erased, which reads the same.
+    """
+    await log.flush()  # working memory is acknowledged before it is in the log
+    head = await log.head(stream)
+    if head.is_empty:
+        raise NotFoundError(f"no user {user_of(stream)!r}: they never had a memory")
+    return head

@@ -1,7 +1,7 @@
 """Every read, kept at some moments, is what a replay of those moments answers, whatever came since.
 
 The commands are those of `test_memory_system`: all kinds, clients that race, prunes, compaction,
-restarts, a clock that jumps.
+restarts, a clock that jumps; and users are erased, who have no past then but what they do after it.
 """
 
 from pathlib import Path
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from properties.test_memory_system import ANY, SETTINGS, SUMMARIZER, USERS, SystemMachine
+from properties.test_memory_system import ANY, SETTINGS, SUMMARIZER, USERS, Held, SystemMachine
 from support.answers import answers
 from support.fakes import FakeTokenEmbedder
 
-from memory_actors import MemorySystem
+from memory_actors import MemorySystem, NotFoundError
 from memory_actors.streams import stream_of
 
 KEPT = msgspec.structs.replace(SETTINGS, archive_retention_days=None, check_replay=False)
@@ -55,7 +55,7 @@ class ReplayMachine(SystemMachine):
         await log.flush()
         head = await log.head(stream_of(name))
         position = log.statistics().last_position
-        if not head.version:
+        if head.is_empty:
             return
         last = await log.read_event(position, dropped="mark")
         assert last is not None
@@ -69,6 +69,21 @@ class ReplayMachine(SystemMachine):
     @rule(number=ANY)
     def looks_back(self, number: int) -> None:
         self.run(self.look_back(self.kept[number % len(self.kept)]))
+
+    @rule(name=st.sampled_from(USERS))
+    def is_erased(self, name: str) -> None:
+        self.run(self.erase(name))
+
+    async def erase(self, name: str) -> None:
+        await self.memory.erase(name)
+        self.held[name] = Held()
+        self.keyed = {key: made for key, made in self.keyed.items() if key[0] != name}
+        mine = [kept for kept in self.kept if kept.name == name]
+        self.kept = [kept for kept in self.kept if kept.name != name]
+        for position in (None, *(kept.position for kept in mine[-2:])):
+            with pytest.raises(NotFoundError):
+                async with self.memory.replay(name, position):
+                    pass
 
     def teardown(self) -> None:
         try:
