@@ -224,8 +224,8 @@ async def _weighed(store: Path, users: int, budget_bytes: int) -> Weighed:
 
 def _index_bytes(memory: MemorySystem, numbers: Sequence[int]) -> int:
     runtime = memory._services.runtime  # noqa: SLF001 - the estimate in parts, to correct it
-    live = (runtime.peek(stream_of(f"user {number}")) for number in numbers)
-    return sum(user.indexes.size_bytes for user in live if user is not None)
+    streams = {stream_of(f"user {number}") for number in numbers}
+    return sum(live.indexes.size_bytes for live in runtime.lives() if live.stream in streams)
 
 
 def anonymous_bytes(*, collect: bool = True) -> int:
@@ -247,7 +247,8 @@ async def _worked(store: Path, users: int, calls: int, seed: int) -> Worked:
             await memory.user(f"user {number}").usage()
         order = rng.sample(range(users), users)  # all of them: the budget fills up
         first = [await _timed_ms(memory.user(f"user {number}").usage()) for number in order]
-        asleep = [n for n in order if runtime.peek(stream_of(f"user {n}")) is None]
+        awake = {live.stream for live in runtime.lives()}
+        asleep = [n for n in order if stream_of(f"user {n}") not in awake]
         again = [await _timed_ms(memory.user(f"user {n}").usage()) for n in asleep[:calls]]
         anyone = [memory.user(f"user {rng.randrange(users)}") for _ in range(calls)]
         adds = [await _timed_ms(user.add(sentence(rng) + sentence(rng))) for user in anyone]

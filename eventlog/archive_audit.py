@@ -1,19 +1,16 @@
 """Verification of the archive: each segment's file, and each payload in it against its stub."""
 
-from collections.abc import Callable
-
 from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.block import Block
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import EventLogError, KeyGone
 from eventlog.frame import Place
+from eventlog.heads import Found
 from eventlog.reading import Reading, check_entry
 from eventlog.segment import MissingSegment, SegmentId
 from eventlog.segment_table import SegmentRecord
 from eventlog.tables import key_check
-
-Found = Callable[[int, bytes, str], None]
 
 
 class ArchiveAudit:

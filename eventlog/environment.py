@@ -61,11 +61,11 @@ from eventlog.errors import (
     LogUnavailable,
     StorageFailed,
 )
+from eventlog.pages import META_PAGES
 from eventlog.shared import Shared
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 126
-META_PAGES = 2
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
 DAMAGE = (

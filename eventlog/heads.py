@@ -26,6 +26,7 @@ from eventlog.tables import U64, unseal_record
 FORMAT = 1
 
 Found = Callable[[int, bytes, str], None]
+"""(position, stream id, message): takes a finding of a verification."""
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -21,11 +21,10 @@ from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, EncryptionMismatch, WrongExpectedVersion
 from eventlog.exporting import Begin, End, Event, Key, Message, Stream, read_export
 from eventlog.frame import Frame
-from eventlog.ledger import RequestRecord, StreamRecord
+from eventlog.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.tables import U64, key_check, unseal_record
 
-EVENTS_AT_ONCE = 512  # appended in one transaction
 WHOLE_LOG = "the whole log"
 
 

@@ -33,6 +33,8 @@ from eventlog.tables import (
 )
 from eventlog.totals import Counting
 
+EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
+
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream's name and its end."""

@@ -32,7 +32,7 @@ from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
 from eventlog.keys import NO_KEYS, Keys
-from eventlog.ledger import Ledger, RequestRecord, StreamRecord
+from eventlog.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
 from eventlog.opening import ARCHIVE
 from eventlog.placing import LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
@@ -40,8 +40,6 @@ from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
 from eventlog.store_format import load_keys_identity, put_format
 from eventlog.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
-
-EVENTS_AT_ONCE = 512  # put in one transaction
 
 
 class LeftBehind(msgspec.Struct, frozen=True):

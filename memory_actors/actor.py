@@ -46,6 +46,7 @@ from memory_actors.errors import (
 )
 from memory_actors.failures import crashed, unavailable
 from memory_actors.privacy import hashed, reason
+from memory_actors.settings import DEADLINE_S
 from memory_actors.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
@@ -53,7 +54,6 @@ BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop
 BATCH_PAYLOAD_BYTES_MAX = 1 << 20
 SLICE_WEIGHT_BYTES = 64 << 10  # encoded before the loop gets its turn: about 3 ms with compression
 EVENT_WEIGHT_BYTES = 200  # what an event costs beside its bytes
-DEADLINE_S = 30.0
 RESTARTS_MAX = 3
 RESTART_WINDOW_S = 60.0
 BACKOFF_S = (0.05, 0.25, 1.0)
@@ -245,11 +245,12 @@ class Actor(Generic[S]):
             follow, followed, state = await self._tried(more, request, batch, state, len(events))
             prepared, events = prepared + follow, events + followed
         batch.changes.append(self._behaviour.admit(batch.state, state))
-        batch.state, batch.version = state, batch.version + len(events)
+        before, batch.state = batch.state, state
+        batch.version += len(events)
         batch.prepared += prepared
         batch.events += events
         batch.payload_bytes += sum(event.stored_bytes for event in prepared)
-        return Reply(events=events, state=state)
+        return Reply(events=events, before=before, state=state)
 
     async def _tried(
         self, decided: Sequence[Any], request: Request, batch: _Batch[S], state: S, ahead: int = 0
@@ -282,7 +283,7 @@ class Actor(Generic[S]):
             return None
         versions = range(first.first_version, first.last_version + 1)
         events = await self._log.read_versions(self.stream, versions, dropped="mark")
-        return Reply(events=events, state=self.state, duplicate=True)
+        return Reply(events=events, before=self.state, state=self.state, duplicate=True)
 
     async def _commit(self, batch: _Batch[S]) -> None:
         try:

@@ -26,12 +26,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a command: its events, now in the log, and the state after it."""
+    """What came of a command: its events, now in the log, and the states before and after it."""
 
     events: Sequence[Recorded[Any]]
+    before: Any
+    """What it was decided on, which a caller cannot know: others may have been in front of it."""
     state: Any
     duplicate: bool = False
-    """True when the idempotency key had been used: these are the first events."""
+    """True when the idempotency key had been used: these are the first events, and both states
+    are the present one."""
 
 
 class Behaviour(Protocol[Seen]):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import anyio
 import anyio.to_thread
 import msgspec
 import structlog
@@ -325,11 +324,9 @@ class LiveUser:
         try:
             await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
         except EventLogError as error:  # the next activation reads more events, that is all
-            self._log_warning("snapshot not kept", error)
+            user = hashed(user_of(self.stream))
+            _logger.warning("snapshot not kept", user=user, error=reason(error))
         await self.indexes.save_words()
-
-    def _log_warning(self, what: str, error: Exception) -> None:
-        _logger.warning(what, user=hashed(user_of(self.stream)), error=reason(error))
 
     async def check_replay(self) -> None:
         """Compare the state with a replay of the whole stream. For tests: it reads everything.
@@ -361,14 +358,8 @@ class LiveUser:
 
     async def _read_state(self, erased: int) -> tuple[UserState, int, PoisonedStream | None]:
         """Return the state behind the version up to which the stream is erased."""
-        snapshot = await self._log.load_snapshot(self.stream, user_state.SNAPSHOT_FINGERPRINT)
-        state, version = UserState(), erased
-        if snapshot is not None:
-            try:
-                state = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
-                version = self._snapshot_version = snapshot.version
-            except ValueError as error:  # derived data: read the whole stream instead
-                self._log_warning("snapshot ignored", error)
+        state, version = await user_state.fold_start(self._log, self.stream, erased)
+        self._snapshot_version = version
         try:
             state, version = await replay(
                 self._log, self._decider, self.stream, state=state, after=version, dropped="mark"

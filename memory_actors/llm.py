@@ -36,7 +36,7 @@ from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from random import SystemRandom
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 import anyio
 import msgspec
@@ -148,18 +148,13 @@ class ChatClient:
         """Close the connections. The client cannot ask any more."""
         await self._client.close()
 
-    async def complete(self, system: str, user: str, *, max_tokens: int, temperature: float) -> str:
-        """Return the text of the answer: not empty, but maybe cut off at `max_tokens`.
-
-        :raises LLMError: there is none. What the server said of it is in `__context__` only.
-        """
-        answer = await self.answer(system, user, max_tokens=max_tokens, temperature=temperature)
-        return answer.text
-
     async def answer(
         self, system: str, user: str, *, max_tokens: int, temperature: float
     ) -> Answer:
-        """Return the answer, and whether it was cut off. As `complete` otherwise."""
+        """Return the answer, and whether it was cut off at `max_tokens`.
+
+        :raises LLMError: there is none. What the server said of it is in `__context__` only.
+        """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         limits = {"max_tokens": max_tokens, "temperature": temperature}
         attempt = 0
@@ -262,6 +257,45 @@ class ChatClient:
                 "try another model; if it is 'length', one that thinks less"
             )
         return Answer(text=text, cut=choice.finish_reason == "length")
+
+
+class Connection(TypedDict, total=False):
+    """How a model is reached. See `ChatClient`."""
+
+    base_url: str | None
+    api_key: str | None
+    timeout_s: float
+    retries: int
+    client: ChatClient | None
+    """Yours, instead: then the rest, and the model, are its own."""
+
+
+class AsksModel:
+    """What asks a model: through a client of its own, or through yours, which stays open.
+
+    :raises MissingExtraError: openai is not installed.
+    :raises InvalidInputError: a setting makes no sense, or model or key are missing.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        retries: int = 2,
+        client: ChatClient | None = None,
+    ):
+        self._owns_client = client is None
+        self._client = client or ChatClient(
+            model, base_url=base_url, api_key=api_key, timeout_s=timeout_s, retries=retries
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the client is yours."""
+        if self._owns_client:
+            await self._client.aclose()
 
 
 # --- settings, and what servers say

@@ -39,6 +39,7 @@ _HELP = {
     "embeddings_computed_total": "Texts that the model embedded",
     "embeddings_cached_total": "Texts whose embedding was found in a cache",
     "alerts_posted_total": "Quota alerts raised",
+    "recalls_failed_total": "Recalls that the audit of reads could not keep",
     "quota_use_ratio": "Used part of a quota, from 0 to 1, of the live user with the least room",
     "global_quota_use_ratio": "Used part of a quota over all users, from 0 to 1",
 }

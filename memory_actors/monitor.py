@@ -22,9 +22,9 @@ import structlog
 
 from memory_actors.errors import InvalidInputError, MemoryLimitError
 from memory_actors.privacy import reason
+from memory_actors.quota import MIB
 
 SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing counts
-MIB = 1024 * 1024
 
 Level = Literal["ok", "soft", "hard"]
 

@@ -2,8 +2,8 @@
 
 Each search is one event in a stream beside the user's own, `recall:user:<id>`, appended relaxed:
 the read waits for no disk, and a crash may lose the last 50 ms of it. A record that cannot be
-written is counted and logged, and the read goes on. The stream is nobody's memory: it is in no
-total and makes no user.
+written is logged and counted (`SystemStatistics`), and the read goes on. The stream is nobody's
+memory: it is in no total and makes no user.
 
 By default (`hashed`) query and ids are kept as HMAC-SHA256 under the key in `recall.key` beside the
 store: who has the key can ask whether a query or a memory was there, and nobody reads them out.

@@ -143,13 +143,6 @@ class Runtime(Generic[L]):
             else:
                 slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
 
-    def peek(self, key: str) -> L | None:
-        """Return a key's actor if it is live and not leaving."""
-        slot = self._slots.get(key)
-        if slot is None or slot.leaving is not None or not slot.activation.done():
-            return None
-        return slot.activation.result() if _succeeded(slot.activation) else None
-
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""
         activations = [slot.activation for slot in list(self._slots.values())]

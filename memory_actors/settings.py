@@ -20,6 +20,8 @@ EXCLUSIVE_RELATIONS = frozenset(
 SUNDAYS = "0 3 * * 0"
 """Sundays at 03:00, local time: a `compaction_schedule`."""
 COMPACTION_AFTER_DAYS = 90.0
+DEADLINE_S = 30.0
+"""Of a write, and of a batch of the embedder: what takes longer is down, not busy."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +51,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Resident memory of the process beyond which writes are refused; reads go on."""
     idle_s: float = 600.0
     """A user who was idle for this long leaves memory."""
-    deadline_s: float = 30.0
+    deadline_s: float = DEADLINE_S
     """How long a write may wait for its answer."""
-    embedder_deadline_s: float = 30.0
+    embedder_deadline_s: float = DEADLINE_S
     """How long one batch of the embedder may take."""
     shutdown_s: float = 10.0
     """How long closing waits for work in hand."""

@@ -22,6 +22,8 @@ class SystemStatistics(msgspec.Struct, frozen=True):
     memory: MemoryStatistics
     """Of this process: current and peak."""
     alerts: AlertStatistics
+    recalls_failed: int
+    """Recalls that the audit of reads was to keep and could not write."""
 
 
 def gauges(
@@ -40,6 +42,7 @@ def gauges(
         "embeddings_computed_total": embeddings.computed,
         "embeddings_cached_total": embeddings.from_memory + embeddings.from_disk,
         "alerts_posted_total": statistics.alerts.posted,
+        "recalls_failed_total": statistics.recalls_failed,
         "quota_use_ratio": _quota_use(services),
         "global_quota_use_ratio": {u.quota: u.percent / 100 for u in services.totals.quotas()},
     }

@@ -1,4 +1,7 @@
-"""The names of a user's streams in the log."""
+"""The names of a user's streams in the log, and who is known there."""
+
+from eventlog import EventStore, StreamHead
+from memory_actors.errors import NotFoundError
 
 STREAM_PREFIX = "user:"
 RECALL_PREFIX = "recall:"
@@ -29,3 +32,15 @@ def derived_of(stream: str) -> str:
 def key_owner(stream: str) -> str:
     """Return the user's stream under whose key something is encrypted: a user has one key."""
     return stream.removeprefix(RECALL_PREFIX).removeprefix(DERIVED_PREFIX)
+
+
+async def known_user(log: EventStore, stream: str) -> StreamHead:
+    """Return the end of a user's stream.
+
+    :raises NotFoundError: they never had a memory, or all of it is erased, which reads the same.
+    """
+    await log.flush()  # working memory is acknowledged before it is in the log
+    head = await log.head(stream)
+    if head.is_empty:
+        raise NotFoundError(f"no user {user_of(stream)!r}: they never had a memory")
+    return head

@@ -1,7 +1,15 @@
 """The memory system: the way in.
 
-A data directory holds `log.mdb` with its anchor and lock (the truth), and `derived.mdb` and
-`indexes/` (made again when they are missing or damaged; delete them at will while it is closed).
+A data directory holds
+
+    log.mdb, its anchor and lock, archive/    the truth
+    recall.key                                the key of hashed recalls: without it nobody can tell
+                                              what they are about
+    api_keys.json                             who may come in over HTTP
+    compaction.json                           when compaction last ran by itself
+    derived.mdb, indexes/                     made again when they are missing or damaged
+
+Only the last line may be deleted at will, while it is closed. See docs/operations.md.
 """
 
 import asyncio
@@ -154,7 +162,7 @@ class MemorySystem:
         Where retention has dropped the text of a memory that was there then, it cannot be told what
         there was: `dropped="mark"` opens what is left, and `lost` says how much is not.
 
-        :raises NotFoundError: there is no such user.
+        :raises NotFoundError: there is no such user, or what they had at that moment is erased.
         :raises InvalidInputError: the log has no such position, or it is no time.
         :raises PayloadDropped: retention has dropped something that was there then.
         """
@@ -176,7 +184,7 @@ class MemorySystem:
         Each memory that was added, changed or lost, as it was before and after, with every event
         about it in between: by whom, and why. Moments are given as in `replay`.
 
-        :raises NotFoundError: there is no such user.
+        :raises NotFoundError: there is no such user, or what they had at a moment is erased.
         :raises InvalidInputError: `a` is later than `b`, or one of them is no moment.
         :raises PayloadDropped: retention has dropped something that was there at one of them;
             `dropped="mark"` compares what is left.
@@ -238,6 +246,7 @@ class MemorySystem:
 
     async def users(self) -> list[str]:
         """Return the id of every user who ever had a memory, sorted."""
+        await self._log.flush()  # working memory is acknowledged before it is in the log
         streams = await self._log.streams()
         return sorted(user_of(stream) for stream in streams if stream.startswith(STREAM_PREFIX))
 
@@ -446,6 +455,7 @@ class MemorySystem:
             embeddings=services.embeddings.statistics(),
             memory=services.monitor.statistics(),
             alerts=self._alerts.statistics(),
+            recalls_failed=services.recalls.failed,
         )
 
     def _gauges(self) -> dict[str, float | Mapping[str, float]]:

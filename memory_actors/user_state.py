@@ -9,9 +9,11 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
+import anyio.to_thread
 import msgspec
+import structlog
 
-from eventlog import Decider, Dropped, EventRegistry, Recorded
+from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
 from memory_actors import account, provenance, recall_events
 from memory_actors.account import Account
 from memory_actors.kinds import (
@@ -32,16 +34,20 @@ from memory_actors.kinds.long_term import LongTerm
 from memory_actors.kinds.short_term.sessions import ShortTerm
 from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.working import Working
+from memory_actors.privacy import hashed, reason
 from memory_actors.provenance import Provenance, of_past, together
 from memory_actors.purging import Purge, purge
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
+from memory_actors.streams import user_of
 
 KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
 COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
 PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
+
+_logger = structlog.get_logger("memory_actors.user")
 
 LimitsByTier = Mapping[Tier | None, Limits]
 """The limits of each tier; under None those of a user whose tier was never set."""
@@ -220,6 +226,35 @@ def load(data: bytes) -> UserState:
     """
     dumped = _decoder.decode(data)
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
+
+
+async def load_snapshot(
+    log: EventStore, stream: str, until: int | None = None
+) -> tuple[UserState, int] | None:
+    """Return the newest state that was kept of a stream, up to a version, and its version.
+
+    :raises ValueError: its bytes are no such state.
+    """
+    snapshot = await log.load_snapshot(stream, SNAPSHOT_FINGERPRINT, until=until)
+    if snapshot is None:
+        return None
+    return await anyio.to_thread.run_sync(load, snapshot.data), snapshot.version
+
+
+async def fold_start(
+    log: EventStore, stream: str, erased: int, until: int | None = None
+) -> tuple[UserState, int]:
+    """Return a state and its version, behind which the events up to `until` are still to fold.
+
+    It is the newest snapshot; without a good one, nothing at the version up to which the stream is
+    erased: snapshots are derived, and all events say the same.
+    """
+    try:
+        kept = await load_snapshot(log, stream, until)
+    except ValueError as error:
+        _logger.warning("snapshot ignored", user=hashed(user_of(stream)), error=reason(error))
+        kept = None
+    return kept or (UserState(), erased)
 
 
 def fingerprint(state: UserState) -> str:

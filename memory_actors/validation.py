@@ -3,15 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
-from memory_actors.records import MemoryType
+from memory_actors.records import MemoryType, Tier
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 CONTENT_BYTES_MAX = 256 * 1024  # a memory, not a book: it fits one event and one prompt
 METADATA_BYTES_MAX = 16 * 1024  # held in memory for filtering, so small
@@ -74,11 +76,23 @@ def check_memory_type(value: MemoryType | str) -> MemoryType:
 
     :raises InvalidInputError: there is no such type.
     """
+    return _member(MemoryType, value, "memory type")
+
+
+def check_tier(value: Tier | str) -> Tier:
+    """Return a tier from itself or its string.
+
+    :raises InvalidInputError: there is no such tier.
+    """
+    return _member(Tier, value, "tier")
+
+
+def _member(of: type[E], value: str, what: str) -> E:
     try:
-        return MemoryType(value)
+        return of(value)
     except ValueError as error:
-        known = ", ".join(MemoryType)
-        raise InvalidInputError(f"unknown memory type {value!r}: use one of {known}") from error
+        known = ", ".join(of)
+        raise InvalidInputError(f"unknown {what} {value!r:.80}: use one of {known}") from error
 
 
 def metadata_copy(metadata: object) -> dict[str, Any]:

@@ -23,8 +23,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from eventlog import (
@@ -193,16 +191,15 @@ async def _replayed(log: EventLog, audit: IndexAudit) -> list[Finding]:
 
 
 async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: int) -> bool:
-    snapshot = await log.load_snapshot(stream, user_state.SNAPSHOT_FINGERPRINT)
-    if snapshot is None:
-        return True
-    decider = user_state.user_decider(Settings().limits_by_tier())
     try:
-        begin = await anyio.to_thread.run_sync(user_state.load, snapshot.data)
+        kept = await user_state.load_snapshot(log, stream)
     except ValueError:
         return False
+    if kept is None:
+        return True
+    decider, (begin, after) = user_state.user_decider(Settings().limits_by_tier()), kept
     shortened, _ = await replay(
-        log, decider, stream, state=begin, after=snapshot.version, until=version, dropped="mark"
+        log, decider, stream, state=begin, after=after, until=version, dropped="mark"
     )
     return user_state.fingerprint(shortened) == user_state.fingerprint(state)
 

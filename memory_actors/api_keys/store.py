@@ -19,7 +19,7 @@ from eventlog.datafile import sync_directory
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
-from memory_actors.validation import check_name
+from memory_actors.validation import check_name, check_tier
 
 FILE, LOCK = "api_keys.json", "api_keys.lock"
 KEYS_MAX = 10_000  # the file is written as a whole: 3 MB
@@ -53,7 +53,8 @@ class KeyStore:
             check_name(user_id, "user_id")
         elif tier is not None:
             raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
-        token, key = new_key(user_id, _tier(tier), datetime.now(UTC))
+        wanted = None if tier is None else check_tier(tier)
+        token, key = new_key(user_id, wanted, datetime.now(UTC))
         self._change(lambda keys: _with_one_more(keys, key))
         return token, key
 
@@ -161,14 +162,6 @@ class KeyStore:
         finally:
             beside.unlink(missing_ok=True)
         sync_directory(self.path.parent)
-
-
-def _tier(tier: Tier | str | None) -> Tier | None:
-    try:
-        return None if tier is None else Tier(tier)
-    except ValueError as error:
-        known = ", ".join(Tier)
-        raise InvalidInputError(f"unknown tier {tier!r:.80}: use one of {known}") from error
 
 
 def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:

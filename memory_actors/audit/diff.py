@@ -7,20 +7,20 @@ clock did it, no event says so: a session that fell silent expires by itself.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from eventlog import Dropped, EventStore, Recorded
+from eventlog import Dropped, EventStore, Recorded, StreamHead
 from eventlog.records import OnDropped, to_us
 from memory_actors.audit.folding import state_at
 from memory_actors.audit.moments import AsOf, moment
 from memory_actors.audit.steps import steps_of
 from memory_actors.audit_records import Change, Diff, Moment, WhyStep
 from memory_actors.effects import BEGINS, ENDS, Effect
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.errors import InvalidInputError
 from memory_actors.kinds.kind import Events, Kind, timeless
 from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memory
 from memory_actors.records import Memory
 from memory_actors.services import Services
-from memory_actors.streams import stream_of
+from memory_actors.streams import known_user, stream_of
 from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event
 from memory_actors.validation import check_name
 
@@ -49,13 +49,13 @@ async def diff(
 ) -> Diff:
     """Return what happened to a user's memories between two moments. See `MemorySystem.diff`."""
     log, stream = services.log, stream_of(check_name(user_id, "user_id"))
-    if (await log.head(stream)).version == 0:
-        raise NotFoundError(f"no user {user_id!r}: they never had a memory")
-    first = await _end(services, stream, a, dropped)
-    last = await _end(services, stream, b, dropped)
+    head = await known_user(log, stream)
+    first = await _end(services, stream, head, a, dropped)
+    last = await _end(services, stream, head, b, dropped)
     if first.moment.version > last.moment.version:
         raise InvalidInputError("a is later than b: name the earlier moment first")
-    touched = await _touched(log, stream, first.moment.version, last.moment.version)
+    since = max(first.moment.version, head.erased_version)
+    touched = await _touched(log, stream, since, last.moment.version)
     ids = [*touched, *_gone_by_the_clock(first, last, touched)]
     texts = await _texts(log, stream, (first, last), ids, dropped)
     found = [_change(first, last, one, touched.get(one, []), texts) for one in ids]
@@ -70,10 +70,14 @@ async def diff(
     )
 
 
-async def _end(services: Services, stream: str, as_of: AsOf, dropped: OnDropped) -> _End:
-    then = await moment(services.log, stream, as_of, services.clock_us())
-    decider, version = services.decider, then.version
-    state, lost = await state_at(services.log, decider, stream, version, dropped=dropped)
+async def _end(
+    services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
+) -> _End:
+    log, erased = services.log, head.erased_version
+    then = await moment(log, stream, head, as_of, services.clock_us())
+    state, lost = await state_at(
+        log, services.decider, stream, then.version, erased=erased, dropped=dropped
+    )
     return _End(then, state.at(to_us(then.at)), lost)
 
 

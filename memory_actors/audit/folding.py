@@ -18,9 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import anyio.to_thread
-
-from eventlog import Dropped, EventStore, PayloadDropped, Recorded, replay
+from eventlog import Dropped, EventStore, PayloadDropped, PayloadErased, Recorded, replay
 from eventlog.records import OnDropped
 from memory_actors import user_state
 from memory_actors.live_user import UserDecider
@@ -51,17 +49,18 @@ async def state_at(
     stream: str,
     version: int,
     *,
+    erased: int,
     dropped: OnDropped = "raise",
 ) -> tuple[UserState, int]:
     """Return the state at a version, and how many events about what was there then are gone.
 
+    The stream is erased up to version `erased`: nothing that lived since depends on that.
+
     :raises PayloadDropped: there are such, and `dropped` is not "mark".
     """
-    erased = (await log.head(stream)).erased_version
-    start = UserState(), erased if erased < version else 0
-    state, after = start
+    state, after = UserState(), erased
     if dropped == "raise":
-        state, after = await _snapshot(log, stream, version) or start
+        state, after = await user_state.fold_start(log, stream, erased, version)
     seen = _Seen()
     noting = replace(decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new)))
     state, _ = await replay(
@@ -69,19 +68,10 @@ async def state_at(
     )
     lost = await _lost(log, stream, seen) if seen.dropped else []
     if lost and dropped == "raise":
-        raise PayloadDropped(stream, lost[0], seen.dropped[lost[0]].since_us)
+        gone = seen.dropped[lost[0]]
+        kind = PayloadErased if gone.erased else PayloadDropped
+        raise kind(stream, lost[0], gone.since_us)
     return state, len(lost)
-
-
-async def _snapshot(log: EventStore, stream: str, version: int) -> tuple[UserState, int] | None:
-    fingerprint = user_state.SNAPSHOT_FINGERPRINT
-    snapshot = await log.load_snapshot(stream, fingerprint, until=version)
-    if snapshot is None:
-        return None
-    try:
-        return await anyio.to_thread.run_sync(user_state.load, snapshot.data), snapshot.version
-    except ValueError:  # derived data: all events say the same
-        return None
 
 
 async def _lost(log: EventStore, stream: str, seen: _Seen) -> list[int]:

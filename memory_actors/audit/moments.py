@@ -4,29 +4,47 @@ A position belongs to whoever wrote the event there; what a user's stream had co
 last event before or at it. Positions grow with versions, so a search by halves finds it in twenty
 reads. Times do too, unless the clock was set back: then a time may stand for several places, of
 which one is taken, and only a position says exactly which is meant.
+
+Of a user who was erased and came back, what lies before their return is no moment: what there was
+then is gone, and "nothing" would be a wrong answer. Before their first event of all it is the right
+one, as of everybody.
 """
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from eventlog import EventStore, Recorded
+from eventlog import EventStore, Recorded, StreamHead
 from eventlog.records import to_datetime
 from memory_actors.audit_records import Moment
-from memory_actors.errors import InvalidInputError
+from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.streams import user_of
 from memory_actors.validation import check_count, time_us
 
 AsOf: TypeAlias = int | datetime | str | None
 """A position of the log, a time (ISO 8601 will do), or None for now."""
 
 
-async def moment(log: EventStore, stream: str, as_of: AsOf, now_us: int) -> Moment:
+async def moment(
+    log: EventStore, stream: str, head: StreamHead, as_of: AsOf, now_us: int
+) -> Moment:
     """Return the moment that is meant; of a position, the time its event was recorded.
 
+    `head` is the end of the stream, of a user who is known.
+
     :raises InvalidInputError: the log has no such position, or it is no time.
+    :raises NotFoundError: what there was then is erased.
     """
-    await log.flush()  # working memory is acknowledged before it is in the log
-    head = (await log.head(stream)).version
+    then = await _meant(log, stream, head.version, as_of, now_us)
+    if 0 < then.version <= head.erased_version:
+        raise NotFoundError(
+            f"no memory of user {user_of(stream)!r} is left of {then.at:%Y-%m-%d %H:%M} UTC: what "
+            "there was then is erased; name a moment since they came back"
+        )
+    return then
+
+
+async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: int) -> Moment:
     if as_of is None:
         return await _moment(log, stream, head, now_us)
     if isinstance(as_of, int):

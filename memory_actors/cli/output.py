@@ -19,8 +19,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from memory_actors.interchange import Progress as OnProgress
-
-KIB = 1024
+from memory_actors.quota import KIB
 
 
 def stdout() -> Console:

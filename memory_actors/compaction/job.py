@@ -30,7 +30,7 @@ from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace
 from memory_actors.compaction.replacing import Replacing
 from memory_actors.compaction.selection import DAY_US, Old, age, clustered, old_memories
-from memory_actors.errors import BeingErasedError, NotFoundError, SystemClosedError
+from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.privacy import hashed, reason
@@ -41,7 +41,7 @@ from memory_actors.records import (
     CompactionStats,
 )
 from memory_actors.services import Services
-from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.streams import STREAM_PREFIX, known_user, stream_of, user_of
 from memory_actors.summarizers import Summarizer
 from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
@@ -228,9 +228,7 @@ class Compaction:
         if user_id is None:
             streams = await self._log.streams()
             return sorted(user_of(name) for name in streams if name.startswith(STREAM_PREFIX))
-        scope = Scope(self._services, user_id, None, None)
-        if (await self._log.head(scope.stream)).is_empty:
-            raise NotFoundError(f"no user {user_id!r}: they never had a memory")
+        await known_user(self._log, Scope(self._services, user_id, None, None).stream)
         return [user_id]
 
     # --- a run

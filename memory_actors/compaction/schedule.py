@@ -10,7 +10,7 @@ it is due now. So however many were missed, one catches up for all of them: its 
 down with it is therefore not begun again at each start. One that closing cuts off does not count:
 what `since` was before is put back, and the next start catches up.
 
-Chance. A due run waits up to `jitter_s` more, so that many processes do not all start at three
+Chance. A due run waits up to `JITTER_S` more, so that many processes do not all start at three
 o'clock. Chance is drawn anew for each run.
 
 Summer time. `since` is a moment, not a reading of a clock on the wall, so an hour that comes twice
@@ -171,7 +171,6 @@ class Scheduler:
         last_run: LastRun,
         *,
         zone: tzinfo = LOCAL,
-        jitter_s: float = JITTER_S,
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ):
@@ -180,17 +179,10 @@ class Scheduler:
         self._clock = clock
         self._last_run = last_run
         self._zone = zone
-        self._jitter_s = jitter_s
         self._chance = chance
         self._sleep = sleep
-        self._due_at: datetime | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def due_at(self) -> datetime | None:
-        """When the next run begins, its chance delay included, in UTC; None while one runs."""
-        return self._due_at
 
     def start(self) -> None:
         """Begin to wait for the first run."""
@@ -222,10 +214,9 @@ class Scheduler:
 
     async def _wait_for_next(self, since: datetime) -> None:
         due_at = max(next_run(self._expression, since, self._zone), self._now())
-        self._due_at = due_at + timedelta(seconds=self._jitter_s * self._chance())
-        while (left_s := (self._due_at - self._now()).total_seconds()) > 0:
+        due_at += timedelta(seconds=JITTER_S * self._chance())
+        while (left_s := (due_at - self._now()).total_seconds()) > 0:
             await self._sleep(min(left_s, NAP_S_MAX))
-        self._due_at = None
 
     async def _run_once(self, since: datetime) -> datetime:
         """Run, and return the new `since`."""

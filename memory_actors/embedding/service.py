@@ -21,9 +21,9 @@ from memory_actors.embedding.shelves import EVERYBODY, Owner, owner_of
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
+from memory_actors.settings import DEADLINE_S
 
 CACHE_TEXTS_MAX = 5_000  # 8 MB of float32 vectors, 12 MB of token states
-DEADLINE_S = 30.0
 
 _logger = structlog.get_logger("memory_actors.embedding")
 

@@ -48,6 +48,8 @@ async def kind_ever(scope: Scope, memory_id: str) -> Kind:
     """
     log, stream = scope.services.log, scope.stream
     versions = await log.versions_about(stream, check_name(memory_id, "memory_id"))
+    if not versions:  # it may be on its way to the log; to ask so for each id would take long
+        versions = await scope.versions_about(memory_id)
     for recorded in await log.read_versions(stream, versions[:1], dropped="mark"):
         kind = kind_of_tag(recorded.tag)
         if kind is not None:

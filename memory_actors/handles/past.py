@@ -9,10 +9,9 @@ from eventlog.records import OnDropped
 from memory_actors.audit.folding import state_at
 from memory_actors.audit.moments import AsOf, moment
 from memory_actors.audit.past_user import PastScope, PastUser
-from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.services import Services
-from memory_actors.streams import stream_of
+from memory_actors.streams import known_user, stream_of
 from memory_actors.validation import check_name
 
 
@@ -44,12 +43,16 @@ async def past_memory(
 ) -> AsyncIterator[PastMemory]:
     """Hold a user's memory as it was. See `MemorySystem.replay`."""
     stream = stream_of(check_name(user_id, "user_id"))
-    then = await moment(services.log, stream, as_of, services.clock_us())
-    head = await services.log.head(stream)
-    if head.version == head.erased_version:  # nothing, or nothing since they were erased
-        raise NotFoundError(f"no user {user_id!r}: they never had a memory")
-    decider = services.decider
-    state, lost = await state_at(services.log, decider, stream, then.version, dropped=dropped)
+    head = await known_user(services.log, stream)
+    then = await moment(services.log, stream, head, as_of, services.clock_us())
+    state, lost = await state_at(
+        services.log,
+        services.decider,
+        stream,
+        then.version,
+        erased=head.erased_version,
+        dropped=dropped,
+    )
     past = PastUser(services, stream, state)
     scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
     try:

@@ -13,8 +13,8 @@ from memory_actors.writers.short_term import ShortTermWriter
 class ShortTermMemory:
     """Messages by session, at most 100 and 1 MB each by default, first in, first out.
 
-    A session expires an hour after its last message. Without a session id of its own or of the
-    handle, a message goes to the session "default".
+    A session expires an hour after its last message, by default again. Without a session id of its
+    own or of the handle, a message goes to the session "default".
     """
 
     def __init__(self, scope: Scope, writer: ShortTermWriter):
@@ -23,7 +23,10 @@ class ShortTermMemory:
 
     @property
     def ttl(self) -> int:
-        """Seconds a session lives after its last message, in the default tier."""
+        """Seconds a session lives after its last message, of a user whose tier was never set.
+
+        Other tiers have it in their limits: `settings.plan(tier).limits.short_term_ttl_s`.
+        """
         return self._scope.services.limits[None].short_term_ttl_s
 
     async def add_message(

@@ -12,13 +12,13 @@ for; an answer without one still counts if it names its score (`score: 0.7`, `7/
 """
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
 from memory_actors.errors import InvalidInputError, LLMError
 from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
-from memory_actors.llm import Answer, ChatClient
+from memory_actors.llm import Answer, AsksModel, Connection
 
 TIMEOUT_S: Final = 120.0
 """Of one attempt: a local model writes some 20 tokens a second, a page of text has 800."""
@@ -70,32 +70,17 @@ class _Said(msgspec.Struct, frozen=True):
     findings: list[Any] = []
 
 
-class _Asking:
-    """Asks a model, its own client's or one that is yours."""
+class _Asking(AsksModel):
+    """Asks a model about a text that is to be like its `goal`."""
 
     def __init__(
-        self,
-        model: str | None = None,
-        *,
-        goal: str = "",
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        retries: int = 2,
-        client: ChatClient | None = None,
+        self, model: str | None = None, *, goal: str = "", **connection: Unpack[Connection]
     ):
         if not isinstance(goal, str):
             raise InvalidInputError(f"goal must be a string, not {goal!r:.80}")
         self._goal = f"The aim: {goal.strip()} " if goal.strip() else ""
-        self._owns_client = client is None
-        self._client = client or ChatClient(
-            model, base_url=base_url, api_key=api_key, timeout_s=timeout_s, retries=retries
-        )
-
-    async def aclose(self) -> None:
-        """Close the connections, unless the client is yours."""
-        if self._owns_client:
-            await self._client.aclose()
+        connection.setdefault("timeout_s", TIMEOUT_S)
+        super().__init__(model, **connection)
 
     async def _ask(self, system: str, user: str, tokens_max: int) -> Answer:
         return await self._client.answer(

@@ -212,11 +212,6 @@ class DenseIndex:
         """Whether there are so many rows that a graph proposes the best."""
         return self._graphed is not None
 
-    @property
-    def cheap(self) -> bool:
-        """Whether a search is quick enough for the loop: under about a tenth of a millisecond."""
-        return self._graphed is None and self._rows.count <= 1_000
-
     # --- maintenance
 
     @property

@@ -5,11 +5,11 @@ from itertools import takewhile
 
 from memory_actors.memory_tool import errors
 from memory_actors.memory_tool.paths import is_hidden, is_under
+from memory_actors.quota import KIB
 
 LINES_MAX = 999_999  # what fits the six columns of a line number
 NUMBER_WIDTH = 6
 DEPTH_MAX = 2
-KIB = 1024
 UNITS = "BKMG"
 SNIPPET_LINES = 2  # before and behind the line that changed
 

@@ -14,12 +14,12 @@ than its originals is for the caller to see.
 """
 
 from datetime import UTC
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 
 from memory_actors.errors import LLMError, SummarizerError
-from memory_actors.llm import Answer, ChatClient
+from memory_actors.llm import Answer, AsksModel, Connection
 from memory_actors.summarizers.protocol import (
     NAME_CHARACTERS_MAX,
     WORDS_MAX,
@@ -63,7 +63,7 @@ _USER: Final = """\
 Summarise these memories."""
 
 
-class OpenAISummarizer:
+class OpenAISummarizer(AsksModel):
     """Summarises a cluster with a language model.
 
     A `client` of yours stays open when the summariser closes; the settings of the connection are
@@ -77,18 +77,11 @@ class OpenAISummarizer:
         self,
         model: str | None = None,
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 2,
         words_max: int = WORDS_MAX,
-        client: ChatClient | None = None,
+        **connection: Unpack[Connection],
     ):
         self._words_max = checked_words_max(words_max)
-        self._owns_client = client is None
-        self._client = client or ChatClient(
-            model, base_url=base_url, api_key=api_key, timeout_s=timeout_s, retries=retries
-        )
+        super().__init__(model, **connection)
 
     @property
     def name(self) -> str:
@@ -113,11 +106,6 @@ class OpenAISummarizer:
             raise SummarizerError(f"no summary: {error}") from error
         text = _finished(answer)
         return checked_body(within(text, words, len(text.encode())), self.name)
-
-    async def aclose(self) -> None:
-        """Close the connections, unless the client is yours."""
-        if self._owns_client:
-            await self._client.aclose()
 
 
 def _words_asked(cluster: Cluster, words_max: int) -> int:

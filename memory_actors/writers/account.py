@@ -1,8 +1,8 @@
 """The way of a user's tier into the log."""
 
 from memory_actors.account import SetTier
-from memory_actors.errors import InvalidInputError
 from memory_actors.records import Tier
+from memory_actors.validation import check_tier
 from memory_actors.writers.scope import Scope
 
 
@@ -11,10 +11,6 @@ async def set_tier(scope: Scope, tier: Tier | str) -> None:
 
     :raises InvalidInputError: there is no such tier.
     """
-    try:
-        wanted = Tier(tier)
-    except ValueError as error:
-        known = ", ".join(Tier)
-        raise InvalidInputError(f"unknown tier {tier!r}: use one of {known}") from error
+    wanted = check_tier(tier)
     async with scope.writable() as live:
         await scope.ask(live, SetTier(now_us=scope.now_us(), tier=wanted))

@@ -76,8 +76,9 @@ class EntityWriter(Writer):
         )
         texts = [name_text(name, type), *(observation_text(name, o.text) for o in checked)]
         written = await self.write(command, texts)
+        was = entity.named(written.reply.before.entity, name, type)
         row = entity.named(written.reply.state.entity, name, type)
-        operation = "add" if known is None else "update"
+        operation = "add" if was is None else "update"
         return self.receipt(command.memory_id if row is None else row.memory_id, operation, written)
 
     async def remove_observation(self, row: Entity, observation: str) -> Receipt:
@@ -154,9 +155,10 @@ class EntityWriter(Writer):
 
     def _related(self, command: entity.Relate, written: Written) -> Receipt:
         """Return the receipt of what now says it: this relationship, or the one that did before."""
+        was = entity.said(written.reply.before.entity, command)
         row = entity.said(written.reply.state.entity, command)
         memory_id = command.memory_id if row is None else row.memory_id
-        operation = "add" if memory_id == command.memory_id else "update"
+        operation = "add" if was is None else "update"
         return self.receipt(memory_id, operation, written, quota=RELATIONSHIPS)
 
     # --- what all kinds have

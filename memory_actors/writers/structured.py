@@ -70,9 +70,8 @@ class StructuredWriter(Writer):
             pinned=pinned,
             auto_prune=auto_prune,
         )
-        async with self.scope.live() as live:
-            known = structured.find_key(live.state.structured, collection, key)
         written = await self.write(command, [text])
+        known = structured.find_key(written.reply.before.structured, collection, key)
         row = structured.find_key(written.reply.state.structured, collection, key)
         memory_id = new_id if row is None else row.memory_id
         return self.receipt(memory_id, "add" if known is None else "update", written)

@@ -1,5 +1,7 @@
 """`user.documents`, as a caller sees it."""
 
+import asyncio
+
 import pytest
 from support.fakes import FakeClock
 from support.given import pro
@@ -51,6 +53,16 @@ async def test_a_page_is_taken_in_the_order_asked_for(open_memory) -> None:
         assert two[0].key == "k8"
         assert await user.documents.find("other") == []
         assert await user.documents.collections() == {"shop": 10}
+
+
+async def test_of_puts_at_the_same_time_one_adds_and_the_others_update(open_memory) -> None:
+    async with open_memory() as memory:
+        put = memory.user("u").documents.put
+        receipts = await asyncio.gather(*(put("c", {"a": n}, key="k") for n in range(4)))
+        assert [receipt.operation for receipt in receipts] == ["add", "update", "update", "update"]
+        assert len({receipt.memory_id for receipt in receipts}) == 1
+        own = [await put("c", {"b": n}, key="own", memory_id="mine") for n in range(2)]
+        assert [(r.memory_id, r.operation) for r in own] == [("mine", "add"), ("mine", "update")]
 
 
 async def test_a_put_replaces_and_keeps_the_id(open_memory) -> None:

@@ -1,5 +1,6 @@
 """`user.entities`, as a caller sees it."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -36,6 +37,33 @@ async def test_the_same_name_and_type_are_one_entity(open_memory) -> None:
         assert nothing_new.operation == "unchanged"
         with pytest.raises(InvalidInputError, match="several entities"):
             await user.entities.get("Alice")
+
+
+async def test_of_what_is_said_at_the_same_time_one_is_new(open_memory) -> None:
+    async with open_memory() as memory:
+        entities = memory.user("u").entities
+        adds = await asyncio.gather(
+            *(entities.add_entity(name, "person", [name]) for name in ("Alice", "ALICE", "alice"))
+        )
+        assert [add.operation for add in adds] == ["add", "update", "update"]
+        await entities.add_entity("Acme", "company")
+        said = await asyncio.gather(
+            *(entities.relate("Alice", "works_at", "Acme", metadata={"n": n}) for n in range(3))
+        )
+        assert [receipt.operation for receipt in said] == ["add", "update", "update"]
+
+
+async def test_a_relationship_said_again_under_its_own_id_is_an_update(open_memory) -> None:
+    async with open_memory() as memory:
+        entities = memory.user("u").entities
+        for name in ("Alice", "Acme"):
+            await entities.add_entity(name, "thing")
+        for operation, metadata in (("add", {"n": 1}), ("update", {"n": 2}), ("unchanged", {})):
+            receipt = await entities.relate(
+                "Alice", "works_at", "Acme", metadata=metadata, memory_id="mine",
+                valid_from="2020-01-01",
+            )  # fmt: skip
+            assert (receipt.memory_id, receipt.operation) == ("mine", operation)
 
 
 async def test_observations_come_and_go(open_memory) -> None:

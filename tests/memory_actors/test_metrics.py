@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from structlog.testing import capture_logs
 
 from memory_actors.errors import InvalidInputError, MissingExtraError
-from memory_actors.metrics import BUCKETS_S, Metrics, NoMetrics, PrometheusMetrics
+from memory_actors.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
 
 
 @pytest.fixture
@@ -17,10 +17,14 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-def test_both_satisfy_the_protocol_and_none_does_nothing(registry: CollectorRegistry) -> None:
-    chosen: list[Metrics] = [NoMetrics(), PrometheusMetrics(registry)]
-    for metrics in chosen:
-        metrics.observe("add", "long_term", 0.002, "ok")
+def test_where_nobody_measures_nothing_is_read_or_shown() -> None:
+    before, reads = {metric.name for metric in REGISTRY.collect()}, list[int]()
+    metrics = NoMetrics()
+    end = metrics.watch(lambda: {"live_actors": reads.append(1) or 1})  # type: ignore[func-returns-value]
+    metrics.observe("add", "long_term", 0.002, "ok")
+    assert {metric.name for metric in REGISTRY.collect()} == before
+    assert reads == []
+    end()
 
 
 def test_operations_are_counted_and_timed(registry: CollectorRegistry) -> None:

@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MemoryLimitError
-from memory_actors.monitor import MIB, MemoryMonitor, resident_bytes
+from memory_actors.monitor import MemoryMonitor, resident_bytes
+from memory_actors.quota import MIB
 
 
 class Process:
@@ -118,9 +119,21 @@ def test_bad_limits_are_refused(soft: int | None, hard: int | None, interval_s: 
         MemoryMonitor(soft, hard, interval_s=interval_s)
 
 
-def test_equal_limits_and_none_are_fine() -> None:
-    MemoryMonitor(5, 5)
-    MemoryMonitor(None, None).admit()
+def test_equal_limits_are_soft_up_to_them_and_hard_beyond(process: Process) -> None:
+    monitor = process.monitor(5, 5)
+    assert use(process, monitor, 5) == ["memory at its soft limit"]
+    assert monitor.statistics().level == "soft"
+    use(process, monitor, 6)
+    assert monitor.statistics().level == "hard"
+    with pytest.raises(MemoryLimitError):
+        monitor.admit()
+
+
+def test_without_limits_any_use_is_admitted(process: Process) -> None:
+    monitor = process.monitor(None, None)
+    assert use(process, monitor, 1 << 60) == []
+    monitor.admit()
+    assert (monitor.peak_bytes, monitor.statistics().level) == (1 << 60, "ok")
 
 
 @pytest.mark.anyio

@@ -155,6 +155,15 @@ async def test_what_never_was_and_what_is_not_kept_cannot_be_restored(open_memor
             await user.restore([receipt.memory_id])
 
 
+async def test_a_key_that_was_just_set_is_known_though_it_cannot_be_restored(open_memory) -> None:
+    async with open_memory(check_replay=False) as memory:
+        user = memory.user("u")
+        for key in range(8):  # one of them might be in the log by chance
+            receipt = await user.working.set(f"k{key}", key)
+            with pytest.raises(InvalidInputError, match="working memory cannot be restored"):
+                await user.restore([receipt.memory_id])
+
+
 # --- limits over all users
 
 

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from support.fakes import FakeClock
 
 from eventlog import DiskFull, Dropped
 from memory_actors import InvalidInputError, MemorySystem, recalls
+from memory_actors.metrics import PrometheusMetrics
 from memory_actors.streams import recall_stream_of
 
 pytestmark = pytest.mark.anyio
@@ -125,8 +127,11 @@ async def test_old_recalls_go_as_new_ones_come(
 async def test_a_read_goes_on_when_its_record_cannot_be_kept(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_memory(recall_audit="plain") as memory:
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    async with open_memory(recall_audit="plain", metrics=metrics) as memory:
         await searched(memory)
+        assert memory.statistics().recalls_failed == 0
         log = memory._services.log
 
         async def full(*_given: Any, **_more: Any) -> None:
@@ -135,7 +140,8 @@ async def test_a_read_goes_on_when_its_record_cannot_be_kept(
         with monkeypatch.context() as patch:
             patch.setattr(log, "append", full)
             assert len(await memory.user("ada").retrieve("tea")) == 2
-        assert memory._services.recalls.failed == 1
+        assert memory.statistics().recalls_failed == 1
+        assert registry.get_sample_value("memory_actors_recalls_failed_total") == 1
         await memory.user("ada").retrieve("coffee")
         assert (await memory.recalls("ada"))[0].query == "coffee"
 

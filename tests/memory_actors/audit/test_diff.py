@@ -138,6 +138,28 @@ async def test_moments_must_be_in_order_and_of_somebody(open_memory: Any) -> Non
             await memory.diff("nobody", 0)
 
 
+async def test_who_was_erased_has_no_changes_but_those_since_they_came_back(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add("forget me", memory_id="erased")
+        erased = await position_of(memory)
+        await memory.erase("ada")
+        with pytest.raises(NotFoundError, match="never had"):
+            await memory.diff("ada", 0)
+        await user.add("new here", memory_id="new")
+        a = await position_of(memory)
+        await user.update("new", content="known here")
+        (changed,) = (await memory.diff("ada", a)).changes
+        assert (changed.memory_id, changed.change) == ("new", "changed")
+        for dropped in ("raise", "mark"):
+            diff = await memory.diff("ada", 0, dropped=dropped)
+            assert ({*changes(diff)}, diff.lost) == ({"new"}, 0)
+            with pytest.raises(NotFoundError, match="erased"):
+                await memory.diff("ada", erased, dropped=dropped)
+
+
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:
     async with open_memory(summarizer=SHORT, archive_retention_days=0) as memory:
         await with_a_past(memory)

@@ -7,6 +7,7 @@ from support.answers import answers
 from support.compacting import SHORT, with_a_past
 from support.fakes import SECOND_US, START_US, FakeClock, FakeEmbedder
 
+from eventlog import PayloadErased
 from eventlog.records import to_datetime
 from memory_actors import (
     InvalidInputError,
@@ -17,6 +18,7 @@ from memory_actors import (
     SystemClosedError,
     live_user,
 )
+from memory_actors.audit.folding import state_at
 
 pytestmark = pytest.mark.anyio
 
@@ -215,6 +217,65 @@ async def test_originals_of_a_summary_are_there_before_it(open_memory: Any) -> N
         async with memory.replay("ada", later) as past:
             found = await answers(past, [*ids, *(m.memory_id for m in summaries)])
             assert found == compacted
+
+
+async def test_an_erased_user_has_no_past(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await some_of_everything(memory)
+        position = await position_of(memory)
+        await memory.erase("ada")
+        for as_of in (None, position, 1, 0, to_datetime(START_US)):
+            with pytest.raises(NotFoundError):
+                async with memory.replay("ada", as_of):
+                    pass
+
+
+async def test_who_came_back_has_a_past_from_then_on(open_memory: Any, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        await some_of_everything(memory)
+        await memory.user("bob").add("of somebody else")
+        before = await position_of(memory)
+        await memory.erase("ada")
+        clock.move(60)
+        user = memory.user("ada")
+        first = await user.add("a red apple again")
+        position, then = await position_of(memory), await answers(user, [first.memory_id])
+        await user.add("and more")
+        async with memory.replay("ada", position) as past:
+            assert await answers(past, [first.memory_id]) == then
+            assert past.lost == 0
+        async with memory.replay("ada", dropped="mark") as past:
+            assert [m.content for m in await past.list_memories()] == [
+                "and more", "a red apple again",
+            ]  # fmt: skip
+            assert past.lost == 0
+        for erased in (1, before, to_datetime(START_US)):
+            with pytest.raises(NotFoundError, match="erased"):
+                async with memory.replay("ada", erased, dropped="mark"):
+                    pass
+        async with memory.replay("ada", 0) as past:
+            assert await past.list_memories() == [], "before all of it there was nothing"
+
+
+async def test_what_is_erased_while_it_is_read_is_said_to_be_erased(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+        log, decider = memory._services.log, memory._services.decider
+        before = await log.head("user:ada")
+        await memory.erase("ada")
+        with pytest.raises(PayloadErased):
+            await state_at(log, decider, "user:ada", before.version, erased=before.erased_version)
+
+
+async def test_who_only_has_working_memory_is_known_at_once(open_memory: Any) -> None:
+    async with open_memory(check_replay=False) as memory:
+        await memory.user("bob").working.set("colour", "blue")
+        assert await memory.users() == ["bob"]
+        assert await memory.check_replay() == []
+        await memory.user("ada").working.set("colour", "red")
+        assert (await memory.compact("ada")).users == 1
+        async with memory.replay("ada") as past:
+            assert await past.working.get("colour") == "red"
 
 
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:

@@ -425,24 +425,6 @@ async def test_a_time_that_cannot_be_kept_stops_nothing() -> None:
     assert {log["event"] for log in logs} == {"time of the last compaction was not kept"}
 
 
-async def test_it_says_when_the_next_run_is_due() -> None:
-    clock = Clock(berlin("2025-03-20T12:00"))
-    asleep = asyncio.Event()
-
-    async def sleep(_seconds: float) -> None:
-        asleep.set()
-        await asyncio.Event().wait()
-
-    scheduler = Scheduler(
-        nothing, SUNDAYS, clock, Kept(), zone=BERLIN, chance=lambda: 0.5, sleep=sleep
-    )
-    assert scheduler.due_at is None
-    scheduler.start()
-    await asleep.wait()
-    assert scheduler.due_at == berlin("2025-03-23T03:05")
-    await scheduler.close(5)
-
-
 async def test_closing_waits_no_longer_than_its_deadline() -> None:
     clock, began, end = Clock(berlin("2025-03-23T03:00")), asyncio.Event(), asyncio.Event()
 
@@ -463,5 +445,12 @@ async def test_closing_waits_no_longer_than_its_deadline() -> None:
     end.set()
 
 
-async def test_closing_before_the_start_is_nothing() -> None:
-    await Scheduler(nothing, SUNDAYS, lambda: 0, Kept()).close(1)
+async def test_closing_before_the_start_runs_and_keeps_nothing() -> None:
+    clock, due = Clock(berlin("2025-03-23T03:00")), utc("2025-01-01T00:00")
+    runs, kept = Runs(clock, 1), Kept(due)
+    scheduler = Scheduler(runs, SUNDAYS, clock, kept, chance=lambda: 0.0, sleep=clock.sleep)
+    await scheduler.close(1)
+    scheduler.start()
+    with anyio.move_on_after(0.05):
+        await runs.enough.wait()
+    assert (runs.began, kept.times) == ([], [due])

@@ -141,7 +141,7 @@ def test_a_graph_with_its_tail_is_close_to_exact() -> None:
     index = maintain(index)
     for label in range(1_900, 1_945):
         index.add(label, rows[label])
-    assert not index.cheap
+    assert index.has_graph
     assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.99
     match = search(index, rows[1_940], 1)[0]
     assert match.label == 1_940, "what was just added is found at once"
@@ -211,7 +211,7 @@ def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch
     held[600] = vectors(1, seed=8)[0]
     monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
     loaded = loaded_from(tmp_path / "i.index", held, "model")
-    assert not loaded.cheap
+    assert loaded.has_graph
     assert sorted(loaded.labels()) == sorted(held)
     assert recall(loaded, held) >= 0.98
 

@@ -31,7 +31,8 @@ async def chat(server: Server, **more: Any) -> AsyncIterator[ChatClient]:
 
 async def ask(server: Server, **more: Any) -> str:
     async with chat(server, **more) as client:
-        return await client.complete("Be brief.", "Why?", max_tokens=800, temperature=0.3)
+        answer = await client.answer("Be brief.", "Why?", max_tokens=800, temperature=0.3)
+        return answer.text
 
 
 async def test_a_question_is_asked_in_two_parts_with_its_limits(server: Server) -> None:
@@ -95,7 +96,7 @@ async def test_it_gives_up_after_the_last_attempt(server: Server, step: Any, sai
 async def test_nobody_listening_is_a_failure(server: Server) -> None:
     async with ChatClient("m", base_url="http://127.0.0.1:1/v1", retries=1, backoff_s=0) as client:
         with pytest.raises(LLMError, match="failed 2 times, at last: no connection"):
-            await client.complete("", "", max_tokens=1, temperature=0)
+            await client.answer("", "", max_tokens=1, temperature=0)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +164,10 @@ async def test_a_client_serves_many_at_once_and_again_after_a_failure(server: Se
     server.script = [("trickles",)]
     async with chat(server, timeout_s=0.6, retries=0) as client:
         with pytest.raises(LLMError):
-            await client.complete("", "", max_tokens=1, temperature=0)
+            await client.answer("", "", max_tokens=1, temperature=0)
         async with anyio.create_task_group() as group:
             for _ in range(8):
-                group.start_soon(lambda: client.complete("", "", max_tokens=1, temperature=0))
+                group.start_soon(lambda: client.answer("", "", max_tokens=1, temperature=0))
     assert len(server.bodies) == 9
 
 
@@ -182,7 +183,7 @@ async def test_parameters_that_a_model_refuses_are_left_out(server: Server) -> N
     ]
     async with chat(server, retries=0) as client:
         for _ in range(2):
-            await client.complete("", "", max_tokens=800, temperature=0.3)
+            await client.answer("", "", max_tokens=800, temperature=0.3)
     asked = [{*body} - {"model", "messages"} for body in server.bodies]
     assert asked == [
         {"max_tokens", "temperature"},
@@ -207,7 +208,7 @@ async def test_neither_content_nor_key_is_logged(
     caplog.set_level(logging.DEBUG)
     server.script = [("fails", 500, {"message": "PRIVATE"}), ("says", "SECRET ANSWER")]
     async with chat(server) as client:
-        await client.complete("SECRET SYSTEM", "SECRET QUESTION", max_tokens=1, temperature=0)
+        await client.answer("SECRET SYSTEM", "SECRET QUESTION", max_tokens=1, temperature=0)
     assert "SECRET" not in caplog.text
     assert "PRIVATE" not in caplog.text
 
@@ -221,7 +222,7 @@ async def test_the_environment_says_where_to_ask(
     monkeypatch.setenv("OPENAI_API_KEY", "general")
     for key in ("general", "ours"):
         async with ChatClient() as client:
-            await client.complete("", "", max_tokens=1, temperature=0)
+            await client.answer("", "", max_tokens=1, temperature=0)
         assert server.headers[-1]["authorization"] == f"Bearer {key}"
         monkeypatch.setenv("MEMORY_ACTORS_LLM_API_KEY", "ours")
     assert server.bodies[0]["model"] == "from-env"
