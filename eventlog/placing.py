@@ -99,12 +99,16 @@ def put_in_place(scratch: Path, directory: Path) -> None:
 
 
 def finish_restore(directory: Path) -> None:
-    """Put a restored log in its place, where a process died just before that."""
-    if directory.exists():
-        return
+    """Put a restored log in its place, where a process died just before that.
+
+    :raises LogUnavailable: it cannot be seen whether there is one, or moved there.
+    """
     scratch = beside(directory, RESTORING)
-    if (scratch / _READY).exists():
-        put_in_place(scratch, directory)
+    try:
+        if not directory.exists() and (scratch / _READY).exists():
+            put_in_place(scratch, directory)
+    except OSError as error:
+        raise LogUnavailable(f"cannot open {directory}: {error.strerror}") from error
 
 
 @contextmanager

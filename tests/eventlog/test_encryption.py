@@ -269,7 +269,7 @@ async def test_a_repaired_log_is_under_the_same_keys_also_if_it_lost_whose_they_
             pass
 
     with keyfile.opened(tmp_path / "log.keys") as keys:
-        report = repair(tmp_path / "log", tmp_path / "new", registry, 5, keys)
+        report = repair(tmp_path / "log", tmp_path / "new", registry, 5, keys=keys)
 
     assert (report.events, report.left_behind) == (12, [])
     async with opened(tmp_path / "new", tmp_path / "log.keys") as log:

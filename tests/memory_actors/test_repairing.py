@@ -48,7 +48,7 @@ async def test_a_store_that_lacks_anything_never_gets_its_name(
         await memory.user("ada").add("note")
     seen: list[Path] = []
 
-    def fail(directory: Path) -> None:
+    def fail(directory: Path, _keys: object) -> None:
         seen.append(directory)
         raise StorageFailed("the disk failed")
 

@@ -81,7 +81,9 @@ class Item(Start):
         return Item(self._indent, spaced=True)
 
     def holds(self, line: str) -> bool:
-        """Hold what is indented more than the item."""
+        """Hold what is indented more than the item; behind a blank line, by two at least."""
+        if self._spaced and not INDENTED.match(line):
+            return False
         return len(line) - len(line.lstrip(" \t")) > self._indent
 
     def on(self, line: str) -> tuple[Start, bool]:

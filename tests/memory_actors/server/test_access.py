@@ -32,6 +32,7 @@ CASES = {
     ("GET", f"{MEMORIES}/{{memory_id}}/history"): Case("user", 200),
     ("GET", f"{MEMORIES}/{{memory_id}}/why"): Case("user", 200),
     ("GET", "/v1/users/{user_id}/usage"): Case("user", 200),
+    ("POST", "/v1/users/{user_id}/purge"): Case("user", 200, {"source": "https://news.example"}),
     ("POST", "/admin/compress/run"): Case("root", 202, {"dry_run": True}),
     ("GET", "/admin/compress/jobs/{job_id}"): Case("root", 200),
     ("GET", "/admin/compress/stats"): Case("root", 200),

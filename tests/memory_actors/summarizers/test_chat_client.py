@@ -154,8 +154,12 @@ async def test_pauses_grow_and_differ(server: Server) -> None:
 
 async def test_cancelling_stops_at_once(server: Server) -> None:
     server.script = [("hangs",)]
-    with anyio.move_on_after(0.1) as scope:
-        await ask(server)
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, server)
+            while not server.bodies:
+                await anyio.sleep(0.01)
+            scope.cancel()
     assert scope.cancelled_caught
     assert len(server.bodies) == 1
 
