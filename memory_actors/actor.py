@@ -143,6 +143,24 @@ class Actor(Generic[S]):
                 f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
             ) from error
 
+    async def dry_run(self, command: Any) -> Sequence[Any]:
+        """Return the events that a command would lead to as things stand; nothing comes of them.
+
+        They are not encoded, and what waits in the mailbox is passed over: the decision that
+        counts is taken when a command's turn comes.
+
+        :raises MemoryActorsError: it would be refused.
+        """
+        state, version = self.state, self.version
+        command = await self._behaviour.enrich(command, state)
+        decided = self._decider.decide(command, state)
+        events = [
+            Recorded(self.stream, version + n, 0, 0, "", event, 0, 0, b"")
+            for n, event in enumerate(decided, start=1)
+        ]
+        self._behaviour.check_totals(state, self._decider.fold(events, state))
+        return decided
+
     def _post(self, request: Request) -> "asyncio.Future[Reply]":
         self._check_running()
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

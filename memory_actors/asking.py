@@ -44,6 +44,13 @@ class Behaviour(Protocol[Seen]):
         """Add to a command what its decision needs and may not look up itself."""
         ...
 
+    def check_totals(self, before: Seen, after: Seen) -> None:
+        """Refuse a decision that would pass a limit over all streams; nothing is claimed.
+
+        :raises MemoryActorsError: there is no room for it.
+        """
+        ...
+
     def admit(self, before: Seen, after: Seen) -> Mapping[str, int]:
         """Return what a decision changes the totals over all streams by, and claim room for it.
 

@@ -85,7 +85,7 @@ class Erasing:
     async def erase(self, user_id: str) -> EraseReceipt:
         """Erase a user. See `MemorySystem.erase`."""
         scope = Scope(self._services, user_id, None, None)
-        return await scope.to_the_end(self._erase(scope))
+        return await scope.unattended(self._erase(scope))
 
     async def _erase(self, scope: Scope) -> EraseReceipt:
         user_id, stream = scope.user_id, scope.stream

@@ -4,7 +4,6 @@ Derived are the indexes of its memories (see indexes/user_indexes.py), kept in s
 published event, and the order of last use of working memory, known here only and never logged.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +31,7 @@ from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds import working
 from memory_actors.kinds.context.commands import MAKE_ROOM
 from memory_actors.kinds.kind import Add, Command, Kind, Restore
+from memory_actors.past_events import events_about, first_events
 from memory_actors.privacy import hashed, reason
 from memory_actors.purging import Purge, originals
 from memory_actors.streams import user_of
@@ -41,7 +41,6 @@ from memory_actors.values import Values
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
-PAST_PAGE = 256  # events read at a time for a restore
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
@@ -202,12 +201,14 @@ class LiveUser:
         if isinstance(command, Restore | Purge) or getattr(command, "own_ids", None):
             await self._flushed()
         if isinstance(command, Add) and command.own_ids:
-            return msgspec.structs.replace(command, used=await self._first_events(command.own_ids))
+            used = await first_events(self._log, self.stream, command.own_ids)
+            return msgspec.structs.replace(command, used=used)
         if isinstance(command, Restore):
-            return msgspec.structs.replace(command, past=await self._past(command.memory_ids))
+            past = await events_about(self._log, self.stream, command.memory_ids)
+            return msgspec.structs.replace(command, past=past)
         if isinstance(command, Purge):
-            past = await self._past(command.memory_ids)
-            past |= await self._past(sorted(originals(past)))
+            past = await events_about(self._log, self.stream, command.memory_ids)
+            past |= await events_about(self._log, self.stream, sorted(originals(past)))
             return msgspec.structs.replace(command, past=past)
         return command
 
@@ -218,41 +219,9 @@ class LiveUser:
             await self._log.flush()
             self._flushed_version = max(self._flushed_version, version)
 
-    def check(self, events: Sequence[Any]) -> None:
-        """Refuse events that would pass a limit over all users. See `Totals.check`."""
-        state, version = self.state, self.actor.version
-        tentative = [
-            Recorded(self.stream, version + n, 0, 0, "", event, 0, 0, b"")
-            for n, event in enumerate(events, start=1)
-        ]
-        after = self._decider.fold(tentative, state)
-        self._totals.check(user_state.totals_changed(state, after))
-
-    async def _first_events(self, memory_ids: Sequence[str]) -> dict[str, Any]:
-        """Return the event that each memory began with, of those ids that were ever used."""
-        used = {}
-        for memory_id in memory_ids:
-            versions = await self._log.versions_about(self.stream, memory_id)
-            if versions:
-                (first,) = await self._log.read_versions(self.stream, versions[:1], dropped="mark")
-                used[memory_id] = first.data
-            await asyncio.sleep(0)  # thousands of look-ups are no reason to hold the loop
-        return used
-
-    async def _past(self, memory_ids: Sequence[str]) -> dict[str, list[Recorded[Any]]]:
-        """Return every event about each memory; each event is read once, also one about many."""
-        about = {}
-        for memory_id in memory_ids:
-            about[memory_id] = await self._log.versions_about(self.stream, memory_id)
-            await asyncio.sleep(0)
-        versions = sorted({version for each in about.values() for version in each})
-        events: dict[int, Recorded[Any]] = {}
-        for start in range(0, len(versions), PAST_PAGE):
-            page = await self._log.read_versions(
-                self.stream, versions[start : start + PAST_PAGE], dropped="mark"
-            )
-            events |= {recorded.version: recorded for recorded in page}
-        return {memory_id: [events[v] for v in each] for memory_id, each in about.items()}
+    def check_totals(self, before: UserState, after: UserState) -> None:
+        """Refuse what would pass a limit over all users. See `Totals.check`."""
+        self._totals.check(user_state.totals_changed(before, after))
 
     def admit(self, before: UserState, after: UserState) -> Mapping[str, int]:
         """Claim what a decision adds to the totals over all users. See `Totals.claim`."""

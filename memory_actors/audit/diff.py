@@ -16,6 +16,7 @@ from memory_actors.audit_records import Change, Diff, Moment, WhyStep
 from memory_actors.effects import BEGINS, ENDS, Effect
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds.kind import Events, Kind, timeless
+from memory_actors.past_events import pages
 from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memory
 from memory_actors.records import Memory
@@ -129,11 +130,8 @@ async def _texts(
         kind = KIND_BY_NAME[name]
         rows = (end.find(kind, memory_id) for end in ends)
         versions.update(one for row in rows if row is not None for one in kind.sources(row))
-    ordered, events = sorted(versions), dict[int, Recorded[Any]]()
-    for start in range(0, len(ordered), PAGE):
-        page = await log.read_versions(stream, ordered[start : start + PAGE], dropped=dropped)
-        events |= {recorded.version: recorded for recorded in page}
-    return events
+    read = pages(log, stream, versions, dropped)
+    return {recorded.version: recorded async for page in read for recorded in page}
 
 
 def _change(

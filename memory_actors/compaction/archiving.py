@@ -10,18 +10,15 @@ may drop them, and a replay without them ends in the same state (see kinds/compr
 start of an episode that took the place of another is about that one, too, and stays.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import anyio.to_thread
 
 from eventlog import Checkpoint
 from memory_actors.kinds.compression import Compressed
+from memory_actors.past_events import pages, versions_about
 from memory_actors.user_state import COMPACTED, KINDS, UserState
 from memory_actors.writers.scope import Scope
-
-PAGE = 256  # events read at a time
-LOOKUPS_AT_ONCE = 32  # 15 us each, before the loop gets its turn
 
 
 def checkpoint_name(stream: str) -> str:
@@ -52,30 +49,20 @@ async def _state(scope: Scope) -> UserState:
 
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
     """Return the versions of the originals' own events, and the digests of all their texts."""
-    log, about = scope.services.log, set[int]()
-    for start in range(0, len(summaries), PAGE):
-        for recorded in await log.read_versions(scope.stream, summaries[start : start + PAGE]):
+    log, stream, about = scope.services.log, scope.stream, set[int]()
+    async for page in pages(log, stream, summaries, "raise"):
+        for recorded in page:
             if isinstance(recorded.data, Compressed):  # not one that came back
                 ids = recorded.data.compressed_from_ids
-                about |= await _about(scope, ids, before=recorded.version)
-    ordered, versions, digests = sorted(about), list[int](), set[bytes]()
-    for start in range(0, len(ordered), PAGE):
-        chunk = ordered[start : start + PAGE]
-        for recorded in await log.read_versions(scope.stream, chunk, dropped="mark"):
+                before = await versions_about(log, stream, ids, before=recorded.version)
+                about.update(version for each in before.values() for version in each)
+    versions, digests = list[int](), set[bytes]()
+    async for page in pages(log, stream, about):
+        for recorded in page:
             digests.add(getattr(recorded.data, "digest", b""))
             if any(kind.is_own(recorded.data) for kind in COMPACTED):
                 versions.append(recorded.version)
     return versions, digests - {b""}
-
-
-async def _about(scope: Scope, memory_ids: Sequence[str], *, before: int) -> set[int]:
-    found: set[int] = set()
-    for number, memory_id in enumerate(memory_ids):
-        versions = await scope.services.log.versions_about(scope.stream, memory_id)
-        found.update(version for version in versions if version < before)
-        if number % LOOKUPS_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return found
 
 
 async def _forget(scope: Scope, digests: set[bytes]) -> None:

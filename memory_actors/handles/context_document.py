@@ -239,7 +239,7 @@ class ContextDocument:
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
         check_top_k(top_k)
-        with self._scope.observed("SearchArchive", context.NAME):
+        with self._scope.measured("SearchArchive", context.NAME):
             async with self._scope.searching() as live:
                 hits = await self._hits(live, query, top_k)
         return [_hit(hit) for hit in hits[:top_k]]

@@ -1,6 +1,5 @@
 """What a summary was made of, read back from the log, wherever it keeps that."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,15 +8,11 @@ from memory_actors import provenance
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds.compression import Compressed, Summary
 from memory_actors.kinds.kind import Kind
+from memory_actors.past_events import About, pages, versions_about
 from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memories
 from memory_actors.records import Memory
 from memory_actors.writers.scope import Scope
-
-PAGE = 256  # events read at a time
-
-About = Mapping[str, Sequence[int]]
-"""The versions of the events about some memories."""
 
 
 async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
@@ -34,7 +29,8 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
     """
     kind, row = summary
     ids = await originals_of(scope, row)
-    about = await _about(scope, ids, before=await _made_at(scope, row.memory_id))
+    made_at = await _made_at(scope, row.memory_id)
+    about = await versions_about(scope.services.log, scope.stream, ids, before=made_at)
     rows, dropped, known = await _as_they_were(scope, kind, about)
     if len(rows) < len(ids):
         gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
@@ -53,15 +49,6 @@ async def _made_at(scope: Scope, memory_id: str) -> int:
     versions = await log.versions_about(scope.stream, memory_id)
     (first,) = await log.read_versions(scope.stream, versions[:1])
     return first.version if isinstance(first.data, Compressed) else 0
-
-
-async def _about(scope: Scope, memory_ids: Sequence[str], *, before: int) -> About:
-    about = {}
-    for memory_id in memory_ids:
-        versions = await scope.services.log.versions_about(scope.stream, memory_id)
-        about[memory_id] = [version for version in versions if version < before]
-        await asyncio.sleep(0)
-    return about
 
 
 async def _as_they_were(
@@ -89,12 +76,10 @@ async def _folded(
     scope: Scope, kind: Kind, about: About
 ) -> tuple[Any, dict[int, Dropped], Provenance]:
     """Return the state that these events alone make, those whose payloads are gone, and origins."""
-    versions = sorted({version for each in about.values() for version in each})
-    log, state, origins = scope.services.log, kind.initial, provenance.initial
+    versions = (version for each in about.values() for version in each)
+    state, origins = kind.initial, provenance.initial
     gone: dict[int, Dropped] = {}
-    for start in range(0, len(versions), PAGE):
-        chunk = versions[start : start + PAGE]
-        page = await log.read_versions(scope.stream, chunk, dropped="mark")
+    async for page in pages(scope.services.log, scope.stream, versions):
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
         whole = [one for one in page if one.version not in gone]
         state = kind.fold(state, whole)

@@ -5,6 +5,7 @@ work goes on after a crash by being asked for again.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import structlog
 
@@ -35,8 +36,8 @@ async def purge(
     named, level = checked(source, trust)
     started_us = scope.now_us()
     work = _purge(scope, named, level, dry_run=dry_run)
-    with scope.observed("Purge", "any"):
-        done = await (work if dry_run else scope.to_the_end(work))
+    with scope.measured("Purge", "any"):
+        done = await (work if dry_run else scope.unattended(work))
     return Purged(
         user_id=scope.user_id,
         source=named,
@@ -97,10 +98,9 @@ async def _purge(
     async with scope.writable() as live:
         for batch in _batches(live.state, source, trust):
             command = Purge(now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust)
-            events = await (_tried if dry_run else _carried_out)(scope, live, command)
+            events = await _decided(scope, live, command, dry_run=dry_run)
             done += [event for event in events if isinstance(event, SourcePurged)]
-        live.indexes.index_now()  # what changed or came back
-        await live.indexes.indexed(KINDS)
+        await live.indexes.catch_up(KINDS)  # with what changed or came back
     return done
 
 
@@ -122,18 +122,20 @@ def _batches(
             yield (one,)
 
 
-async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
-    """Carry a batch out; where all users together have no room, without what would come back."""
+async def _decided(
+    scope: Scope, live: LiveUser, command: Purge, *, dry_run: bool
+) -> Sequence[object]:
+    """Decide a batch; where all users together have no room, without what would come back."""
+    decide = live.actor.dry_run if dry_run else partial(_carried_out, scope, live)
     try:
-        reply = await scope.ask(live, command, deletes=True)
+        return await decide(command)
     except GlobalQuotaExceededError:
-        reply = await scope.ask(live, command.without_return(), deletes=True)
+        return await decide(command.without_return())
+
+
+async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
+    reply = await scope.ask(live, command, deletes=True)
     return [recorded.data for recorded in reply.events]
-
-
-async def _tried(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
-    """Decide a batch, and leave it at that."""
-    return scope.services.decider.decide(await live.enrich(command, live.state), live.state)
 
 
 def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

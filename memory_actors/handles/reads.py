@@ -125,7 +125,7 @@ class UserReads:
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
         )
-        with self._scope.observed("Retrieve", "any"):
+        with self._scope.measured("Retrieve", "any"):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
                 await self._scope.recalled(query, [hit.memory_id for hit in hits])

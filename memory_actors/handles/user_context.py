@@ -79,7 +79,7 @@ class UserContext(ContextDocument):
 
     async def rename_all(self, names: Mapping[str, str]) -> None:
         """Give documents other names, from old to new, all or none. See `rename`."""
-        await self._writer.carry_out(self._renaming(names))
+        await self._writer.write(self._renaming(names))
 
     async def delete(self, name: str) -> ContextReceipt:
         """Delete a document with its archive. `restore` brings back what of it is named.
@@ -90,7 +90,7 @@ class UserContext(ContextDocument):
 
     async def delete_all(self, names: Sequence[str]) -> None:
         """Delete documents with their archives, all or none. See `delete`."""
-        await self._writer.carry_out(self._deleting(names))
+        await self._writer.write(self._deleting(names))
 
     # --- how
 

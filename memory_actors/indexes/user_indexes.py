@@ -112,10 +112,11 @@ class UserIndexes:
         """Index what wants a vector after a pause. See `MemoryIndex.index_later`."""
         self.made(kind).index_later(drained)
 
-    def index_now(self) -> None:
-        """Begin to index what wants a vector."""
+    async def catch_up(self, kinds: Iterable[Kind]) -> None:
+        """Index what wants a vector; wait for what is of these kinds, a few seconds at most."""
         for index in self._of.values():
             index.index_wanting()
+        await self.indexed(kinds)
 
     def index_what_lacks(self, kind: Kind, versions: Collection[int]) -> bool:
         """Begin to index passages of these events that are still wanting; say whether any is."""

@@ -1,6 +1,6 @@
 """The way of a user's tier into the log."""
 
-from memory_actors.account import SetTier
+from memory_actors.account import NAME, SetTier
 from memory_actors.records import Tier
 from memory_actors.validation import check_tier
 from memory_actors.writers.scope import Scope
@@ -12,5 +12,6 @@ async def set_tier(scope: Scope, tier: Tier | str) -> None:
     :raises InvalidInputError: there is no such tier.
     """
     wanted = check_tier(tier)
-    async with scope.writable() as live:
-        await scope.ask(live, SetTier(now_us=scope.now_us(), tier=wanted))
+    with scope.measured(SetTier.__name__, NAME):
+        async with scope.writable() as live:
+            await scope.ask(live, SetTier(now_us=scope.now_us(), tier=wanted))

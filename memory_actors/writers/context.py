@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from memory_actors.asking import Reply
 from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
-from memory_actors.kinds.context.commands import FREE, ArchiveEntries, RestoreEntries, Room
+from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
 from memory_actors.kinds.context.lines import title_of
 from memory_actors.kinds.context.markdown import check_one, entry_text
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import Context, Row, blocks, text
-from memory_actors.kinds.kind import Command, Delete, Kind
+from memory_actors.kinds.kind import Command, Kind
+from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import text_digest
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.tokens import TokenBudget
@@ -28,21 +29,7 @@ from memory_actors.validation import (
     plain,
     time_us,
 )
-from memory_actors.writers.writer import Writer, Written
-
-
-class Carried(NamedTuple):
-    """What came of a command about a document."""
-
-    reply: Reply
-    started_s: float
-
-    @property
-    def archived(self) -> tuple[str, ...]:
-        """Entries that went to the archive."""
-        events = (recorded.data for recorded in self.reply.events)
-        archivings = (event for event in events if isinstance(event, EntriesArchived))
-        return tuple(one.memory_id for event in archivings for one in event.entries)
+from memory_actors.writers.writer import After, Writer
 
 
 class ContextWriter(Writer):
@@ -69,8 +56,7 @@ class ContextWriter(Writer):
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
         self.check_fields(item, idempotency_key)
         command = self.adding(DEFAULT_DOCUMENT, item, auto_archive=auto_prune)
-        change = await self.carry_out(command)
-        return self.receipt(command.memory_id, "add", Written.of(*change))
+        return self.receipt(command.memory_id, "add", await self.write(command))
 
     async def update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
         """Let an entry say something else, give it other metadata, or both."""
@@ -83,12 +69,7 @@ class ContextWriter(Writer):
             metadata=None if metadata is None else own_metadata(metadata),
             room=self.room(),
         )
-        change = await self.carry_out(command)
-        return self.receipt(row.memory_id, "update", Written.of(*change))
-
-    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Bring back archived or removed entries, all or none; return a receipt for each."""
-        return await self.bring_back(self.restoring(memory_ids))
+        return self.receipt(row.memory_id, "update", await self.write(command))
 
     # --- commands
 
@@ -127,8 +108,7 @@ class ContextWriter(Writer):
         :raises InvalidInputError: it is no block, or its id stands for another memory.
         """
         command = self._importing(check_name(memory_id, "memory_id"), item, data)
-        change = await self.carry_out(command)
-        return self.receipt(memory_id, "add", Written.of(*change))
+        return self.receipt(memory_id, "add", await self.write(command))
 
     def _importing(
         self, memory_id: str, item: Item, data: Mapping[str, Any]
@@ -190,11 +170,11 @@ class ContextWriter(Writer):
         self, document: str, operation: str, command: Command, ids: Sequence[str]
     ) -> ContextReceipt:
         """Carry out a command about a document, and say what came of it and how large that is."""
-        change = await self.carry_out(command)
-        size = self.size(document, change.reply.state.context)
+        written = await self.write(command)
+        size = self.size(document, written.reply.state.context)
         return ContextReceipt(
             document=document,
-            operation=operation if change.reply.events else "unchanged",
+            operation=operation if written.reply.events else "unchanged",
             entry_ids=tuple(ids),
             tokens=size.tokens,
             limit=size.soft_limit,
@@ -202,8 +182,8 @@ class ContextWriter(Writer):
             remaining=size.remaining,
             message=size.message,
             warning=size.warning,
-            archived=change.archived,
-            latency_ms=(perf_counter() - change.started_s) * 1e3,
+            archived=_archived(written.reply),
+            latency_ms=(perf_counter() - written.started_s) * 1e3,
         )
 
     def size(self, document: str, state: Context) -> ContextSize:
@@ -216,31 +196,21 @@ class ContextWriter(Writer):
             hard_limit=budget.hard_tokens,
         )
 
-    async def carry_out(self, command: Command) -> Carried:
-        """Carry out a command; what it archives is searchable when this returns.
+    def after(self, _command: Command) -> After:
+        """Return what indexes new entries of an archive: any change may have to make room."""
+        return self._index_archived
 
-        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
-        """
-        if not isinstance(command, Delete | ArchiveEntries):
-            self.scope.services.monitor.admit()
-        with self.scope.observed(type(command).__name__, self.kind.NAME):
-            return await self.scope.to_the_end(self._carried_out(command))
-
-    async def _carried_out(self, command: Command) -> Carried:
-        started_s = perf_counter()
-        async with self.scope.writable() as live:
-            reply = await self.scope.ask(live, command, deletes=isinstance(command, Delete))
-            if _archives(reply):
-                live.indexes.index_now()
-                await live.indexes.indexed([self.kind])
-        return Carried(reply, started_s)
+    async def _index_archived(self, live: LiveUser, reply: Reply) -> bool:
+        events = [recorded.data for recorded in reply.events]
+        imported = any(isinstance(event, BlockImported) and event.archived for event in events)
+        return not (imported or _archived(reply)) or await self.index_from_log(live, reply)
 
 
-def _archives(reply: Reply) -> bool:
-    """Say whether there is more in an archive: it is to be indexed."""
-    events = [recorded.data for recorded in reply.events]
-    imported = (event.archived for event in events if isinstance(event, BlockImported))
-    return any(imported) or any(isinstance(event, EntriesArchived) for event in events)
+def _archived(reply: Reply) -> tuple[str, ...]:
+    """Return the entries that went to the archive."""
+    events = (recorded.data for recorded in reply.events)
+    archivings = (event for event in events if isinstance(event, EntriesArchived))
+    return tuple(one.memory_id for event in archivings for one in event.entries)
 
 
 def checked_section(title: str) -> str:

@@ -109,7 +109,7 @@ class Scope:
         return reply
 
     @contextmanager
-    def observed(self, operation: str, kind: str) -> Iterator[None]:
+    def measured(self, operation: str, kind: str) -> Iterator[None]:
         """Measure an operation, and how it ends."""
         started_s, outcome = perf_counter(), "ok"
         try:
@@ -126,21 +126,13 @@ class Scope:
         stream = recall_stream_of(self.user_id)
         await self.services.recalls.keep(stream, query, memory_ids, self._meta("Retrieve"))
 
-    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         task = asyncio.create_task(work)
         self.services.unattended.add(task)
         task.add_done_callback(self.services.unattended.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
-
-    async def refuse_early(self, live: LiveUser, command: Command) -> None:
-        """Refuse now what the confirmed state would refuse, before the work that leads up to it.
-
-        The events are dropped: the decision that counts is the actor's.
-        """
-        enriched = await live.enrich(command, live.state)
-        live.check(self.services.decider.decide(enriched, live.state))
 
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""

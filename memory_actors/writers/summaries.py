@@ -71,7 +71,7 @@ class SummaryWriter(Writer):
         command = self.undo_command(
             now_us=self.scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
         )
-        return await self.bring_back(command)
+        return await self.write_restore(command)
 
     async def put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as another store has it; its originals stay where they are.

@@ -7,7 +7,7 @@ the receipt says `indexed=False`, and it is indexed when the embedder works agai
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -26,6 +26,9 @@ from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.writers.scope import Scope
 
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
+
+After = Callable[[LiveUser, Reply], Awaitable[bool]]
+"""What is done once the log has the events of a command; it says whether they are indexed."""
 
 _logger = structlog.get_logger("memory_actors.user")
 
@@ -84,31 +87,24 @@ class Writer(ABC):
         :raises NotFoundError: one of them never was.
         :raises InvalidInputError: this kind keeps nothing that could come back.
         """
+        return await self.write_restore(self.restoring(memory_ids))
+
+    def restoring(self, memory_ids: Sequence[str]) -> Restore:
+        """Return the command that brings memories back.
+
+        :raises InvalidInputError: this kind keeps nothing that could come back.
+        """
         if self.restore_command is None:
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
-        return await self.bring_back(
-            self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
-        )
+        return self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
 
-    async def bring_back(self, command: Restore) -> list[Receipt]:
+    async def write_restore(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back; return a receipt for each that came."""
-        self.scope.services.monitor.admit()
-        with self.scope.observed(type(command).__name__, self.kind.NAME):
-            written = await self.scope.to_the_end(self._restored(command))
+        written = await self.write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
         rows = (self.find(written.reply, memory_id) for memory_id in came)
         return [self.receipt(row.memory_id, "restore", written, row) for row in rows if row]
-
-    async def _restored(self, command: Restore) -> Written:
-        started_s = perf_counter()
-        async with self.scope.writable() as live:
-            reply = await self.scope.ask(live, command)
-            live.indexes.index_now()  # their vectors are still in the table
-            await live.indexes.indexed([self.kind])
-            versions = {recorded.version for recorded in reply.events}
-            indexed = not live.indexes.index_what_lacks(self.kind, versions)
-        return Written.of(reply, started_s, indexed=indexed)
 
     # --- the way of a command
 
@@ -120,32 +116,39 @@ class Writer(ABC):
         idempotency_key: str | None = None,
         digest: bytes = b"",
     ) -> Written:
-        """Carry out a command, and index the texts of what it adds.
+        """Carry out a command, and index what it adds: these texts, or those in the log already.
 
-        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
+        :raises MemoryLimitError: the process holds too much memory for what does not free any.
         """
-        if not isinstance(command, Delete):
+        if not command.frees:
             self.scope.services.monitor.admit()
-        with self.scope.observed(type(command).__name__, self.kind.NAME):
-            return await self._write(command, texts, idempotency_key, digest)
-
-    async def _write(
-        self,
-        command: Command,
-        texts: Sequence[str],
-        idempotency_key: str | None,
-        digest: bytes,
-    ) -> Written:
         started_s = perf_counter()
-        if texts:
-            work = self._write_texts(command, list(texts), idempotency_key, digest)
-            reply, indexed = await self.scope.to_the_end(work)
-            return Written.of(reply, started_s, indexed=indexed)
+        with self.scope.measured(type(command).__name__, self.kind.NAME):
+            if texts:
+                work = self._write_texts(command, list(texts), idempotency_key, digest)
+                reply, indexed = await self.scope.unattended(work)
+            elif (after := self.after(command)) is not None:
+                reply, indexed = await self.scope.unattended(self._write(command, after))
+            else:  # the append is all there is: a caller who leaves can leave nothing half done
+                reply, indexed = await self._write(command)
+        return Written.of(reply, started_s, indexed=indexed)
+
+    def after(self, command: Command) -> After | None:
+        """Return what indexes the events of a command that has no texts; None if nothing has to."""
+        return self.index_from_log if isinstance(command, Restore) else None
+
+    async def index_from_log(self, live: LiveUser, reply: Reply) -> bool:
+        """Index events by their texts in the log; their vectors are mostly still in the table."""
+        await live.indexes.catch_up([self.kind])
+        versions = {recorded.version for recorded in reply.events}
+        return not live.indexes.index_what_lacks(self.kind, versions)
+
+    async def _write(self, command: Command, after: After | None = None) -> tuple[Reply, bool]:
         async with self.scope.writable() as live:
             reply = await self.scope.ask(
                 live, command, relaxed=self.relaxed, deletes=isinstance(command, Delete)
             )
-        return Written.of(reply, started_s)
+            return reply, after is None or await after(live, reply)
 
     async def _write_texts(
         self,
@@ -157,7 +160,7 @@ class Writer(ABC):
         """Ask the actor and embed the texts at the same time; say whether they are indexed."""
         async with self.scope.writable() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
-                await self.scope.refuse_early(live, command)
+                await live.actor.dry_run(command)
             embed = self.scope.embeddings.embed
             embedding = asyncio.create_task(embed(texts, background=command.background))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())

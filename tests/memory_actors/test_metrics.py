@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from structlog.testing import capture_logs
 
-from memory_actors.errors import InvalidInputError, MissingExtraError
+from memory_actors.errors import InvalidInputError, MissingExtraError, NotFoundError
 from memory_actors.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
 
 
@@ -40,6 +41,45 @@ def test_operations_are_counted_and_timed(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value(f"{seconds}_bucket", {**labels, "le": "0.0001"}) == 1
     assert registry.get_sample_value(f"{seconds}_bucket", {**labels, "le": "10.0"}) == 2
     assert (BUCKETS_S[0], BUCKETS_S[-1]) == (0.0001, 10.0)
+
+
+class Noted(NoMetrics):
+    """Remembers which operations were measured."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str]] = []
+
+    def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
+        del seconds
+        self.seen.append((operation, kind, outcome))
+
+
+@pytest.mark.anyio
+async def test_every_write_is_measured_once_by_its_command_and_kind(open_memory: Any) -> None:
+    metrics = Noted()
+    async with open_memory(metrics=metrics) as memory:
+        user = memory.user("ada")
+        await user.set_tier("pro")
+        added = await user.add("likes tea")
+        await user.working.set("k", "v")
+        await user.delete(added.memory_id)
+        await user.restore([added.memory_id])
+        entry = await user.context.add("", "an entry")
+        await user.context.archive(entry.entry_ids)
+        with pytest.raises(NotFoundError):
+            await user.context.archive(["never"])
+        await user.purge("https://nobody.example")
+    assert metrics.seen == [
+        ("SetTier", "account", "ok"),
+        ("AddMemories", "long_term", "ok"),
+        ("SetKey", "working", "ok"),
+        ("DeleteMemory", "long_term", "ok"),
+        ("RestoreMemories", "long_term", "ok"),
+        ("AddEntry", "context", "ok"),
+        ("ArchiveEntries", "context", "ok"),
+        ("ArchiveEntries", "context", "NotFoundError"),
+        ("Purge", "any", "ok"),
+    ]
 
 
 def test_statistics_are_read_at_each_scrape(registry: CollectorRegistry) -> None:

@@ -9,6 +9,7 @@ from support.fakes import FakeClock
 from support.given import pro
 
 from memory_actors import (
+    GlobalLimits,
     InvalidInputError,
     Item,
     Limits,
@@ -464,6 +465,20 @@ async def test_originals_without_room_stay_out_until_there_is_some(open_memory: 
             await user.delete(other.memory_id)
         back = await user.restore(receipt.left_out)
         assert {one.memory_id for one in back} == set(receipt.left_out)
+
+
+async def test_where_all_users_have_no_room_nothing_comes_back_and_a_dry_run_says_so(
+    open_memory: Any,
+) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        await poisoned_past(memory)
+        used = (await memory.usage()).size_bytes["long_term"]
+    full = GlobalLimits(long_term_bytes=used)
+    async with open_memory(summarizer=SHORT, global_limits=full) as memory:
+        user = memory.user("ada")
+        tried, done = await user.purge(EVIL, dry_run=True), await user.purge(EVIL)
+        assert (tried.gone, tried.came_back) == (done.gone, done.came_back)
+        assert (done.count, done.came_back) == (1, ())
 
 
 async def test_originals_that_retention_dropped_are_lost_and_the_summary_goes_all_the_same(

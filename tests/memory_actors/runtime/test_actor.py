@@ -61,9 +61,14 @@ class Watch:
         self.seen: list[tuple[list[int], int, int]] = []
         self.rebuilds: list[int] = []
         self.failure: Exception | None = None
+        self.total_max = 1_000
 
     async def enrich(self, command: Any, state: int) -> Any:
         return command
+
+    def check_totals(self, before: int, after: int) -> None:
+        if after > self.total_max:
+            raise InvalidInputError("too much of all")
 
     def admit(self, before: int, after: int) -> dict[str, int]:
         return {}
@@ -127,6 +132,24 @@ async def test_commands_that_wait_together_are_appended_together() -> None:
     assert [reply.state for reply in replies] == [1, 3, 6]
     assert (log.appends, watch.seen) == (1, [([1, 2, 3], 0, 6)])
     assert not actor.busy
+
+
+async def test_a_dry_run_tells_the_events_of_a_command_and_nothing_comes_of_it() -> None:
+    actor, log, watch = make()
+    await actor.ask(add(600))
+    assert await actor.dry_run(Add(5)) == [Added(5)]
+    assert (actor.state, actor.version, log.appends, len(watch.seen)) == (600, 1, 1, 1)
+
+
+async def test_a_dry_run_refuses_what_the_decision_or_the_totals_would() -> None:
+    actor, _, watch = make()
+    await actor.ask(add(600))
+    watch.total_max = 700
+    with pytest.raises(InvalidInputError, match=r"too much$"):
+        await actor.dry_run(Add(600))
+    with pytest.raises(InvalidInputError, match="too much of all"):
+        await actor.dry_run(Add(101))
+    assert await actor.dry_run(Add(100)) == [Added(100)]
 
 
 async def test_a_refusal_harms_nobody_else_in_its_batch() -> None:

@@ -1,0 +1,63 @@
+"""The events about some memories: each read once, a page at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import EventRegistry, InMemoryLog
+from memory_actors import past_events
+from memory_actors.past_events import events_about, first_events, pages, versions_about
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("noted", keys=lambda event: event.ids)
+class Noted(msgspec.Struct, frozen=True):
+    ids: tuple[str, ...]
+
+
+class CountingLog(InMemoryLog):
+    """Keeps which versions were read together."""
+
+    def __init__(self) -> None:
+        super().__init__(registry)
+        self.reads: list[Sequence[int]] = []
+
+    async def read_versions(self, stream: str, versions: Sequence[int], **more: Any) -> Any:
+        self.reads.append(versions)
+        return await super().read_versions(stream, versions, **more)
+
+
+@pytest.fixture
+async def log(monkeypatch: pytest.MonkeyPatch) -> CountingLog:
+    """Five events: versions 1 and 4 about both memories, 2 about a, 3 and 5 about b."""
+    monkeypatch.setattr(past_events, "PAGE", 2)
+    log = CountingLog()
+    events = [Noted(("a", "b")), Noted(("a",)), Noted(("b",)), Noted(("b", "a")), Noted(("b",))]
+    await log.append("s", events, 0)
+    return log
+
+
+async def test_every_event_about_each_memory_is_read_once_in_pages(log: CountingLog) -> None:
+    found = await events_about(log, "s", ["a", "b", "never"])
+    versions = {memory_id: [one.version for one in each] for memory_id, each in found.items()}
+    assert versions == {"a": [1, 2, 4], "b": [1, 3, 4, 5], "never": []}
+    assert log.reads == [[1, 2], [3, 4], [5]]
+
+
+async def test_only_the_first_events_are_read_of_ids_that_were_used(log: CountingLog) -> None:
+    assert await first_events(log, "s", ["b", "never"]) == {"b": Noted(("a", "b"))}
+    assert log.reads == [[1]]
+
+
+async def test_versions_end_before_the_one_that_is_given(log: CountingLog) -> None:
+    assert await versions_about(log, "s", ["a", "b"], before=4) == {"a": [1, 2], "b": [1, 3]}
+
+
+async def test_pages_are_in_order_whatever_is_asked_for(log: CountingLog) -> None:
+    read = [[one.version for one in page] async for page in pages(log, "s", [5, 1, 1, 3])]
+    assert read == [[1, 3], [5]]
