@@ -125,9 +125,9 @@ def _batches(
 async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
     """Carry a batch out; where all users together have no room, without what would come back."""
     try:
-        reply = await scope.ask(live, command, deletes=True)
+        reply = await scope.ask(live, command)
     except GlobalQuotaExceededError:
-        reply = await scope.ask(live, command.without_return(), deletes=True)
+        reply = await scope.ask(live, command.without_return())
     return [recorded.data for recorded in reply.events]
 
 

@@ -41,6 +41,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     background: ClassVar[bool] = False
     """Whether its texts can wait for those of other commands."""
+    frees: ClassVar[bool] = False
+    """Whether it is what makes room: carried out also where memory or the log is full."""
     now_us: int
 
 
@@ -56,6 +58,7 @@ class Add(Command, frozen=True, kw_only=True):
 class Delete(Command, frozen=True, kw_only=True):
     """Delete one memory."""
 
+    frees: ClassVar[bool] = True
     memory_id: str
 
 

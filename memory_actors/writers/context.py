@@ -9,13 +9,13 @@ from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, Cont
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
-from memory_actors.kinds.context.commands import FREE, ArchiveEntries, RestoreEntries, Room
+from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
 from memory_actors.kinds.context.lines import title_of
 from memory_actors.kinds.context.markdown import check_one, entry_text
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import Context, Row, blocks, text
-from memory_actors.kinds.kind import Command, Delete, Kind
+from memory_actors.kinds.kind import Command, Kind
 from memory_actors.phrasing import text_digest
 from memory_actors.records import Item, Metadata, Receipt
 from memory_actors.tokens import TokenBudget
@@ -219,9 +219,9 @@ class ContextWriter(Writer):
     async def carry_out(self, command: Command) -> Carried:
         """Carry out a command; what it archives is searchable when this returns.
 
-        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
+        :raises MemoryLimitError: the process holds too much memory for what does not free any.
         """
-        if not isinstance(command, Delete | ArchiveEntries):
+        if not command.frees:
             self.scope.services.monitor.admit()
         with self.scope.observed(type(command).__name__, self.kind.NAME):
             return await self.scope.to_the_end(self._carried_out(command))
@@ -229,7 +229,7 @@ class ContextWriter(Writer):
     async def _carried_out(self, command: Command) -> Carried:
         started_s = perf_counter()
         async with self.scope.writable() as live:
-            reply = await self.scope.ask(live, command, deletes=isinstance(command, Delete))
+            reply = await self.scope.ask(live, command)
             if _archives(reply):
                 live.indexes.index_now()
                 await live.indexes.indexed([self.kind])

@@ -122,9 +122,9 @@ class Writer(ABC):
     ) -> Written:
         """Carry out a command, and index the texts of what it adds.
 
-        :raises MemoryLimitError: the process holds too much memory for anything but a delete.
+        :raises MemoryLimitError: the process holds too much memory for what does not free any.
         """
-        if not isinstance(command, Delete):
+        if not command.frees:
             self.scope.services.monitor.admit()
         with self.scope.observed(type(command).__name__, self.kind.NAME):
             return await self._write(command, texts, idempotency_key, digest)
@@ -142,9 +142,7 @@ class Writer(ABC):
             reply, indexed = await self.scope.to_the_end(work)
             return Written.of(reply, started_s, indexed=indexed)
         async with self.scope.writable() as live:
-            reply = await self.scope.ask(
-                live, command, relaxed=self.relaxed, deletes=isinstance(command, Delete)
-            )
+            reply = await self.scope.ask(live, command, relaxed=self.relaxed)
         return Written.of(reply, started_s)
 
     async def _write_texts(

@@ -1,7 +1,7 @@
 """What can be asked of context documents."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -136,6 +136,7 @@ class PinEntries(Command, frozen=True, kw_only=True):
 class ArchiveEntries(Command, frozen=True, kw_only=True):
     """Move entries to the archive: those named, or the stalest until enough is free."""
 
+    frees: ClassVar[bool] = True
     document: str
     memory_ids: tuple[str, ...] | None = None
     room: Room = Room()
@@ -160,6 +161,7 @@ class RenameDocuments(Command, frozen=True, kw_only=True):
 class DeleteDocuments(Command, frozen=True, kw_only=True):
     """Delete documents with their archives, all or none."""
 
+    frees: ClassVar[bool] = True
     documents: tuple[str, ...]
 
 
