@@ -12,7 +12,7 @@
 It knows nothing about what the events mean.
 """
 
-from eventlog.audit import Finding, VerifyReport
+from eventlog.audit import Finding, Progress, VerifyReport
 from eventlog.backup import BackedUp, Restored, restore
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
@@ -42,6 +42,7 @@ from eventlog.errors import (
     WrongExpectedVersion,
 )
 from eventlog.exporting import Exported
+from eventlog.frame import stream_id
 from eventlog.heads import Heads, load_heads, write_heads
 from eventlog.importing import Imported
 from eventlog.inmemory import InMemoryLog
@@ -62,9 +63,12 @@ from eventlog.records import (
     Recorded,
     Snapshot,
     StreamHead,
+    to_datetime,
+    to_us,
 )
 from eventlog.repair import LeftBehind, RepairReport, repair
 from eventlog.replay import PoisonedStream, replay
+from eventlog.requests import system_clock_us
 from eventlog.subscription import subscribe
 
 __all__ = [
@@ -113,6 +117,7 @@ __all__ = [
     "PayloadErased",
     "PoisonedStream",
     "Prepared",
+    "Progress",
     "Recorded",
     "RepairReport",
     "Restored",
@@ -127,6 +132,10 @@ __all__ = [
     "repair",
     "replay",
     "restore",
+    "stream_id",
     "subscribe",
+    "system_clock_us",
+    "to_datetime",
+    "to_us",
     "write_heads",
 ]

@@ -11,7 +11,6 @@ never read on the event loop: there `entry` raises `NotInMemory`, and the caller
 """
 
 import hashlib
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Container, Iterator, Sequence
@@ -23,7 +22,7 @@ import structlog
 
 from eventlog import segment as segments
 from eventlog.block import Block, Entry
-from eventlog.datafile import means_no_room, sync_directory
+from eventlog.datafile import means_no_room, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
 from eventlog.segment import SegmentId
@@ -133,7 +132,7 @@ class Archive:
     def _make_directory(self) -> None:
         if not self.directory.is_dir():
             self.directory.mkdir(mode=0o700)
-            sync_directory(self.directory.parent)
+            sync_to_disk(self.directory.parent)
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""
@@ -161,7 +160,7 @@ class Archive:
         try:
             for name in gone:
                 (self.directory / name).unlink(missing_ok=True)
-            sync_directory(self.directory)
+            sync_to_disk(self.directory)
         except OSError as error:
             raise StorageFailed(f"a file in {self.directory} cannot be removed: {error}") from error
         return len(gone)
@@ -185,24 +184,16 @@ class Archive:
         try:
             for name in names:
                 (self.directory / name).unlink(missing_ok=True)
-            sync_directory(self.directory)
+            sync_to_disk(self.directory)
         except OSError as error:
             _logger.warning("segment not removed", error=str(error))
 
 
 def _write_durably(path: Path, data: bytes) -> None:
     """Write a file that is there with all its bytes, whatever happens next, or not at all."""
-    temporary = path.with_name(path.name + segments.TEMPORARY)
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        temporary.rename(path)
-        sync_directory(path.parent)
+        write_whole(path, data)
     except BaseException:
-        for left in (temporary, path):
-            with suppress(OSError):
-                left.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)  # it is there, and not for good
         raise

@@ -10,9 +10,12 @@ work. A rename is durable when its directory has been synced.
 import errno
 import fcntl
 import os
+import secrets
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -22,6 +25,7 @@ from eventlog.pages import Meta, check_pages
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
 STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
+TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
 _META_MAGIC = 0xBEEFC0DE
@@ -142,20 +146,11 @@ def make_directory(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in missing:
-        sync_directory(each.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make what was created, renamed and removed in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync_to_disk(each.parent)
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make a file, or what a directory says of its files, durable."""
+    """Make a file durable; of a directory, what was created, renamed and removed in it."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -163,16 +158,36 @@ def sync_to_disk(path: Path) -> None:
         os.close(fd)
 
 
+@contextmanager
+def written_whole(path: Path, *, contested: bool = False) -> Iterator[BinaryIO]:
+    """Give a file to write to, and put it at `path` when the block is left: whole, and durable.
+
+    What was there stays until then, whatever happens. It is readable by its owner only. What is not
+    finished is removed, but for that of a process that dies: this is `<name>.tmp`, and the next one
+    writes over it, so that what it holds of a secret goes as well. Therefore one may write at a
+    time; where others may, who know nothing of each other, the file is `contested` and each one has
+    a name of its own.
+    """
+    temporary = beside(path, (f".{secrets.token_hex(8)}" if contested else "") + TEMPORARY)
+    new = os.O_EXCL if contested else os.O_TRUNC
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | new, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(fd)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_to_disk(path.parent)
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole, whatever happens, or as it was before."""
-    temporary = beside(path, ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+    with written_whole(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(fd)
-    temporary.replace(path)
-    sync_directory(path.parent)
 
 
 def free_bytes(directory: Path) -> int:

@@ -50,7 +50,7 @@ from eventlog.datafile import (
     lock,
     means_no_room,
     reserve_readers,
-    sync_directory,
+    sync_to_disk,
     unlock,
 )
 from eventlog.errors import (
@@ -127,7 +127,7 @@ class Environment:
             self._discard_copy()
             self._files.replace(self._load(path, 0))
             with _unavailable(path):
-                sync_directory(path.parent)
+                sync_to_disk(path.parent)
         except BaseException:
             with self._files.alone():
                 self._files.replace(None)
@@ -342,7 +342,7 @@ class Environment:
             raise self._not_copied(error, self.path) from error
         try:
             beside(self._copy_path, "-lock").replace(beside(self.path, "-lock"))
-            sync_directory(self.path.parent)
+            sync_to_disk(self.path.parent)
         except OSError as error:  # both are whole; which one comes back after a power loss?
             self._files.replace(None)
             copy.env.close()

@@ -13,7 +13,6 @@ An erasure travels with the next export: the stream is erased there as well, up 
 """
 
 import hashlib
-import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 
 from eventlog import frame
 from eventlog.audit import Progress
-from eventlog.datafile import beside, means_no_room, sync_directory
+from eventlog.datafile import means_no_room, written_whole
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
 from eventlog.ledger import RequestRecord, StreamRecord
@@ -113,20 +112,13 @@ def write_export(
     """
     if path.exists():
         raise LogUnavailable(f"{path} is there already: give the export another name")
-    temporary = beside(path, ".partial")
     try:
-        with files.env.read() as txn, temporary.open("wb") as out:
+        with written_whole(path) as out, files.env.read() as txn:
             position = _write(out, _messages(files, txn, since, now_us, progress))
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.rename(path)
-        sync_directory(path.parent)
     except OSError as error:
         if means_no_room(error):
             raise DiskFull(f"no space left for {path}: free some, try again") from error
         raise StorageFailed(f"writing {path} failed: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return Exported(str(path), since, position, position - since, path.stat().st_size)
 
 

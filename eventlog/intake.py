@@ -195,9 +195,16 @@ class Intake:
                 self._tally.leave(request.counters, relaxed=head is not None)
             done(outcome)
 
-        run = partial(_run_append, self._ledger, request)
         payload_bytes = sum(event.stored_bytes for event in request.events)
-        self._put(Job(run, len(request.events), payload_bytes, landed, request.use_reserve))
+        self._put(
+            Job(
+                lambda txn: self._ledger.append(txn, request),
+                len(request.events),
+                payload_bytes,
+                landed,
+                request.use_reserve,
+            )
+        )
         in_flight = self._in_flight.setdefault(request.stream, _InFlight())
         in_flight.appends += 1
         in_flight.head = head
@@ -257,7 +264,3 @@ class Intake:
             self.position = landed.tail.position
             self._wake_tail_waiters()
         self._wake_room_waiters()
-
-
-def _run_append(ledger: Ledger, request: AppendRequest, txn: Transaction) -> Appended:
-    return ledger.append(txn, request)

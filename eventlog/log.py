@@ -26,7 +26,6 @@ from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
-from eventlog.kept import Kept
 from eventlog.keys import Keys
 from eventlog.opening import Files
 from eventlog.records import (
@@ -51,6 +50,7 @@ from eventlog.requests import (
 from eventlog.snapshots import load_snapshot, put_snapshot
 from eventlog.totals import Tally, load_totals
 from eventlog.upkeep import Upkeep
+from eventlog.upkeep_api import EventLogUpkeep
 from eventlog.waiting import to_the_end
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
@@ -72,8 +72,11 @@ class LogStatistics(msgspec.Struct, frozen=True):
     used_bytes: int
 
 
-class EventLog(Kept, TakesAppends):
-    """An append-only log of streams in one directory. Open it with `EventLog.open`."""
+class EventLog(EventLogUpkeep, TakesAppends):
+    """An append-only log of streams in one directory. Open it with `EventLog.open`.
+
+    What is done to it as a whole (archive, erase, back up, shrink, ...) is in upkeep_api.py.
+    """
 
     def __init__(
         self,

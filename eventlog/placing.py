@@ -20,7 +20,6 @@ from eventlog.datafile import (
     lock,
     make_directory,
     means_no_room,
-    sync_directory,
     sync_to_disk,
     unlock,
 )
@@ -95,7 +94,7 @@ def put_in_place(scratch: Path, directory: Path) -> None:
     for mark in (_MARK, _READY):
         (directory / mark).unlink(missing_ok=True)
     sync_to_disk(directory)
-    sync_directory(directory.parent)
+    sync_to_disk(directory.parent)
 
 
 def finish_restore(directory: Path) -> None:

@@ -15,7 +15,7 @@ LMDB can end the process that reads a damaged tree: do it in a child.
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,7 @@ from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
 from eventlog.store_format import load_keys_identity, put_format
 from eventlog.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
+from eventlog.totals import count, put_totals
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
@@ -84,12 +85,14 @@ def repair(
     now_us: int,
     *,
     keys: Keys = NO_KEYS,
+    recount: Callable[[Path], Mapping[str, int]] | None = None,
     also: Callable[[Path], object] | None = None,
 ) -> RepairReport:
     """Write what is whole of the log in `source` to a new one in `target`. Blocks.
 
-    `keys` are those of the log, if it is encrypted. `also(path)` is called with the new log,
-    closed, before it is given its name: `target` is there with all of it, or not at all.
+    `keys` are those of the log, if it is encrypted. `recount(path)` and `also(path)` are called
+    with the new log, closed, before it is given its name: `target` is there with all of it, or not
+    at all. The totals that `recount` returns are put into it; without, there are none.
 
     :raises LogLocked: `source` is open.
     :raises LogUnavailable: it is no log, or there is something at `target`.
@@ -109,12 +112,22 @@ def repair(
         for path in scratch.glob("damaged-*"):
             path.unlink()
         verify_copy(scratch, registry, now_us)
+        if recount is not None:
+            _put_totals(scratch / LOG, recount(scratch))
         if also is not None:
             also(scratch)
         for path in files_in(scratch):
             sync_to_disk(path)
         put_in_place(scratch, target)
     return report
+
+
+def _put_totals(log: Path, totals: Mapping[str, int]) -> None:
+    env = Environment(log, TABLES)
+    try:
+        env.write(lambda txn: put_totals(env, txn, count({}, totals)))
+    finally:
+        env.close()
 
 
 class _Repair:

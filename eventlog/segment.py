@@ -19,17 +19,19 @@ from typing import NamedTuple
 
 from eventlog import block
 from eventlog.block import BLOCK_BYTES, SLOTS_MAX, Block, Entry
+from eventlog.datafile import TEMPORARY
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.frame import STREAM_ID_BYTES, Place
 
-TEMPORARY = ".tmp"
 NUMBER_MAX = 2**32 - 1
 
 _HEADER = struct.Struct(f">8s{STREAM_ID_BYTES}sI")
 _MAGIC = b"EVSEGMNT"
 _CRC_BYTES = 4
 _PLACE = struct.Struct(f">{STREAM_ID_BYTES}sIQ")
-_NAME = re.compile(rf"([0-9a-f]{{{2 * STREAM_ID_BYTES}}})-([0-9]{{8,10}})\.segment(\.tmp)?")
+_NAME = re.compile(
+    rf"([0-9a-f]{{{2 * STREAM_ID_BYTES}}})-([0-9]{{8,10}})\.segment({re.escape(TEMPORARY)})?"
+)
 
 
 class SegmentId(NamedTuple):

@@ -324,7 +324,7 @@ class Actor(Generic[S]):
             request=requests[0].digest if key is not None else None,
             durability="relaxed" if relaxed else "commit",
             recorded_at_us=batch.now_us,
-            use_reserve=all(request.deletes for request in requests),
+            use_reserve=all(request.frees for request in requests),
             counters=_sum(batch.changes),
         )
 

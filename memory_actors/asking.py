@@ -16,8 +16,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     command: Any
     meta: dict[str, str] = {}
     durability: Durability = "commit"
-    deletes: bool = False
-    """Whether it only takes something away: let in when the log is at its size limit."""
+    frees: bool = False
+    """Whether it is what makes room: let in when the log is at its size limit."""
     alone: bool = False
     """Whether it is decided in a batch of its own: it has to see all before it in the log."""
     idempotency_key: str | None = None

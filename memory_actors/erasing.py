@@ -33,7 +33,7 @@ from memory_actors.compaction.job import Compaction
 from memory_actors.live_user import remove_indexes, touched
 from memory_actors.privacy import hashed, reason
 from memory_actors.services import Services
-from memory_actors.streams import STREAM_PREFIX, recall_stream_of
+from memory_actors.streams import is_user_stream, recall_stream_of
 from memory_actors.user_state import KINDS, UserState
 from memory_actors.writers.scope import Scope
 
@@ -143,7 +143,7 @@ class Erasing:
         """
         left = Counter(await self._log.totals())
         for other in await self._log.streams():
-            if other.startswith(STREAM_PREFIX) and other != stream:
+            if is_user_stream(other) and other != stream:
                 with suppress(KeyGone):
                     async with self._services.runtime.use(other) as live:
                         left.subtract(user_state.totals(live.state))

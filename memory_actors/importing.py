@@ -21,7 +21,7 @@ from memory_actors.api_keys.store import KeyStore
 from memory_actors.embedding.vector_table import remove_files
 from memory_actors.encryption import default_key_file
 from memory_actors.live_user import remove_indexes
-from memory_actors.streams import STREAM_PREFIX, key_owner, user_of
+from memory_actors.streams import is_user_stream, key_owner, user_of
 from memory_actors.user_state import event_registry
 
 
@@ -56,5 +56,5 @@ def _forget(directory: Path, streams: Sequence[str]) -> None:
     remove_files(directory)
     for stream in streams:
         remove_indexes(directory, stream)
-        if stream.startswith(STREAM_PREFIX):
+        if is_user_stream(stream):
             KeyStore(directory).revoke_all(user_of(stream))

@@ -33,19 +33,16 @@ from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Re
 from eventlog.datafile import write_whole
 from memory_actors.audit_records import Recall
 from memory_actors.chores import Chores
-from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
 from memory_actors.recall_events import RecallMade
 from memory_actors.streams import RECALL_PREFIX
 
-MODES = ("hashed", "plain")
 KEY_FILE = "recall.key"
 KEY_BYTES = 32
 STREAMS_MAX = 1_024  # whose versions are held: what leaves is read from the log again
 TRIM_EVERY = 512  # recalls of a user
 PAGE = 512  # events read at a time
 DAY_US = 86_400_000_000
-DAYS_MAX = 100_000
 
 _logger = structlog.get_logger("memory_actors.recalls")
 
@@ -212,19 +209,6 @@ class RecallAudit:
         if self._key is None:
             self._key = _key(self._key_path)
         return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
-
-
-def check_mode(mode: str | None, keep_days: float) -> None:
-    """Refuse settings of the audit that are not what they must be.
-
-    :raises InvalidInputError: one is not; the message names it.
-    """
-    if mode is not None and mode not in MODES:
-        raise InvalidInputError(f"recall_audit must be None, hashed or plain, not {mode!r:.80}")
-    if not isinstance(keep_days, int | float) or not 0 <= keep_days <= DAYS_MAX:
-        raise InvalidInputError(
-            f"recall_audit_days must be a number from 0 to {DAYS_MAX:,}, not {keep_days!r:.40}"
-        )
 
 
 def _checkpoint(stream: str) -> str:

@@ -18,7 +18,7 @@ from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """One of each, wired by `MemorySystem.open`."""
 

@@ -1,5 +1,7 @@
 """The names of a user's streams in the log, and who is known there."""
 
+from collections.abc import Iterable
+
 from eventlog import EventStore, StreamHead
 from memory_actors.errors import NotFoundError
 
@@ -14,9 +16,19 @@ def stream_of(user_id: str) -> str:
     return STREAM_PREFIX + user_id
 
 
+def is_user_stream(stream: str) -> bool:
+    """Say whether it is the stream of a user's memory."""
+    return stream.startswith(STREAM_PREFIX)
+
+
 def user_of(stream: str) -> str:
     """Return whose stream it is."""
     return stream.removeprefix(STREAM_PREFIX)
+
+
+def users_in(streams: Iterable[str]) -> list[str]:
+    """Return the users who have one of these streams, sorted."""
+    return sorted(user_of(stream) for stream in streams if is_user_stream(stream))
 
 
 def recall_stream_of(user_id: str) -> str:

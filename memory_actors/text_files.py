@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from eventlog.datafile import sync_directory
+from eventlog.datafile import sync_to_disk
 from memory_actors.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
@@ -117,7 +117,7 @@ def replace(seen: Seen, text: str) -> bool:
     try:
         _write(scratch, text.encode(), seen)
         done = _create(scratch, seen) if seen.data is None else _swap(scratch, seen, seen.data)
-        sync_directory(seen.path.parent)
+        sync_to_disk(seen.path.parent)
     except FileNotFoundError:  # it went in the meantime
         return False
     except OSError as error:

@@ -4,8 +4,6 @@ from typing import Protocol
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
-
 TOKENS_PER_WORD = 1.3  # of English prose, the field's common estimate
 
 
@@ -43,28 +41,3 @@ class TokenBudget(msgspec.Struct, frozen=True, kw_only=True):
     hard_tokens: int
     """What would lead to more than this is refused."""
     counter: TokenCounter
-
-
-def check_budget(budget: TokenBudget) -> None:
-    """Refuse limits that are none.
-
-    :raises InvalidInputError: a limit is no whole number from 1, the soft one is the higher, or
-        the counter is none.
-    """
-    limits = (
-        ("context_soft_tokens", budget.soft_tokens),
-        ("context_hard_tokens", budget.hard_tokens),
-    )
-    for name, limit in limits:
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise InvalidInputError(f"{name} must be a whole number from 1, not {limit!r:.40}")
-    if not callable(getattr(budget.counter, "count", None)):
-        raise InvalidInputError(
-            f"context_counter must be a TokenCounter, not {budget.counter!r:.40}: WordEstimate(), "
-            "TokenizerCounter(), or any object with name and count(text)"
-        )
-    if budget.soft_tokens > budget.hard_tokens:
-        raise InvalidInputError(
-            f"context_soft_tokens is {budget.soft_tokens:,}, more than context_hard_tokens, "
-            f"{budget.hard_tokens:,}: lower the one or raise the other"
-        )

@@ -15,6 +15,7 @@ from eventlog import EventStore
 from memory_actors.errors import GlobalQuotaExceededError
 from memory_actors.quota import GlobalLimits, size
 from memory_actors.records import QuotaUse
+from memory_actors.user_state import UserState, totals
 
 
 class _Limited(msgspec.Struct, frozen=True):
@@ -30,6 +31,21 @@ LIMITED = (
     _Limited("entity.count", "entities", "count"),
     _Limited("entity.relationships", "relationships", "count"),
 )
+
+
+class Summed:
+    """What users come to together, one state after the other: what the totals must be."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+
+    def add(self, state: UserState) -> None:
+        """Count a user in."""
+        self._sums.update(totals(state))
+
+    def totals(self) -> dict[str, int]:
+        """Return the sums as a log keeps them: without those at zero."""
+        return {name: total for name, total in self._sums.items() if total}
 
 
 class Totals:

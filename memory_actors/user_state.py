@@ -157,6 +157,10 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     return Decider(UserState(), decide, evolve, fold, follow_up)
 
 
+FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
+"""The decider of any user for who only folds: no limit has a say in that."""
+
+
 def _with_origins(event: Any, command: Command, state: UserState) -> Any:
     """Return an event with the origins of what it makes anew out of what was said before."""
     if isinstance(event, Compressed):

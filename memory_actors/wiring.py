@@ -20,7 +20,6 @@ from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
 from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.compaction.job import Compaction
-from memory_actors.compaction.options import check_options
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.embedding.protocol import Embedder
@@ -28,19 +27,19 @@ from memory_actors.embedding.service import EmbeddingService
 from memory_actors.embedding.vector_table import DAMAGED
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
-from memory_actors.live_user import INDEXES, LiveUser, index_path
+from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.metrics import Metrics
 from memory_actors.monitor import MemoryMonitor
-from memory_actors.recalls import KEY_FILE, RecallAudit, check_mode
+from memory_actors.recalls import KEY_FILE, RecallAudit
 from memory_actors.records import Tier
 from memory_actors.runtime import Runtime
 from memory_actors.services import Services
 from memory_actors.settings import Settings
+from memory_actors.settings_check import check
 from memory_actors.streams import key_owner, user_of
 from memory_actors.summarizers import Summarizer
-from memory_actors.tokens import check_budget
 from memory_actors.totals import Totals
-from memory_actors.user_state import UserState, event_registry, user_decider
+from memory_actors.user_state import LimitsByTier, UserState, event_registry, user_decider
 
 _logger = structlog.get_logger("memory_actors.system")
 
@@ -79,9 +78,7 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     """
-    check_options(plan.settings)
-    check_budget(plan.settings.context_budget())
-    check_mode(plan.settings.recall_audit, plan.settings.recall_audit_days)
+    check(plan.settings)
     schedule = plan.settings.compaction_schedule
     stack = AsyncExitStack()
     try:
@@ -148,56 +145,80 @@ def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
         return opened()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Activation:
+    """Makes live users: what all of them share."""
+
+    plan: Plan
+    log: EventLog
+    embeddings: EmbeddingService
+    alerts: AlertDispatcher
+    decider: UserDecider
+    limits: LimitsByTier
+    totals: Totals
+
+    async def activate(self, stream: str) -> LiveUser:
+        """Return a user, read from the log."""
+        live = LiveUser(
+            stream,
+            log=self.log,
+            decider=self.decider,
+            embeddings=embeddings_of(self.embeddings, stream),
+            index_path=index_path(self.plan.directory, stream),
+            totals=self.totals,
+            on_alert=self._raise_alert,
+        )
+        await live.activate(self.plan.clock)
+        return live
+
+    def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
+        if change.raised:
+            tier = self.limits[state.account.tier].tier
+            self.alerts.post(_alert(stream, change, tier, self.plan.clock()))
+
+
 def _services(
     plan: Plan, log: EventLog, embeddings: EmbeddingService, alerts: AlertDispatcher
 ) -> Services:
     settings, limits = plan.settings, plan.settings.limits_by_tier()
-    decider, counted = user_decider(limits), Totals(log, settings.global_limits)
-    indexes = plan.directory / INDEXES
-    indexes.mkdir(exist_ok=True)
-
-    def raise_alert(stream: str, change: AlertChanged, state: UserState) -> None:
-        if change.raised:
-            alerts.post(_alert(stream, change, limits[state.account.tier].tier, plan.clock()))
-
-    async def activate(stream: str) -> LiveUser:
-        live = LiveUser(
-            stream,
-            log=log,
-            decider=decider,
-            embeddings=embeddings_of(embeddings, stream),
-            index_path=index_path(plan.directory, stream),
-            totals=counted,
-            on_alert=raise_alert,
-        )
-        await live.activate(plan.clock)
-        return live
-
-    recalls = RecallAudit(
-        log,
-        settings.recall_audit,
-        settings.recall_audit_days,
-        plan.directory / KEY_FILE,
-        plan.clock,
+    activation = _Activation(
+        plan=plan,
+        log=log,
+        embeddings=embeddings,
+        alerts=alerts,
+        decider=user_decider(limits),
+        limits=limits,
+        totals=Totals(log, settings.global_limits),
     )
-    runtime = Runtime(activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s)
-    monitor = MemoryMonitor(
-        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+    (plan.directory / INDEXES).mkdir(exist_ok=True)
+    runtime = Runtime(
+        activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
     return Services(
-        log,
-        runtime,
-        embeddings,
-        decider,
-        limits,
-        counted,
-        monitor,
-        recalls,
-        plan.metrics,
-        settings,
-        plan.clock,
-        plan.new_id,
+        log=log,
+        runtime=runtime,
+        embeddings=embeddings,
+        decider=activation.decider,
+        limits=limits,
+        totals=activation.totals,
+        monitor=_monitor(settings, runtime),
+        recalls=_recalls(plan, log),
+        metrics=plan.metrics,
+        settings=settings,
+        clock_us=plan.clock,
+        new_id=plan.new_id,
     )
+
+
+def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
+    return MemoryMonitor(
+        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+    )
+
+
+def _recalls(plan: Plan, log: EventLog) -> RecallAudit:
+    mode, keep_days = plan.settings.recall_audit, plan.settings.recall_audit_days
+    return RecallAudit(log, mode, keep_days, plan.directory / KEY_FILE, plan.clock)
 
 
 def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:

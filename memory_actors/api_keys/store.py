@@ -7,7 +7,6 @@ beside the server, which notices a new version at its next request.
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.datafile import sync_directory
+from eventlog.datafile import write_whole
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
@@ -150,18 +149,8 @@ class KeyStore:
             os.close(descriptor)
 
     def _write(self, keys: Sequence[ApiKey]) -> None:
-        """Replace the file: written beside it (mkstemp makes it 0600), synced, moved over it."""
-        descriptor, name = tempfile.mkstemp(prefix=FILE, suffix=".new", dir=self.path.parent)
-        beside = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(_File(keys=list(keys)))))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
-        finally:
-            beside.unlink(missing_ok=True)
-        sync_directory(self.path.parent)
+        """Replace the file, readable by its owner only."""
+        write_whole(self.path, msgspec.json.format(msgspec.json.encode(_File(keys=list(keys)))))
 
 
 def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:

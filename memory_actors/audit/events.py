@@ -8,7 +8,7 @@ import msgspec
 from eventlog import EventStore, Recorded, subscribe
 from memory_actors.audit_records import LogEntry
 from memory_actors.reading import history
-from memory_actors.streams import STREAM_PREFIX, stream_of, user_of
+from memory_actors.streams import is_user_stream, stream_of, user_of
 
 PAGE = 512  # events read at a time
 
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
     def has(self, recorded: Recorded[Any]) -> bool:
         """Say whether an event of a stream is among them."""
         if self.user_id is None:
-            its = recorded.stream.startswith(STREAM_PREFIX)
+            its = is_user_stream(recorded.stream)
         else:
             its = recorded.stream == stream_of(self.user_id)
         its = its and recorded.position > self.after

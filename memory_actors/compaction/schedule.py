@@ -23,7 +23,6 @@ clock was set, wakes no timer.
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -35,6 +34,7 @@ import msgspec
 import structlog
 from cronsim import CronSim, CronSimError
 
+from eventlog.datafile import write_whole
 from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
@@ -144,12 +144,7 @@ class LastRunFile:
 
     def write(self, time: datetime) -> None:
         """Replace the file, as a whole or not at all."""
-        beside = self._path.with_name(self._path.name + ".new")
-        with beside.open("wb") as file:
-            file.write(msgspec.json.encode(_Kept(time.astimezone(UTC))))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
+        write_whole(self._path, msgspec.json.encode(_Kept(time.astimezone(UTC))))
 
 
 # --- the loop

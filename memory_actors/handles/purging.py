@@ -134,7 +134,7 @@ async def _decided(
 
 
 async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
-    reply = await scope.ask(live, command, deletes=True)
+    reply = await scope.ask(live, command)
     return [recorded.data for recorded in reply.events]
 
 

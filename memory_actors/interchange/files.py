@@ -1,12 +1,11 @@
 """Opening files that people name, and refusing politely what cannot be read."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO
 
+from eventlog.datafile import written_whole
 from memory_actors.errors import InvalidInputError, MemoryActorsError
 
 
@@ -40,23 +39,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             return
         if path.is_dir():
             raise InvalidInputError(f"{path} is a directory: name a file in it")
-        with _scratch(path.resolve()) as file:
+        with written_whole(path.resolve(), contested=True) as file:
             yield file
     except MemoryActorsError:  # some are OSErrors too, and none is about this file
         raise
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from error
-
-
-@contextmanager
-def _scratch(target: Path) -> Iterator[IO[bytes]]:
-    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-        scratch = Path(file.name)
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            scratch.replace(target)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from eventlog.datafile import sync_directory, sync_to_disk
+from eventlog.datafile import sync_to_disk
 from memory_actors.model.installed import (
     GRAPH_FILE,
     describe,
@@ -96,7 +96,7 @@ def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
     if target.exists():
         target.rename(replaced)
     model.rename(target)
-    sync_directory(target.parent)
+    sync_to_disk(target.parent)
 
 
 def _sweep(folder: Path, prefix: str) -> None:

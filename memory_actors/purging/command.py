@@ -1,7 +1,7 @@
 """What can be asked, and what a decision needs to know for it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ PURGED_SOURCE, PURGED_TRUST = "purged_source", "purged_trust"
 class Purge(Command, frozen=True, kw_only=True):
     """Take what came from a source, or of a trust, out of memories."""
 
+    frees: ClassVar[bool] = True
     memory_ids: tuple[str, ...]
     """Those that it may have had a say in."""
     source: str | None = None

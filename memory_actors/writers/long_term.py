@@ -132,9 +132,7 @@ class LongTermWriter(SummaryWriter):
         ids = fresh if written.reply.duplicate else [memory.memory_id for memory in memories]
         added = set(fresh)
         return [
-            self.receipt(memory_id, "add", written)
-            if memory_id in added
-            else self.receipt(memory_id, "unchanged", written)
+            self.receipt(memory_id, "add" if memory_id in added else "unchanged", written)
             for memory_id in ids
         ]
 

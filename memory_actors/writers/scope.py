@@ -89,7 +89,6 @@ class Scope:
         command: Command,
         *,
         relaxed: bool = False,
-        deletes: bool = False,
         idempotency_key: str | None = None,
         digest: bytes = b"",
     ) -> Reply:
@@ -98,7 +97,7 @@ class Scope:
             command=command,
             meta={**self._meta(type(command).__name__), **self._said_by(command)},
             durability="relaxed" if relaxed else "commit",
-            deletes=deletes,
+            frees=command.frees,
             alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,

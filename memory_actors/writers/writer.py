@@ -145,9 +145,7 @@ class Writer(ABC):
 
     async def _write(self, command: Command, after: After | None = None) -> tuple[Reply, bool]:
         async with self.scope.writable() as live:
-            reply = await self.scope.ask(
-                live, command, relaxed=self.relaxed, deletes=isinstance(command, Delete)
-            )
+            reply = await self.scope.ask(live, command, relaxed=self.relaxed)
             return reply, after is None or await after(live, reply)
 
     async def _write_texts(

@@ -377,7 +377,7 @@ async def test_without_room_for_a_segment_all_stays_as_it_was(tmp_path: Path):
         assert await log.read_all() == before
 
 
-@pytest.mark.parametrize("call", ["open", "fsync", "rename"])
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
 @pytest.mark.parametrize(
     ("number", "error"), [(errno.ENOSPC, DiskFull), (errno.EIO, StorageFailed)]
 )
@@ -392,7 +392,7 @@ async def test_a_system_call_that_fails_leaves_all_as_it_was(
         await log.archive("s", [1])  # the directory is there
         before = await log.read_all()
         with monkeypatch.context() as failing:
-            where = Path if call == "rename" else archive.os
+            where = Path if call == "replace" else os
             failing.setattr(where, call, fail)
             with pytest.raises(error):
                 await log.archive("s", range(2, 11))

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 
@@ -66,6 +68,23 @@ async def texts(path: Path) -> dict[str, list[str]]:
 
 
 ALL = {stream: [f"{stream} {n}" for n in range(10)] for stream in "abc"}
+
+
+async def test_the_totals_are_those_that_were_counted_anew(tmp_path: Path):
+    await fill(tmp_path / "log")
+    seen: list[dict[str, list[str]]] = []
+
+    def recount(new: Path) -> dict[str, int]:
+        seen.append(anyio.run(texts, new))
+        return {"notes": 30, "none": 0}
+
+    def work() -> None:
+        repair(tmp_path / "log", tmp_path / "new", registry, NOW_US, recount=recount)
+
+    await anyio.to_thread.run_sync(work)
+    async with opened(tmp_path / "new") as log:
+        assert await log.totals() == log.totals_nowait() == {"notes": 30}
+    assert seen == [ALL]
 
 
 async def test_a_whole_log_comes_whole(tmp_path: Path):

@@ -305,6 +305,22 @@ async def test_over_the_hard_limit_writes_are_refused_and_reads_and_deletes_go_o
         assert memory_use.peak_bytes >= memory_use.current_bytes > 1
 
 
+async def test_over_the_hard_limit_whatever_makes_room_goes_on(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        entity = await user.entities.add_entity("Ada", "person", observations=["likes tea"])
+        entry = await user.context.add("Facts", "likes tea")
+    async with open_memory(memory_hard_bytes=1) as memory:
+        user = memory.user("u")
+        with pytest.raises(MemoryLimitError):
+            await user.context.add("Facts", "more")
+        removed = await user.entities.remove_observation(entity.memory_id, "likes tea")
+        assert removed.operation == "update"
+        assert (await user.context.archive(entry.entry_ids)).archived == entry.entry_ids
+        await user.context.delete("MEMORY.md")
+        assert await user.list_memories("context") == []
+
+
 async def test_at_the_soft_limit_idle_users_leave_memory(open_memory) -> None:
     async with open_memory(memory_soft_bytes=1) as memory:
         await memory.user("u").add("likes tea")

@@ -94,6 +94,17 @@ async def test_in_a_full_log_deletes_work_and_working_memory_says_so(open_memory
         assert lost <= 2, "what was acknowledged before the log was known to be full, and no more"
 
 
+async def test_in_a_full_log_a_context_document_can_be_deleted(open_memory) -> None:
+    async with open_memory(log_bytes_max=200_000, check_replay=False) as memory:
+        user = memory.user("u")
+        await user.context.add("Facts", "likes tea")
+        with pytest.raises(StorageFullError):  # noqa: PT012 - the one that is too many
+            for n in range(10_000):
+                await user.add(f"memory {n} " * 100)
+        await user.context.delete("MEMORY.md")
+        assert await user.context.documents() == []
+
+
 async def test_a_write_begun_before_closing_is_finished(open_memory) -> None:
     async with open_memory() as memory:
         await memory.user("u").add("warm up")

@@ -48,11 +48,11 @@ async def test_a_store_that_lacks_anything_never_gets_its_name(
         await memory.user("ada").add("note")
     seen: list[Path] = []
 
-    def fail(directory: Path, _keys: object) -> None:
+    async def fail(directory: Path, _keys: Any) -> None:
         seen.append(directory)
         raise StorageFailed("the disk failed")
 
-    monkeypatch.setattr(repairing, "_put_totals", fail)
+    monkeypatch.setattr(repairing, "_totals", fail)
     with pytest.raises(StorageFailed):
         await anyio.to_thread.run_sync(repairing.repair_here, tmp_path / "memory", tmp_path / "new")
 

@@ -4,7 +4,7 @@ Texts come with their digests and sizes: the caller embeds what `phrasing` makes
 the digest of the same text.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from memory_actors.kinds.entity.events import Observation
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
@@ -44,6 +44,7 @@ class UpdateEntity(Command, frozen=True, kw_only=True):
 class RemoveObservation(Command, frozen=True, kw_only=True):
     """Delete one observation of an entity."""
 
+    frees: ClassVar[bool] = True
     memory_id: str
     digest: bytes
 

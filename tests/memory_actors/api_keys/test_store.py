@@ -149,7 +149,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(keys: KeyStore, monkeypatch) -
         keys.create("bob")
     assert keys.path.read_bytes() == before
     assert keys.find(token) is not None
-    assert not list(keys.path.parent.glob("*.new"))
+    assert not list(keys.path.parent.glob("*.tmp"))
 
 
 def test_nobody_is_compared_too(keys: KeyStore) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -171,6 +172,18 @@ async def test_a_write_that_is_cut_off_leaves_the_time_before(
     with pytest.raises(OSError, match="No space"):
         LastRunFile(path).write(utc("2025-01-12T02:00"))
     assert LastRunFile(path).read() == utc("2025-01-05T02:00")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_the_name_of_the_file_is_on_disk_when_a_write_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename is durable when its directory has been synced."""
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    path = tmp_path / "compaction.json"
+    LastRunFile(path).write(utc("2025-01-05T02:00"))
+    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"since": 5}', b'{"since": "\xff"}'])

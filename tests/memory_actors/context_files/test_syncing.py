@@ -426,7 +426,7 @@ class Cut(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "sync_directory"])
+@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "sync_to_disk"])
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_sync_that_is_cut_off_is_finished_by_the_next(
     document, file, monkeypatch, before: str, times: int

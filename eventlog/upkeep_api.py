@@ -1,4 +1,4 @@
-"""The face of a log's upkeep: what is done to a log as a whole while it is in use (upkeep.py)."""
+"""The upkeep of `EventLog` as callers see it: what is done to all of a log in use."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erase
 from eventlog.upkeep import OfErased, Upkeep
 
 
-class Kept:
-    """What `EventLog` can do with its `_upkeep`."""
+class EventLogUpkeep:
+    """What `EventLog` does by its `Upkeep`."""
 
     _upkeep: Upkeep
 

@@ -1,0 +1,137 @@
+"""Work on a closed store in a process of its own.
+
+LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). So a child
+reads, and tells its parent by lines of JSON how far it is, and at last what came of it: a result,
+or an error of the log, which is raised again by its name. A child that dies has told neither.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    EncryptionMismatch,
+    EventLogError,
+    KeysUnavailable,
+    LogLocked,
+    LogUnavailable,
+    MissingCodec,
+    MissingExtra,
+    Progress,
+    StorageFailed,
+    UnknownEvent,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+_ERRORS = {
+    kind.__name__: kind
+    for kind in (
+        CorruptLog, DiskFull, EncryptionMismatch, KeysUnavailable, LogLocked, LogUnavailable,
+        MissingCodec, MissingExtra, StorageFailed, UnknownEvent,
+    )
+}  # fmt: skip
+
+Result = TypeVar("Result")
+
+
+class ChildDied(Exception):
+    """A child has ended before it told what came of its work; the message says how it ended."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """What a child says: one of these."""
+
+    done: int = 0
+    total: int = 0
+    result: Any = None
+    error: str | None = None
+    """Its type."""
+    message: str = ""
+
+
+# --- the parent
+
+
+def heard(
+    module: str,
+    arguments: Sequence[str | Path],
+    kind: type[Result],
+    *,
+    given: bytes = b"",
+    progress: Progress | None = None,
+) -> Result:
+    """Return what `main` of a module says in a child that has these arguments. Blocks.
+
+    The child reads `given` from its standard input. `progress(done, total)` is called here.
+
+    :raises ChildDied: it has died.
+    :raises EventLogError: what the child could not do.
+    """
+    entry = f"from {module} import main; main()"
+    with subprocess.Popen(  # noqa: S603 - our own module, and what it is given as arguments
+        [sys.executable, "-c", entry, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=_surroundings(),
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with suppress(BrokenPipeError):  # it has died before it read that
+            child.stdin.write(given)
+        with suppress(BrokenPipeError):
+            child.stdin.close()
+        told = _told(child.stdout, progress)
+    if told is None:
+        raise ChildDied(_how(child.returncode))
+    return msgspec.convert(told, kind)
+
+
+def _surroundings() -> dict[str, str]:
+    """Return an environment in which a child imports this package, wherever it is run from."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _told(lines: IO[bytes], progress: Progress | None) -> Any:
+    """Return the result in what a child says, None if there is none."""
+    for text in lines:
+        line = msgspec.json.decode(text, type=_Line)
+        if line.error is not None:
+            raise _ERRORS.get(line.error, CorruptLog)(line.message)
+        if line.result is not None:
+            return line.result
+        if progress is not None:
+            progress(line.done, line.total)
+    return None
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+# --- the child
+
+
+def tell(work: Callable[[Progress], Any]) -> None:
+    """Do the work of a child, and say what comes of it. `work` may call what it is given."""
+    out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
+
+    def say(line: _Line) -> None:
+        out.write(msgspec.json.encode(line).decode() + "\n")
+        out.flush()
+
+    try:
+        result = work(lambda done, total: say(_Line(done, total)))
+    except EventLogError as error:
+        say(_Line(error=type(error).__name__, message=str(error)))
+    else:
+        say(_Line(result=result))
