@@ -30,7 +30,7 @@ from bench.subjects import (
 )
 from memory_actors import Item, Limits, MemorySystem
 from memory_actors.account import AlertChanged
-from memory_actors.actor import _tentative
+from memory_actors.actors.actor import _tentative
 
 SUBJECTS: tuple[type[Subject], ...] = (
     WorkingKeys, Messages, Sessions, Memories, Entities, Relationships, Episodes, Steps, Documents,

@@ -32,18 +32,8 @@ from eventlog import (
     VerifyReport,
     WrongExpectedVersion,
 )
-from memory_actors.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
 from memory_actors.api_keys.store import KeyFileError
-from memory_actors.audit_records import Change, Diff, LogEntry, Moment, Recall, Why, WhyStep
 from memory_actors.bounded import BoundedDict, BoundedList
-from memory_actors.context_records import (
-    ContextEntry,
-    ContextHit,
-    ContextReceipt,
-    ContextSize,
-    DocumentBlock,
-    DocumentInfo,
-)
 from memory_actors.embedding.protocol import Embedded, Embedder
 from memory_actors.erasing import EraseReceipt
 from memory_actors.errors import (
@@ -89,18 +79,30 @@ from memory_actors.improve import (
 )
 from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
 from memory_actors.memory_tool import MemoryTool, MemoryToolError
-from memory_actors.metrics import Metrics, PrometheusMetrics
-from memory_actors.monitor import MemoryMonitor
+from memory_actors.observing.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.observing.metrics import Metrics, PrometheusMetrics
+from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.offline.repairing import repair_store
+from memory_actors.offline.verifying import verify_store
 from memory_actors.phrasing import text_digest
-from memory_actors.prompt_records import Context, ContextPart
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.ranking import Weights
 from memory_actors.records import (
+    Change,
     ClusterReport,
     CompactionProgress,
     CompactionReport,
     CompactionStats,
+    Context,
+    ContextEntry,
+    ContextHit,
+    ContextPart,
+    ContextReceipt,
+    ContextSize,
+    Diff,
     Document,
+    DocumentBlock,
+    DocumentInfo,
     Entity,
     Episode,
     EvictedStep,
@@ -108,19 +110,26 @@ from memory_actors.records import (
     Hit,
     Item,
     KindUsage,
+    LogEntry,
     Memory,
     MemoryType,
+    Moment,
     Neighbour,
+    Origin,
+    Purged,
+    PurgeReport,
     QuotaUse,
+    Recall,
     Receipt,
     Relationship,
     Step,
     Tier,
+    Trust,
     Usage,
+    Why,
+    WhyStep,
 )
-from memory_actors.repairing import repair_store
 from memory_actors.settings import SUNDAYS, Settings
-from memory_actors.source_records import Origin, Purged, PurgeReport, Trust
 from memory_actors.statistics import SystemStatistics
 from memory_actors.summarizers import (
     CallableSummarizer,
@@ -133,7 +142,6 @@ from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, CostItem, SystemUsage
-from memory_actors.verifying import verify_store
 
 __all__ = [
     "SUNDAYS",

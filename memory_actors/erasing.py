@@ -26,11 +26,11 @@ import structlog
 from eventlog import EventLog, EventLogError, KeyGone, Recorded
 from eventlog.records import to_datetime
 from memory_actors import user_state
-from memory_actors.alerts import AlertDispatcher
 from memory_actors.api_keys import KeyStore
 from memory_actors.compaction.archiving import checkpoint_name
 from memory_actors.compaction.job import Compaction
 from memory_actors.live_user import remove_indexes, touched
+from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.privacy import hashed, reason
 from memory_actors.services import Services
 from memory_actors.streams import is_user_stream, recall_stream_of

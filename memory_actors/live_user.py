@@ -24,7 +24,7 @@ from eventlog import (
 from eventlog.frame import stream_id
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
-from memory_actors.actor import Actor
+from memory_actors.actors.actor import Actor
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.user_indexes import UserIndexes

@@ -16,7 +16,7 @@ import msgspec
 
 from eventlog import Recorded
 from eventlog.records import decode_meta
-from memory_actors.source_records import UNSAID, Origin, Trust, least
+from memory_actors.records import UNSAID, Origin, Trust, least
 
 ORIGINS_MAX = 64  # of one memory: an entity that many web pages tell of has as many
 ORIGINS_BYTES_MAX = 2_000  # as meta, which ends at 4096 bytes

@@ -18,7 +18,7 @@ from memory_actors.effects import BEGINS, ENDS, effect, verb_of
 from memory_actors.kinds.kind import Command
 from memory_actors.origins import Origins, merged, origins_of
 from memory_actors.quota import Limits
-from memory_actors.source_records import UNSAID, Trust
+from memory_actors.records import UNSAID, Trust
 
 NAME = "provenance"
 SAYS_NOTHING = frozenset({"unobserved"})

@@ -10,8 +10,7 @@ from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
 from memory_actors.kinds.kind import Events, Kind, is_summary
 from memory_actors.provenance import Provenance
-from memory_actors.records import HistoryEntry, Memory
-from memory_actors.source_records import least
+from memory_actors.records import HistoryEntry, Memory, least
 from memory_actors.validation import IS_COMPRESSED
 
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms

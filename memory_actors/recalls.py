@@ -31,10 +31,10 @@ import structlog
 
 from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Recorded
 from eventlog.datafile import write_whole
-from memory_actors.audit_records import Recall
 from memory_actors.chores import Chores
 from memory_actors.privacy import reason
 from memory_actors.recall_events import RecallMade
+from memory_actors.records import Recall
 from memory_actors.streams import RECALL_PREFIX
 
 KEY_FILE = "recall.key"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog import EventStore
+from memory_actors.actors.runtime import Runtime
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser, UserDecider
-from memory_actors.metrics import Metrics
-from memory_actors.monitor import MemoryMonitor
+from memory_actors.observing.metrics import Metrics
+from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import RecallAudit
-from memory_actors.runtime import Runtime
 from memory_actors.settings import Settings
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.origins import MANY, Origins, merged
-from memory_actors.source_records import LEVELS, UNSAID, Origin, Trust, least
+from memory_actors.records import LEVELS, UNSAID, Origin, Trust, least
 from memory_actors.validation import check_name, check_optional_name
 
 Wanted: TypeAlias = Callable[[Origins], bool]

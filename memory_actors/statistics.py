@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import msgspec
 
 from eventlog import LogStatistics
-from memory_actors.alerts import AlertStatistics
+from memory_actors.actors.runtime import RuntimeStatistics
 from memory_actors.embedding.service import EmbeddingStatistics
-from memory_actors.monitor import MemoryStatistics
-from memory_actors.runtime import RuntimeStatistics
+from memory_actors.observing.alerts import AlertStatistics
+from memory_actors.observing.monitor import MemoryStatistics
 from memory_actors.services import Services
 from memory_actors.user_state import KINDS
 

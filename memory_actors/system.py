@@ -20,21 +20,27 @@ from pathlib import Path
 from typing import Self
 
 from eventlog import OnDropped, system_clock_us, to_datetime
-from memory_actors.alerts import AlertSink
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
-from memory_actors.audit_records import Diff, LogEntry, Recall
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import Encrypt, key_file_of
 from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
-from memory_actors.metrics import Metrics, NoMetrics
-from memory_actors.records import CompactionProgress, CompactionReport, CompactionStats
+from memory_actors.observing.alerts import AlertSink
+from memory_actors.observing.metrics import Metrics, NoMetrics
+from memory_actors.records import (
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Diff,
+    LogEntry,
+    Recall,
+    Trust,
+)
 from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
-from memory_actors.source_records import Trust
 from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import recall_stream_of, users_in

@@ -21,10 +21,10 @@ from memory_actors.api_keys.store import FILE as API_KEYS
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import EraseReceipt, Erasing
 from memory_actors.handles.purging import purge_users
-from memory_actors.importing import import_events
 from memory_actors.live_user import StateDivergedError
+from memory_actors.offline.importing import import_events
+from memory_actors.records import PurgeReport, Trust
 from memory_actors.services import Services
-from memory_actors.source_records import PurgeReport, Trust
 from memory_actors.streams import stream_of, users_in
 from memory_actors.totals import Summed
 from memory_actors.user_state import event_registry

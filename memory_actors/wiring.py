@@ -18,7 +18,7 @@ from eventlog import CorruptLog, EventLog, Keys, keyfile
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
-from memory_actors.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.actors.runtime import Runtime
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.of_user import embeddings_of
@@ -28,11 +28,11 @@ from memory_actors.embedding.vector_table import DAMAGED
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
-from memory_actors.metrics import Metrics
-from memory_actors.monitor import MemoryMonitor
+from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.observing.metrics import Metrics
+from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import KEY_FILE, RecallAudit
 from memory_actors.records import Tier
-from memory_actors.runtime import Runtime
 from memory_actors.services import Services
 from memory_actors.settings import Settings
 from memory_actors.settings_check import check

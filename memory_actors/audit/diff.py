@@ -12,14 +12,13 @@ from eventlog.records import OnDropped, to_us
 from memory_actors.audit.folding import state_at
 from memory_actors.audit.moments import AsOf, moment
 from memory_actors.audit.steps import steps_of
-from memory_actors.audit_records import Change, Diff, Moment, WhyStep
 from memory_actors.effects import BEGINS, ENDS, Effect
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds.kind import Events, Kind, timeless
 from memory_actors.past_events import pages
 from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memory
-from memory_actors.records import Memory
+from memory_actors.records import Change, Diff, Memory, Moment, WhyStep
 from memory_actors.services import Services
 from memory_actors.streams import known_user, stream_of
 from memory_actors.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event

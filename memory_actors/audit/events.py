@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import EventStore, Recorded, subscribe
-from memory_actors.audit_records import LogEntry
 from memory_actors.reading import history
+from memory_actors.records import LogEntry
 from memory_actors.streams import is_user_stream, stream_of, user_of
 
 PAGE = 512  # events read at a time

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from eventlog import EventStore, Recorded, StreamHead
 from eventlog.records import to_datetime
-from memory_actors.audit_records import Moment
 from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.records import Moment
 from memory_actors.streams import user_of
 from memory_actors.validation import check_count, time_us
 

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from eventlog.records import to_us
 from memory_actors.audit.filling import fill
-from memory_actors.audit_records import Moment
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.errors import ReadOnlyError, SystemClosedError
@@ -19,6 +18,7 @@ from memory_actors.indexes.parts import indexed
 from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds.kind import Kind
 from memory_actors.live_user import UserView
+from memory_actors.records import Moment
 from memory_actors.services import Services
 from memory_actors.user_state import KINDS, UserState
 from memory_actors.values import Values

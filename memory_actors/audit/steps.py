@@ -5,8 +5,8 @@ from typing import Any
 
 from eventlog import Recorded
 from memory_actors.audit.sentences import sentence
-from memory_actors.audit_records import WhyStep
 from memory_actors.effects import BEGINS, ENDS, Effect, effect, field_naming
+from memory_actors.records import WhyStep
 
 
 def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from eventlog import Recorded
 from memory_actors.audit.steps import steps_of
-from memory_actors.audit_records import Why, WhyStep
 from memory_actors.effects import Effect
 from memory_actors.errors import NotFoundError
+from memory_actors.records import Why, WhyStep
 from memory_actors.user_state import KINDS, kind_of_tag
 from memory_actors.writers.scope import Scope
 

@@ -22,8 +22,8 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import check_store, with_user
 from memory_actors.handles.user import UserMemory
+from memory_actors.offline.verifying import verify_store
 from memory_actors.records import HistoryEntry
-from memory_actors.verifying import verify_store
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FINDINGS_SHOWN_MAX = 20

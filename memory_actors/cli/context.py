@@ -20,9 +20,9 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import ensure_model, with_user
-from memory_actors.context_records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt
 from memory_actors.handles.context_document import FREE_MAX, FREE_MIN, ContextDocument
 from memory_actors.handles.user import UserMemory
+from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt
 
 TEXT_CHARACTERS_MAX = 100
 

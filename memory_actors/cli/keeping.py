@@ -11,7 +11,7 @@ from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, say, size
 from memory_actors.cli.running import check_store, run, with_system
 from memory_actors.erasing import EraseReceipt
-from memory_actors.repairing import repair_store
+from memory_actors.offline.repairing import repair_store
 from memory_actors.system import MemorySystem
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 import msgspec
 
-from memory_actors.audit_records import LogEntry
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
 from memory_actors.cli.options import App, Command, pass_app
@@ -25,6 +24,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import opened, run, with_system
 from memory_actors.effects import Effect, effect, verb_of
+from memory_actors.records import LogEntry
 from memory_actors.statistics import SystemStatistics
 from memory_actors.system import MemorySystem
 from memory_actors.usage import SystemUsage

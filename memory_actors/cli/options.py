@@ -13,8 +13,7 @@ import msgspec
 
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import default_key_file
-from memory_actors.records import MemoryType
-from memory_actors.source_records import Trust
+from memory_actors.records import MemoryType, Trust
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"

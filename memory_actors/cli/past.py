@@ -5,7 +5,6 @@ from datetime import datetime
 
 import click
 
-from memory_actors.audit_records import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app
@@ -23,7 +22,7 @@ from memory_actors.cli.output import (
 from memory_actors.cli.running import ensure_model, with_system, with_user
 from memory_actors.cli.showing import memory_table
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import Memory
+from memory_actors.records import Change, Diff, Memory, Moment, Why, WhyStep
 from memory_actors.system import MemorySystem
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change

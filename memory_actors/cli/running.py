@@ -10,12 +10,12 @@ import anyio
 import structlog
 
 from eventlog.placing import finish_restore
-from memory_actors.alerts import Alert, CallbackSink
 from memory_actors.cli.options import App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
+from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.system import MemorySystem
 
 T = TypeVar("T")

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_actors.context_records import ContextHit, ContextReceipt
 from memory_actors.errors import ContextLimitError
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import Item
+from memory_actors.records import ContextHit, ContextReceipt, Item
 
 SPEAKER = "Maya"
 QUERY = "Where does the dog come from?"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_actors.alerts import Alert
 from memory_actors.errors import QuotaExceededError
 from memory_actors.handles.user import UserMemory
+from memory_actors.observing.alerts import Alert
 from memory_actors.records import Item, Tier, Usage
 from memory_actors.usage import CostEstimate
 

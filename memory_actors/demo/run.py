@@ -15,7 +15,6 @@ from time import perf_counter
 
 import msgspec
 
-from memory_actors.alerts import Alert, CallbackSink
 from memory_actors.demo.context_document import ContextReport, run_context_document
 from memory_actors.demo.facts import FactsReport, run_facts
 from memory_actors.demo.improving import ImprovingReport, run_improving
@@ -24,6 +23,7 @@ from memory_actors.demo.scoring import TOP_K, mean, recall
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Line
+from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.phrasing import spoken
 from memory_actors.records import HistoryEntry, Hit, Item
 from memory_actors.system import MemorySystem

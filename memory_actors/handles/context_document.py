@@ -6,13 +6,6 @@ import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors import retrieval
-from memory_actors.context_records import (
-    ContextEntry,
-    ContextHit,
-    ContextReceipt,
-    ContextSize,
-    DocumentBlock,
-)
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
@@ -23,7 +16,16 @@ from memory_actors.kinds.kind import Command
 from memory_actors.live_user import UserView
 from memory_actors.phrasing import text_digest
 from memory_actors.reading import Found, texts
-from memory_actors.records import Hit, Item, Metadata
+from memory_actors.records import (
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    Hit,
+    Item,
+    Metadata,
+)
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
     check_name,

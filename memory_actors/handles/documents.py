@@ -16,8 +16,7 @@ from memory_actors.kinds import structured
 from memory_actors.kinds.structured.document import Row
 from memory_actors.provenance import Provenance
 from memory_actors.reading import READ_AT_ONCE
-from memory_actors.records import Document, Metadata, Receipt
-from memory_actors.source_records import least
+from memory_actors.records import Document, Metadata, Receipt, least
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.structured import DEFAULT_COLLECTION, StructuredWriter

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memory_actors.phrasing import spoken
-from memory_actors.prompt_records import Context, ContextPart
-from memory_actors.records import Memory, MemoryType
+from memory_actors.records import Context, ContextPart, Memory, MemoryType
 
 if TYPE_CHECKING:
     from memory_actors.handles.user import UserMemory

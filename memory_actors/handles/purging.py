@@ -19,8 +19,8 @@ from memory_actors.privacy import hashed, reason
 from memory_actors.provenance import SourcePurged
 from memory_actors.purging import Purge
 from memory_actors.purging.command import PURGED_AT_ONCE
+from memory_actors.records import Purged, PurgeReport, Trust
 from memory_actors.services import Services
-from memory_actors.source_records import Purged, PurgeReport, Trust
 from memory_actors.sourcing import check_optional_trust
 from memory_actors.user_state import KINDS, UserState
 from memory_actors.validation import check_optional_name

@@ -10,7 +10,6 @@ import anyio.to_thread
 from eventlog.records import to_datetime
 from memory_actors import retrieval
 from memory_actors.audit.why import why
-from memory_actors.audit_records import Why
 from memory_actors.errors import NotFoundError
 from memory_actors.filters import predicate
 from memory_actors.handles.exporting import in_export_order
@@ -27,9 +26,10 @@ from memory_actors.records import (
     Hit,
     Memory,
     MemoryType,
+    Trust,
     Usage,
+    Why,
 )
-from memory_actors.source_records import Trust
 from memory_actors.sourcing import wanted
 from memory_actors.usage import CostEstimate, estimate, usage
 from memory_actors.validation import (

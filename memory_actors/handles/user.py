@@ -24,10 +24,11 @@ from memory_actors.records import (
     Memory,
     MemoryType,
     Metadata,
+    Purged,
     Receipt,
     Tier,
+    Trust,
 )
-from memory_actors.source_records import Purged, Trust
 from memory_actors.sourcing import origin
 from memory_actors.validation import (
     check_memory_type,

@@ -6,13 +6,13 @@ from functools import partial
 import anyio.to_thread
 
 from eventlog.records import to_datetime
-from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
 from memory_actors.errors import InvalidInputError
 from memory_actors.handles.context_document import ContextDocument
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
 from memory_actors.kinds.context.state import Context, Document, in_order, text
-from memory_actors.prompt_records import Context as Prompt
+from memory_actors.records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
+from memory_actors.records import Context as Prompt
 from memory_actors.tokens import TokenCounter
 from memory_actors.validation import check_name, content_bytes, plain
 from memory_actors.writers.context import ContextWriter

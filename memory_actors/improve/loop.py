@@ -16,7 +16,7 @@ from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Result
 from memory_actors.improve.run import Run
 from memory_actors.improve.watching import watch
-from memory_actors.monitor import MemoryMonitor
+from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.validation import plain, text_bytes
 
 PATIENCE: Final = 3

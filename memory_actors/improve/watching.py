@@ -2,7 +2,7 @@
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.improve.limits import MemoryLimits
-from memory_actors.monitor import SOFT_AGAIN, MemoryMonitor
+from memory_actors.observing.monitor import SOFT_AGAIN, MemoryMonitor
 from memory_actors.quota import MIB
 
 INTERVAL_S = 0.01  # a reading takes some 10 us, a round of even a fast pair a hundred times that

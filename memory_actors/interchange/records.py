@@ -50,8 +50,7 @@ from memory_actors.interchange.parts import (
     summary_parts,
 )
 from memory_actors.origins import Origins
-from memory_actors.records import Item, Memory, MemoryType
-from memory_actors.source_records import Origin
+from memory_actors.records import Item, Memory, MemoryType, Origin
 from memory_actors.sourcing import checked
 from memory_actors.validation import (
     check_memory_type,

@@ -24,7 +24,7 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.held import Draft, Held
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
 from memory_actors.phrasing import text_digest
-from memory_actors.source_records import Origin
+from memory_actors.records import Origin
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")

@@ -7,7 +7,7 @@ import msgspec
 
 from eventlog import Recorded
 from memory_actors.kinds.kind import Command
-from memory_actors.source_records import Trust
+from memory_actors.records import Trust
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
 PURGED_SOURCE, PURGED_TRUST = "purged_source", "purged_trust"

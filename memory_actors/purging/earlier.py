@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from eventlog import Recorded
 from memory_actors.origins import matches, origins_of
 from memory_actors.purging.command import PURGED_SOURCE, PURGED_TRUST
-from memory_actors.source_records import Trust
+from memory_actors.records import Trust
 
 
 class Earlier(NamedTuple):

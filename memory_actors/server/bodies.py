@@ -11,8 +11,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
-from memory_actors.records import HistoryEntry, Hit, Memory
-from memory_actors.source_records import Trust
+from memory_actors.records import HistoryEntry, Hit, Memory, Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 

@@ -8,7 +8,6 @@ import msgspec
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
-from memory_actors.audit_records import Why, WhyStep
 from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
@@ -16,9 +15,12 @@ from memory_actors.records import (
     Hit,
     KindUsage,
     Memory,
+    Purged,
     QuotaUse,
     Receipt,
     Usage,
+    Why,
+    WhyStep,
 )
 from memory_actors.server.bodies import (
     AddMemory,
@@ -34,7 +36,6 @@ from memory_actors.server.bodies import (
 )
 from memory_actors.server.jobs import Job, as_told
 from memory_actors.server.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
-from memory_actors.source_records import Purged
 
 USER_ID, MEMORY_ID, JOB_ID = (
     "user_123",

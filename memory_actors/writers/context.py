@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, ClassVar
 
-from memory_actors.asking import Reply
-from memory_actors.context_records import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
+from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
@@ -18,7 +17,14 @@ from memory_actors.kinds.context.state import Context, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.records import (
+    DEFAULT_DOCUMENT,
+    ContextReceipt,
+    ContextSize,
+    Item,
+    Metadata,
+    Receipt,
+)
 from memory_actors.tokens import TokenBudget
 from memory_actors.validation import (
     check_name,

@@ -7,7 +7,7 @@ from copy import copy
 from time import perf_counter
 from typing import Any, TypeVar
 
-from memory_actors.asking import Reply, Request
+from memory_actors.actors.asking import Reply, Request
 from memory_actors.embedding.of_user import Embeddings, embeddings_of
 from memory_actors.kinds.kind import Command, Restore
 from memory_actors.live_user import LiveUser, UserView

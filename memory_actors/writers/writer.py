@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import structlog
 
 from eventlog import Recorded
-from memory_actors.asking import Reply
+from memory_actors.actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.indexes.wanting import Text

@@ -21,7 +21,7 @@ from memory_actors import (
     Tier,
     UserMemory,
 )
-from memory_actors.alerts import Alert, CallbackSink
+from memory_actors.observing.alerts import Alert, CallbackSink
 
 pytestmark = pytest.mark.anyio
 

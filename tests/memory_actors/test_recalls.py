@@ -8,7 +8,7 @@ from support.fakes import FakeClock
 
 from eventlog import DiskFull, Dropped
 from memory_actors import InvalidInputError, MemorySystem, recalls
-from memory_actors.metrics import PrometheusMetrics
+from memory_actors.observing.metrics import PrometheusMetrics
 from memory_actors.streams import recall_stream_of
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry
-from memory_actors.source_records import Origin
+from memory_actors.records import Origin
 
 registry = EventRegistry()
 

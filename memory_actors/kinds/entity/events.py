@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog import EventRegistry
 from memory_actors.kinds.kind import Pruned, Updated
-from memory_actors.source_records import Origin
+from memory_actors.records import Origin
 
 registry = EventRegistry()
 

@@ -25,7 +25,7 @@ from memory_actors.kinds.episodic.episode import (
 from memory_actors.kinds.episodic.text import goal_of
 from memory_actors.kinds.kind import version_of
 from memory_actors.origins import Origins, merged, origins_of
-from memory_actors.source_records import UNSAID
+from memory_actors.records import UNSAID
 
 
 class Returning(NamedTuple):

@@ -9,7 +9,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Events, Pruned
-from memory_actors.source_records import Origin
+from memory_actors.records import Origin
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 

@@ -38,7 +38,7 @@ from memory_actors.improve import (
     State,
     Warned,
 )
-from memory_actors.monitor import resident_bytes
+from memory_actors.observing.monitor import resident_bytes
 from memory_actors.quota import MIB
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MemoryLimitError
-from memory_actors.monitor import MemoryMonitor, resident_bytes
+from memory_actors.observing.monitor import MemoryMonitor, resident_bytes
 from memory_actors.quota import MIB
 
 

@@ -23,7 +23,7 @@ from memory_actors.privacy import reason
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
-_logger = structlog.get_logger("memory_actors.runtime")
+_logger = structlog.get_logger("memory_actors.actors.runtime")
 
 
 class Live(Protocol):

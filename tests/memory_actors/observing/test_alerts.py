@@ -15,8 +15,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors import alerts
-from memory_actors.alerts import (
+from memory_actors.errors import InvalidInputError, MissingExtraError
+from memory_actors.observing import alerts
+from memory_actors.observing.alerts import (
     Alert,
     AlertDispatcher,
     AlertNotDeliveredError,
@@ -25,7 +26,6 @@ from memory_actors.alerts import (
     LogSink,
     WebhookSink,
 )
-from memory_actors.errors import InvalidInputError, MissingExtraError
 from memory_actors.privacy import hashed
 
 pytestmark = pytest.mark.anyio

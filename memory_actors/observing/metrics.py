@@ -44,7 +44,7 @@ _HELP = {
     "global_quota_use_ratio": "Used part of a quota over all users, from 0 to 1",
 }
 
-_logger = structlog.get_logger("memory_actors.metrics")
+_logger = structlog.get_logger("memory_actors.observing.metrics")
 
 
 class Metrics(Protocol):

@@ -39,9 +39,9 @@ from eventlog import (
     stream_id,
 )
 from memory_actors import user_state
-from memory_actors.child import ChildDied, heard, tell
 from memory_actors.encryption import default_key_file
-from memory_actors.index_audit import IndexAudit
+from memory_actors.offline.child import ChildDied, heard, tell
+from memory_actors.offline.index_audit import IndexAudit
 from memory_actors.streams import is_user_stream, key_owner
 from memory_actors.totals import Summed
 from memory_actors.user_state import FOLD, UserState

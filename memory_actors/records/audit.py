@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from memory_actors.records import HistoryEntry, Memory
+from memory_actors.records.memory import HistoryEntry, Memory
 
 
 class LogEntry(HistoryEntry, frozen=True, kw_only=True):

@@ -22,8 +22,8 @@ from eventlog import (
     system_clock_us,
 )
 from memory_actors.api_keys.store import FILE as API_KEYS
-from memory_actors.child import ChildDied, heard, tell
 from memory_actors.encryption import default_key_file
+from memory_actors.offline.child import ChildDied, heard, tell
 from memory_actors.streams import is_user_stream, key_owner
 from memory_actors.totals import Summed
 from memory_actors.user_state import FOLD, event_registry

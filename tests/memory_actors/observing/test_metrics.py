@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from structlog.testing import capture_logs
 
 from memory_actors.errors import InvalidInputError, MissingExtraError, NotFoundError
-from memory_actors.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
+from memory_actors.observing.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from memory_actors.source_records import Sourced
+from memory_actors.records.source import Sourced
 
 
 class ContextPart(Sourced, frozen=True, kw_only=True):

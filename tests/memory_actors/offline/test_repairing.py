@@ -8,8 +8,9 @@ import pytest
 
 from eventlog import Environment, LogUnavailable, StorageFailed
 from eventlog.tables import TABLES, U64
-from memory_actors import MemorySystem, repair_store, repairing, verify_store
+from memory_actors import MemorySystem, repair_store, verify_store
 from memory_actors.api_keys import KeyStore
+from memory_actors.offline import repairing
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from eventlog import (
     StorageFailed,
     replay,
 )
-from memory_actors import actor as actor_module
-from memory_actors.actor import Actor
-from memory_actors.asking import Request
+from memory_actors.actors import actor as actor_module
+from memory_actors.actors.actor import Actor
+from memory_actors.actors.asking import Request
 from memory_actors.errors import (
     CommandCrashedError,
     DeadlineExceededError,

@@ -11,7 +11,7 @@ import pytest
 
 from eventlog import CorruptLog, DiskFull, LogLocked
 from memory_actors import repair_store
-from memory_actors.child import ChildDied, heard, tell
+from memory_actors.offline.child import ChildDied, heard, tell
 
 
 class Answer(msgspec.Struct):

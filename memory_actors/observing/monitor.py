@@ -28,7 +28,7 @@ SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing coun
 
 Level = Literal["ok", "soft", "hard"]
 
-_logger = structlog.get_logger("memory_actors.monitor")
+_logger = structlog.get_logger("memory_actors.observing.monitor")
 
 
 @lru_cache(maxsize=1)

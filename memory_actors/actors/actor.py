@@ -37,14 +37,14 @@ from eventlog import (
     Recorded,
 )
 from eventlog.waiting import Turns, settle
-from memory_actors.asking import Behaviour, Reply, Request
+from memory_actors.actors.asking import Behaviour, Reply, Request
+from memory_actors.actors.failures import crashed, unavailable
 from memory_actors.errors import (
     DeadlineExceededError,
     MemoryActorsError,
     QuarantinedError,
     SystemClosedError,
 )
-from memory_actors.failures import crashed, unavailable
 from memory_actors.privacy import hashed, reason
 from memory_actors.settings import DEADLINE_S
 from memory_actors.streams import user_of
@@ -58,7 +58,7 @@ RESTARTS_MAX = 3
 RESTART_WINDOW_S = 60.0
 BACKOFF_S = (0.05, 0.25, 1.0)
 
-_logger = structlog.get_logger("memory_actors.actor")
+_logger = structlog.get_logger("memory_actors.actors.actor")
 
 S = TypeVar("S")
 

@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
+from memory_actors.actors.runtime import Runtime
 from memory_actors.errors import BeingErasedError, SystemClosedError
-from memory_actors.runtime import Runtime
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,1 @@
+"""Who is told what goes on: alerts, metrics, and the memory of the process."""

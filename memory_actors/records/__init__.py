@@ -1,0 +1,121 @@
+"""What callers hand in and get back: frozen structs, by area. Times are aware and in UTC."""
+
+from memory_actors.records.audit import (
+    Change,
+    Diff,
+    LogEntry,
+    Moment,
+    Recall,
+    Why,
+    WhyStep,
+)
+from memory_actors.records.compaction import (
+    ClusterReport,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Saving,
+)
+from memory_actors.records.context import (
+    DEFAULT_DOCUMENT,
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    DocumentInfo,
+)
+from memory_actors.records.document import (
+    Document,
+)
+from memory_actors.records.entity import (
+    Entity,
+    Neighbour,
+    Relationship,
+)
+from memory_actors.records.episode import (
+    Episode,
+    EvictedStep,
+    Step,
+)
+from memory_actors.records.memory import (
+    HistoryEntry,
+    Hit,
+    Item,
+    Memory,
+    MemoryType,
+    Metadata,
+    Receipt,
+    Tier,
+)
+from memory_actors.records.prompt import (
+    SOURCES_QUOTED_MAX,
+    Context,
+    ContextPart,
+)
+from memory_actors.records.source import (
+    LEVELS,
+    UNSAID,
+    Origin,
+    Purged,
+    PurgeReport,
+    Sourced,
+    Trust,
+    least,
+)
+from memory_actors.records.usage import (
+    KindUsage,
+    QuotaUse,
+    Usage,
+)
+
+__all__ = [
+    "DEFAULT_DOCUMENT",
+    "LEVELS",
+    "SOURCES_QUOTED_MAX",
+    "UNSAID",
+    "Change",
+    "ClusterReport",
+    "CompactionProgress",
+    "CompactionReport",
+    "CompactionStats",
+    "Context",
+    "ContextEntry",
+    "ContextHit",
+    "ContextPart",
+    "ContextReceipt",
+    "ContextSize",
+    "Diff",
+    "Document",
+    "DocumentBlock",
+    "DocumentInfo",
+    "Entity",
+    "Episode",
+    "EvictedStep",
+    "HistoryEntry",
+    "Hit",
+    "Item",
+    "KindUsage",
+    "LogEntry",
+    "Memory",
+    "MemoryType",
+    "Metadata",
+    "Moment",
+    "Neighbour",
+    "Origin",
+    "PurgeReport",
+    "Purged",
+    "QuotaUse",
+    "Recall",
+    "Receipt",
+    "Relationship",
+    "Saving",
+    "Sourced",
+    "Step",
+    "Tier",
+    "Trust",
+    "Usage",
+    "Why",
+    "WhyStep",
+    "least",
+]
