@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 import numpy as np
 
-from memory_actors.embedding.protocol import Embedded
+from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.filters import Predicate
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
@@ -108,13 +108,21 @@ async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit
         return []
     background = await services.embeddings.background_mean()
     (embedded,) = await services.embeddings.embed([query.text], keep=False)
+    best = await _searched(services, live, query, embedded, background)
+    if await live.indexes.recovered(query.kinds):
+        best = await _searched(services, live, query, embedded, background)
+    return await _hits(services, live, best, query)
+
+
+async def _searched(
+    services: Services, live: UserView, query: Query, embedded: Embedded, background: Vectors
+) -> list[_Scored]:
     warmed = await _warmed(services, live, query)
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
-    question = _question(live, query, embedded, background)
-    return await _hits(services, live, await _ranked(parts, question, query), query)
+    return await _ranked(parts, _question(live, query, embedded, background), query)
 
 
-def _question(live: UserView, query: Query, embedded: Embedded, background: Any) -> Question:
+def _question(live: UserView, query: Query, embedded: Embedded, background: Vectors) -> Question:
     return Question(
         text=query.text,
         embedded=embedded,
@@ -190,7 +198,7 @@ def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
 async def _warm(
     services: Services, live: UserView, index: MemoryIndex, rows: Sequence[Found]
 ) -> None:
-    """Bring an index in memory in step with the rows that are asked for, in their order."""
+    """Bring an index in memory in step with the rows that are asked for."""
     passages = [(one, passage) for one in rows for passage in one.kind.passages(one.row)]
     missing = set(index.retain({passage.label for _, passage in passages}))
     found = [one for one, passage in passages if passage.label in missing]
@@ -202,14 +210,9 @@ async def _warm(
     }
     embedded = await services.embeddings.embed(list(phrased.values()), keep=False)
     texts_of = dict(zip(phrased, map(Text, phrased.values(), embedded), strict=True))
-    ends: dict[str, int] = {}
-    for (kind, row), passage in passages:
-        chain = kind.chain(row)
+    for (_, row), passage in passages:
         if passage.label in missing:
-            after = None if chain is None else ends.get(chain)
-            index.insert(row, passage, texts_of[passage.label], after)
-        if chain is not None:
-            ends[chain] = passage.label
+            index.insert(row, passage, texts_of[passage.label])
 
 
 # --- ranked

@@ -36,7 +36,7 @@ from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.working import Working
 from memory_actors.privacy import hashed, reason
 from memory_actors.provenance import Provenance, of_past, together
-from memory_actors.purging import Purge, purge
+from memory_actors.purging import Purge, purge, standing
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
 from memory_actors.streams import user_of
@@ -166,7 +166,8 @@ def _with_origins(event: Any, command: Command, state: UserState) -> Any:
     if isinstance(event, Compressed):
         origins = together(state.provenance, event.compressed_from_ids)
     elif isinstance(command, Restore) and hasattr(event, "origins"):
-        origins = of_past(event.memory_id, command.past.get(event.memory_id, ()))
+        past = command.past.get(event.memory_id, ())
+        origins = of_past(event.memory_id, standing(event.memory_id, past))
     else:
         return event
     return msgspec.structs.replace(event, origins=origins) if origins else event

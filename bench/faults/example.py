@@ -129,9 +129,9 @@ def questions(memory: MemorySystem, user_id: str) -> dict[str, Question]:
         "list": lambda: user.list_memories(limit=LIMIT),
         "usage": user.usage,
         "cost": user.estimate_monthly_cost,
-        "search": lambda: _hits(user.retrieve("fact that is known", top_k=ALL)),
-        "filtered": lambda: _hits(user.retrieve("fact", filters={"even": True}, top_k=ALL)),
-        "context": lambda: _hits(user.context("what is known", limit=ALL)),
+        "search": lambda: user.retrieve("fact that is known", top_k=ALL, explain=True),
+        "filtered": lambda: user.retrieve("fact", filters={"even": True}, top_k=ALL),
+        "context": lambda: user.context("what is known", limit=ALL),
         "working": user.working.items,
         "messages": user.short_term.messages,
         "documents": lambda: user.documents.find("things", {"n": {"$gte": 2}}),
@@ -147,17 +147,6 @@ def questions(memory: MemorySystem, user_id: str) -> dict[str, Question]:
         asked[f"get {n}"] = lambda n=n: user.get(f"{user_id} fact {n}")
         asked[f"history {n}"] = lambda n=n: user.history(f"{user_id} fact {n}")
     return asked
-
-
-async def _hits(search: Awaitable[Any]) -> list[Any]:
-    """Return all that a search finds, whatever its rank.
-
-    Ranks come from indexes, and one that was made anew ranks otherwise: it takes a memory that was
-    updated for the newest of its session, where one that has lived knows what it came after.
-    """
-    answer = msgspec.to_builtins(await search)
-    hits = answer["parts"] if isinstance(answer, dict) else answer
-    return sorted(({**hit, "score": None} for hit in hits), key=lambda hit: str(hit["memory_id"]))
 
 
 async def _originals(memory: MemorySystem, user_id: str) -> list[Any]:

@@ -1,11 +1,14 @@
-"""Where in its session a passage belongs: behind the last one, or where the one stood it replaces.
+"""Where in its session a passage belongs: between those of lower and of higher place.
 
-So a session reads the same whether its index followed each change or was made anew.
+The places come with the state (`kinds.kind.Passage`), so a session reads the same whatever its
+index lived through: rewordings, embeddings that came late or in another order, restarts, an index
+that was made anew. Most passages go to the end of their session, which is remembered; for any other
+the whole session is looked through.
 """
 
 from typing import NamedTuple
 
-from memory_actors.indexes.lexical import LexicalIndex
+from memory_actors.indexes.parts import Parts
 
 
 class Place(NamedTuple):
@@ -16,42 +19,26 @@ class Place(NamedTuple):
 
 
 class Ends:
-    """The end of each session, and the places of passages that are reworded just now."""
+    """The ends of sessions, as far as they are known."""
 
     def __init__(self) -> None:
-        self.last: dict[str, int] = {}
-        """Label by session."""
-        self._instead: dict[int, Place] = {}
+        self._last: dict[str, tuple[int, int]] = {}
+        """Place and label by session."""
 
-    def replace(self, gone: int, fresh: int, words: LexicalIndex) -> None:
-        """Take note that a passage will stand where another one still stands."""
-        self._instead[fresh] = Place(words.previous(gone), words.following(gone))
+    def leave(self, label: int, chain: str | None) -> None:
+        """Take note that a passage goes."""
+        if chain is not None and self._last.get(chain, (0, None))[1] == label:
+            del self._last[chain]
 
-    def leave(self, label: int, chain: str | None, words: LexicalIndex) -> None:
-        """Take note that a passage is about to go."""
-        if chain is None or self.last.get(chain) != label:
-            return
-        previous = words.previous(label)
-        if previous is None:
-            del self.last[chain]
-        else:
-            self.last[chain] = previous
-
-    def place(self, label: int, chain: str | None, words: LexicalIndex) -> Place:
+    def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Place:
         """Return where a passage belongs that comes now."""
-        instead = self._instead.pop(label, None)
         if chain is None:
             return Place()
-        last = self.last.get(chain)
-        place = _behind_older(label, last, words) if instead is None else instead
-        if place.ahead_of is None and place.after == last:
-            self.last[chain] = label
-        return place
-
-
-def _behind_older(label: int, last: int | None, words: LexicalIndex) -> Place:
-    """Return the place behind what is older: the end, unless younger ones were embedded sooner."""
-    before, ahead_of = last, None
-    while before is not None and before > label:
-        before, ahead_of = words.previous(before), before
-    return Place(before, ahead_of)
+        known = self._last.get(chain)
+        if known is not None and known < (place, label) and known[1] in parts.words:
+            found = Place(after=known[1])
+        else:
+            found = Place(*parts.beside(chain, place, label))
+        if found.ahead_of is None:
+            self._last[chain] = place, label
+        return found

@@ -18,7 +18,8 @@ from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
 from memory_actors.indexes.traits import Spoken
 
-RECIPE: Final = "words/1 traits/2"
+RECIPE: Final = "words/2 traits/2"
+"""words/1 had passages of one session in the order in which they came to the index."""
 
 
 WORDS: Final = ".words"

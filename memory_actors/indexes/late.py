@@ -96,7 +96,9 @@ def _max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
     starts = np.cumsum(lengths[filled]) - lengths[filled]
     products = byte_dots(np.concatenate(memories), query.states)
     best = np.maximum.reduceat(products, starts, axis=0)
-    scores[filled] = best @ query.weights / SCALE**2
+    # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
+    # have the same score wherever it stands.
+    scores[filled] = (best * query.weights).sum(axis=1) / SCALE**2
     return scores
 
 

@@ -36,7 +36,7 @@ copies what could move under it, and a row that is added or removed meanwhile ma
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import log1p
 from typing import Final, NamedTuple, Self
 
@@ -87,10 +87,6 @@ class LexicalIndex:
     def following(self, label: int) -> int | None:
         """Return the label behind this one in its session."""
         return self._chains.following(label)
-
-    def ends(self, count: int) -> npt.NDArray[np.bool_]:
-        """Return which of the first rows have nothing behind them in their session."""
-        return np.asarray(self._chains.after[:count] == NONE)
 
     @property
     def size_bytes(self) -> int:
@@ -177,7 +173,9 @@ class LexicalIndex:
         """Return the known terms of a query with their idf, rarest first."""
         ids = {self._postings.id_of[word] for word in query if word in self._postings.id_of}
         known = [(term, df) for term in ids if (df := self._postings.frequencies[term]) > 0]
-        known.sort(key=lambda pair: (pair[1], pair[0]))
+        # By word where they are as rare: the order of terms is that in which words came, and a
+        # sum must not depend on that.
+        known.sort(key=lambda pair: (pair[1], self._postings.terms[pair[0]]))
         return [(term, _idf(len(self), df)) for term, df in known[:QUERY_WORDS_MAX]]
 
     # --- made anew
@@ -206,7 +204,16 @@ class LexicalIndex:
             if label not in newer:
                 self.remove(label)
         for label, counts in newer.since(saved.count):
-            self.append(label, counts, newer.previous(label), newer.following(label))
+            after = self._nearest(label, newer.previous)
+            ahead_of = self._nearest(label, newer.following) if after is None else None
+            self.append(label, counts, after, ahead_of)
+
+    def _nearest(self, label: int, step: Callable[[int], int | None]) -> int | None:
+        """Return the nearest label along a session that is here already."""
+        found = step(label)
+        while found is not None and found not in self:
+            found = step(found)
+        return found
 
     def since(self, row: int) -> Iterator[tuple[int, Mapping[str, int]]]:
         """Yield the label and the words of each living row from this one on."""

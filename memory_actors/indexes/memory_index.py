@@ -20,7 +20,7 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.dense import DenseIndex
-from memory_actors.indexes.ends import Ends, Place
+from memory_actors.indexes.ends import Ends
 from memory_actors.indexes.fields import FieldIndex
 from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
@@ -37,6 +37,7 @@ STATES_CHUNK = 256  # token states read in one go after an activation
 class _Owner(NamedTuple):
     memory_id: str
     digest: bytes
+    place: int
 
 
 class _Catalogue(NamedTuple):
@@ -125,13 +126,11 @@ class MemoryIndex:
         kept = {passage.label for passage in new}
         gone = [passage for passage in old if passage.label not in kept]
         fresh = [passage for passage in new if passage.label not in self._owners]
-        if len(gone) == len(fresh) == 1:  # it keeps its place in the session
-            self._ends.replace(gone[0].label, fresh[0].label, self.words)
         for passage in gone:
-            self._ends.leave(passage.label, self._kind.chain(row), self.words)
+            self._ends.leave(passage.label, self._kind.chain(row))
             self._drop(passage)
         for passage in fresh:
-            self._owners[passage.label] = _Owner(row.memory_id, passage.digest)
+            self._owners[passage.label] = _owner(row, passage)
             self._wanting.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
@@ -169,7 +168,7 @@ class MemoryIndex:
         for row in rows:
             fields.put(parts.traits.owners.of(row.memory_id), row.metadata)
             for passage in indexed(self._kind, row):
-                owners[passage.label] = _Owner(row.memory_id, passage.digest)
+                owners[passage.label] = _owner(row, passage)
                 if passage.label not in parts.dense:
                     wanting.append(passage)
         return _Catalogue(owners, fields, wanting)
@@ -186,23 +185,24 @@ class MemoryIndex:
         wanted = [
             (label, text) for digest, text in texts.items() for label in self._wanting.pop(digest)
         ]
-        for label, text in sorted(wanted, key=lambda pair: pair[0]):  # sessions are in order
+        for label, text in sorted(wanted, key=lambda pair: pair[0]):  # most go to an end
             self._add(label, text)
         self.maintain()
 
     def _add(self, label: int, text: Text) -> None:
         row = self._find(self.owner(label) or "")
         if row is not None and label not in self.dense:
-            self._put(label, row, text, self._ends.place(label, self._kind.chain(row), self.words))
+            self._put(label, row, text)
 
-    def _put(self, label: int, row: Row, text: Text, place: Place) -> None:
-        chain = self._kind.chain(row)
+    def _put(self, label: int, row: Row, text: Text) -> None:
+        place, chain = self._owners[label].place, self._kind.chain(row)
+        neighbours = self._ends.place(label, place, chain, self.parts)
         self.dense.add(label, text.embedded.vector)
-        self.words.add(label, text.text, *place)
+        self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
         said, summary = spoken(text.text), is_summary(row)
-        self.traits.append(Trait(row.memory_id, times(row), chain, said, summary))
+        self.traits.append(Trait(row.memory_id, times(row), chain, place, said, summary))
         self._changed = True
 
     # --- for who gives the passages, each with its text: nothing of that is kept on disk
@@ -215,11 +215,11 @@ class MemoryIndex:
         self.maintain()
         return [label for label in labels if label not in self._owners]
 
-    def insert(self, row: Row, passage: Passage, text: Text, after: int | None) -> None:
-        """Index a passage of a row, behind another one of its session."""
-        self._owners[passage.label] = _Owner(row.memory_id, passage.digest)
+    def insert(self, row: Row, passage: Passage, text: Text) -> None:
+        """Index a passage of a row."""
+        self._owners[passage.label] = _owner(row, passage)
         if passage.label not in self.dense:
-            self._put(passage.label, row, text, Place(after))
+            self._put(passage.label, row, text)
 
     # --- kept quick
 
@@ -243,7 +243,6 @@ class MemoryIndex:
         self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
         self.dense = self.dense.adopted(made)
         self.words = words
-        self._ends.last = self.parts.chain_ends()
 
     # --- what did not come with its event
 
@@ -263,16 +262,25 @@ class MemoryIndex:
         self._wanting.start_later(drained)
 
     async def indexed(self) -> None:
-        """Wait for memories that are just being indexed from the log, for a few seconds at most.
-
-        Begin to embed again those whose token states a query missed.
-        """
+        """Wait for memories that are just being indexed from the log, for a few seconds at most."""
         await self._wanting.settled()
-        while self._lost:  # deleted with another user's memory of the same text
+        self._wanting.start()
+
+    async def recovered(self) -> bool:
+        """Embed again those whose token states were missed; say whether there was any.
+
+        They were damaged, or deleted with another user's memory of the same text. Waits for a few
+        seconds at most.
+        """
+        if not self._lost or self._files is None:
+            return False
+        while self._lost:
             label = self._lost.pop()
             if label in self._owners:
                 self._wanting.add(Passage(label, self._owners[label].digest))
         self._wanting.start()
+        await self._wanting.settled()
+        return True
 
     async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
         """Return the texts of passages, from the log; of those that still live."""
@@ -302,18 +310,18 @@ class MemoryIndex:
             loaded = self._loaded(state)
         else:
             loaded = await anyio.to_thread.run_sync(self._loaded, state)
-        parts, catalogue, self._ends.last = loaded
+        parts, catalogue = loaded
         self.dense, self.words, self.late, self.traits = parts[1:]
         self._take(catalogue)
         self.maintain()
         if len(self.late):
             self._chores.start(f"states {self._kind.NAME}", self._hold_states)
 
-    def _loaded(self, state: Any) -> tuple[Parts, _Catalogue, dict[str, int]]:
+    def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
         rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
         assert self._files is not None, "what is not kept on disk is not loaded from it"
         parts = self._files.load(rows)
-        return parts, self._catalogued(parts, rows), parts.chain_ends()
+        return parts, self._catalogued(parts, rows)
 
     async def _hold_states(self) -> None:
         """Read token states into memory after an activation, as many as may be there."""
@@ -336,3 +344,7 @@ class MemoryIndex:
         if self._files is not None:
             file = self._files.words_of(self.parts)
             await anyio.to_thread.run_sync(self._files.save_words, file)
+
+
+def _owner(row: Row, passage: Passage) -> _Owner:
+    return _Owner(row.memory_id, passage.digest, passage.place)

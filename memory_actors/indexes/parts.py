@@ -28,7 +28,7 @@ from memory_actors.indexes.traits import NONE, Spoken, Times, Trait, Traits, tim
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 
 _SILENT = Spoken(None, asks=False)
-_GONE = Trait("", Times(0, 0, 0), None, _SILENT, summary=False)
+_GONE = Trait("", Times(0, 0, 0), None, 0, _SILENT, summary=False)
 
 
 class Parts(NamedTuple):
@@ -49,10 +49,22 @@ class Parts(NamedTuple):
         self.words.remove(label)
         self.late.remove(label)
 
-    def chain_ends(self) -> dict[str, int]:
-        """Return the last passage of each session, by label."""
+    def beside(self, chain: str, place: int, label: int) -> tuple[int | None, int | None]:
+        """Return the labels before and behind a place in a session."""
+        number = self.traits.number_of(chain)
+        if number is None:  # as in most that are new
+            return None, None
         view = self.dense.view()
-        return self.traits.chain_ends(view.labels, view.alive & self.words.ends(len(view.labels)))
+        columns = self.traits.view(len(view.labels))
+        rows = np.flatnonzero(view.alive & (columns.chains == number))
+        labels, places = view.labels[rows], columns.places[rows]
+        earlier = (places < place) | ((places == place) & (labels < label))
+        order = np.lexsort((labels, places))
+        ordered, count = labels[order].tolist(), int(np.count_nonzero(earlier))
+        return (
+            ordered[count - 1] if count > 0 else None,
+            ordered[count] if count < len(ordered) else None,
+        )
 
     def said(self) -> dict[int, Spoken]:
         """Return what texts say of themselves, by label, where that is anything."""
@@ -98,8 +110,8 @@ class IndexFiles:
         file = read_index(self._words_path, self._recipe, self._embeddings.owner)
         words = LexicalIndex() if file is None else LexicalIndex.restored(file.words)
         labels = words.labels()
-        known = {p.label: (row, p.digest) for row in rows for p in indexed(self._kind, row)}
-        digests = [known[label][1] if label in known else b"" for label in labels]
+        known = {p.label: (row, p) for row in rows for p in indexed(self._kind, row)}
+        digests = [known[label][1].digest if label in known else b"" for label in labels]
         vectors, there = self._embeddings.matrix(digests)
         traits, late = Traits(), LateIndex(self._fetch)
         if file is not None:
@@ -117,17 +129,17 @@ class IndexFiles:
     def _traits(
         self,
         labels: Sequence[int],
-        known: Mapping[int, tuple[Row, bytes]],
+        known: Mapping[int, tuple[Row, Passage]],
         said: Mapping[int, Spoken],
     ) -> Iterator[Trait]:
         """Yield the traits of labels; of one that has gone, nothing much."""
         for label in labels:
-            row = known[label][0] if label in known else None
-            if row is None:
+            if label not in known:
                 yield _GONE
-            else:
-                chain, spoken = self._kind.chain(row), said.get(label, _SILENT)
-                yield Trait(row.memory_id, times(row), chain, spoken, is_summary(row))
+                continue
+            row, passage = known[label]
+            chain, spoken = self._kind.chain(row), said.get(label, _SILENT)
+            yield Trait(row.memory_id, times(row), chain, passage.place, spoken, is_summary(row))
 
     def save_graph(self, dense: DenseIndex) -> None:
         """Write the graph, if there is one and it may lie in the clear. Slow: for a thread."""

@@ -7,6 +7,7 @@ only appended, so a search in a thread may go on with the columns it took at its
 
 import re
 from collections.abc import Iterable
+from datetime import date
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ NONE: Final = -1
 DAY_US: Final = 86_400_000_000
 FOR_EVER_US: Final = np.iinfo(np.int64).max
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_LAST_DAY: Final = date.max.toordinal()
 _CAPACITY_MIN: Final = 16
 _GROWTH: Final = 1.5
 _NAME_BYTES: Final = 120
@@ -51,6 +54,8 @@ class Trait(NamedTuple):
     times: Times
     chain: str | None
     """The session or episode it belongs to."""
+    place: int
+    """In that: see `kinds.kind.Passage`."""
     spoken: Spoken
     summary: bool
     """Whether it stands for memories that were compressed."""
@@ -65,6 +70,7 @@ class Columns(NamedTuple):
     ends_us: Rows
     chains: npt.NDArray[np.int32]
     """A number each; NONE for none."""
+    places: Rows
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
     summaries: npt.NDArray[np.bool_]
@@ -122,7 +128,7 @@ class Traits:
         self._named = Numbers()  # sessions and speakers
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = _empty(_CAPACITY_MIN)
-        self._years: tuple[int, set[int]] = (0, set())
+        self._years: dict[int, int] = {}  # how many passages are of a year
 
     @property
     def size_bytes(self) -> int:
@@ -139,6 +145,7 @@ class Traits:
         columns: Any = self._columns
         for column, value in zip(columns, self._values(trait), strict=True):
             column[row] = value
+        self._count_year(trait.times.occurred_us, 1)
         self.count += 1
 
     def extend(self, traits: Iterable[Trait]) -> None:
@@ -148,6 +155,13 @@ class Traits:
             pairs: Any = zip(self._columns, values, strict=True)
             self._columns = Columns._make(np.array(each, column.dtype) for column, each in pairs)
             self.count = len(values[0])
+            days, counts = np.unique(self._columns.occurred_us // DAY_US, return_counts=True)
+            for day, count in zip(days.tolist(), counts.tolist(), strict=True):
+                self._count_year(day * DAY_US, count)
+
+    def _count_year(self, time_us: int, change: int) -> None:
+        year = _year_of(time_us)
+        self._years[year] = self._years.get(year, 0) + change
 
     def _values(self, trait: Trait) -> tuple[float, ...]:
         said = trait.spoken
@@ -156,15 +170,18 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        return (owner, *trait.times, chain, speaker, said.asks, trait.summary)
+        return (owner, *trait.times, chain, trait.place, speaker, said.asks, trait.summary)
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
         columns = self._columns
+        self._count_year(int(columns.occurred_us[row]), -1)
+        self._count_year(times.occurred_us, 1)
         columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row] = times
 
     def drop(self, row: int) -> None:
-        """Count a removed row's speaker no more."""
+        """Count a removed row's speaker and year no more."""
+        self._count_year(int(self._columns.occurred_us[row]), -1)
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -176,7 +193,8 @@ class Traits:
     def taken(self, rows: Rows) -> "Traits":
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
-        made.owners, made._named, made._spoken = self.owners, self._named, self._spoken
+        made.owners, made._named = self.owners, self._named
+        made._spoken, made._years = self._spoken, self._years
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -186,13 +204,9 @@ class Traits:
         name = None if speaker == NONE else self._named.names[speaker]
         return Spoken(name, bool(self._columns.asks[row]))
 
-    def chain_ends(self, labels: Rows, ends: npt.NDArray[np.bool_]) -> dict[str, int]:
-        """Return the newest label of each session, of the rows that may end one."""
-        rows = np.flatnonzero(ends & (self.view(len(labels)).chains != NONE))
-        rows = rows[np.argsort(labels[rows])]
-        chains = self._columns.chains[rows].tolist()
-        names = self._named.names
-        return dict(zip((names[chain] for chain in chains), labels[rows].tolist(), strict=True))
+    def number_of(self, chain: str) -> int | None:
+        """Return the number of a session, None if no row was ever in it."""
+        return self._named.find(chain)
 
     def named(self, query: str) -> int | None:
         """Return the number of the one speaker that a query names; None for none or several."""
@@ -202,25 +216,20 @@ class Traits:
         return found[0] if len(found) == 1 else None
 
     def years(self) -> set[int]:
-        """Return the years that passages were of, the removed ones included."""
-        count, (seen, known) = self.count, self._years
-        if count > seen:
-            known = known | _years_of(self._columns.occurred_us[seen:count])
-            self._years = (count, known)
-        return known
+        """Return the years that passages are of."""
+        return {year for year, count in list(self._years.items()) if count > 0}
 
 
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    kinds = (
-        small, whole, whole, whole, small, small, np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    )  # fmt: skip
+    share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
+    kinds = (small, whole, whole, whole, small, whole, small, share, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 
-def _years_of(times_us: Rows) -> set[int]:
-    years = np.unique(times_us.astype("datetime64[us]").astype("datetime64[Y]")).astype(int)
-    return {1970 + int(year) for year in years}
+def _year_of(time_us: int) -> int:
+    day = _EPOCH_DAY + time_us // DAY_US
+    return date.fromordinal(min(max(day, 1), _LAST_DAY)).year
 
 
 def _as_words(text: str) -> str:

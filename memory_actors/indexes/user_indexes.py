@@ -81,7 +81,8 @@ class UserIndexes:
         drift = abs(count - counted) * CENTRE_DRIFT
         if kept is not None and count >= EXACT_MAX and drift <= counted:
             return kept
-        fresh = centre(background, (index.dense.mass for index in self._of.values()))
+        in_order = [self._of[name] for name in sorted(self._of)]  # whichever was made first
+        fresh = centre(background, (index.dense.mass for index in in_order))
         if kept is None or not np.array_equal(fresh, kept):
             kept = fresh
         self._centre = (count, kept)
@@ -129,6 +130,11 @@ class UserIndexes:
             index = self.get(kind)
             if index is not None:
                 await index.indexed()
+
+    async def recovered(self, kinds: Iterable[Kind]) -> bool:
+        """Embed again what a query missed the token states of; say whether there was any."""
+        indexes = [index for kind in kinds if (index := self.get(kind)) is not None]
+        return any([await index.recovered() for index in indexes])
 
     async def load(self, kind: Kind, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""

@@ -169,6 +169,8 @@ class Passage(NamedTuple):
     label: int
     digest: bytes
     """Of the text: its vector is found under it."""
+    place: int = 0
+    """In its chain: passages stand there by place, then by label. It outlives a rewording."""
 
 
 def label(version: int, index: int = 0) -> int:

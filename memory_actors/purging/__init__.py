@@ -13,5 +13,6 @@ want of room.
 
 from memory_actors.purging.command import Purge, originals
 from memory_actors.purging.decide import purge
+from memory_actors.purging.earlier import standing
 
-__all__ = ["Purge", "originals", "purge"]
+__all__ = ["Purge", "originals", "purge", "standing"]

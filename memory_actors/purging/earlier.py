@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eventlog import Recorded
+from memory_actors.effects import ENDS, effect
 from memory_actors.origins import matches, origins_of
 from memory_actors.purging.command import PURGED_SOURCE, PURGED_TRUST
 from memory_actors.records import Trust
@@ -46,6 +47,17 @@ def is_purged(recorded: Recorded[Any], purges: Sequence[Earlier]) -> bool:
     return any(
         recorded.version < one.version and is_of(recorded, one.source, one.trust) for one in purges
     )
+
+
+def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
+    """Return the events that a memory which comes back has its words from.
+
+    Those without what purges took out while it lived on, and without what they said anew. One that
+    a purge has ended comes back with all its words.
+    """
+    lived = [one for one in past if effect(one.tag, one.data, memory_id) not in ENDS]
+    purges = purges_in(lived)
+    return [one for one in past if not (restates(one) or is_purged(one, purges))]
 
 
 def restates(recorded: Recorded[Any]) -> bool:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from memory_actors.errors import NotFoundError
-from memory_actors.kinds.kind import same_json
 from memory_actors.kinds.long_term.compression import Restored, as_it_was
 from memory_actors.kinds.long_term.events import (
     Event,
@@ -23,16 +22,14 @@ def without(life: Life, row: Row, _state: LongTerm, _limits: Limits) -> list[Eve
     if then is None or isinstance(then, SummaryAdded):
         return None
     content = None if then.digest == row.digest else then.content
-    metadata = None if same_json(then.metadata, row.metadata) else then.metadata
-    if content is None and metadata is None:
-        return []
+    # Said again even where nothing changes: what is not in its log was not purged.
     return [
         MemoryUpdated(
             memory_id=row.memory_id,
             content=content,
             size_bytes=then.size_bytes if content is not None else 0,
             digest=then.digest if content is not None else b"",
-            metadata=metadata,
+            metadata=then.metadata,
         )
     ]
 

@@ -248,6 +248,32 @@ async def test_what_a_source_changed_says_again_what_others_said(open_memory: An
         assert hit.content == "the bank is in Main Street"
 
 
+async def test_what_others_have_said_over_a_source_is_theirs_and_stays_so(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        memory_id = (await evil(user).add("the bank has moved")).memory_id
+        await user.update(memory_id, content="the bank is where it was")
+        receipt = await user.purge(EVIL)
+        assert receipt.changed == {"long_term": (memory_id,)}
+        assert (await user.get(memory_id)).origins == ()
+        await user.delete(memory_id)
+        await user.restore([memory_id])
+        assert (await user.get(memory_id)).origins == (), "what was purged does not come back"
+        assert (await user.purge(EVIL)).count == 0
+
+
+async def test_what_a_purge_ended_is_of_its_source_when_it_is_restored(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        memory_id = (await evil(user).add("the bank has moved")).memory_id
+        await user.purge(EVIL)
+        await user.restore([memory_id])
+        assert (await user.get(memory_id)).origins == FROM_EVIL
+        assert (await user.purge(EVIL)).gone == {"long_term": (memory_id,)}
+
+
 async def test_what_others_said_over_a_source_stays(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

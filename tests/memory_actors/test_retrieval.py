@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock, FakeTokenEmbedder
 
+from eventlog import Environment
 from memory_actors import (
     GlobalLimits,
     InvalidInputError,
@@ -18,6 +19,7 @@ from memory_actors import (
     Settings,
     UserMemory,
 )
+from memory_actors.embedding.vector_table import TABLES
 from memory_actors.indexes import dense, memory_index
 from memory_actors.kinds import long_term
 from memory_actors.ranking import Weights
@@ -424,23 +426,52 @@ async def test_every_session_can_be_searched_however_old(open_memory) -> None:
             assert contents(hits) == [f"word{n} here"]
 
 
-async def test_messages_score_the_same_whoever_asked_before(open_memory, clock: FakeClock) -> None:
+@pytest.mark.parametrize("place", [0, 1, 4])
+async def test_messages_score_the_same_whoever_asked_before(open_memory, place: int) -> None:
     async def scores(user: UserMemory) -> list[tuple[str, float]]:
         hits = await user.retrieve("word2 word3", session_id="a")
-        return [(hit.memory_id, round(hit.score, 5)) for hit in hits]
+        return [(hit.memory_id, hit.score) for hit in hits]
 
     async with open_memory() as memory:
         user = memory.user("u")
         for n in range(5):
             await user.short_term.add_message(f"word{n} word{n + 1}", session_id="a")
             await user.short_term.add_message(f"word{n} there", session_id="b")
-        first = (await user.short_term.messages("a"))[1].memory_id
+        reworded = (await user.short_term.messages("a"))[place].memory_id
         await user.retrieve("word2")
         await user.retrieve("word3", session_id="a")
-        await user.update(first, content="word2 word9")
+        await user.update(reworded, content="word2 word9")
         asked_before = await scores(user)
     async with open_memory() as memory:
         assert await scores(memory.user("u")) == asked_before
+
+
+async def test_lost_token_states_are_made_again_before_a_search_answers(
+    open_memory, tmp_path: Path
+) -> None:
+    async with open_memory() as memory:
+        await filled(memory.user("u"), 20)
+        before = await memory.user("u").retrieve("word3 place3", top_k=60)
+    env = Environment(tmp_path / "memory" / "derived.mdb", TABLES)
+    with env.read() as txn, txn.cursor(env.tables["tokens"]) as cursor:
+        keys = [key for key, _ in cursor]
+    for key in keys[:5]:
+        env.write(lambda txn, key=key: txn.delete(key, db=env.tables["tokens"]))
+    env.close()
+    async with open_memory() as memory:
+        assert await memory.user("u").retrieve("word3 place3", top_k=60) == before
+
+
+async def test_a_month_is_of_the_years_of_what_is_there(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("we met at the sea", occurred_at=datetime(2023, 1, 2, tzinfo=UTC))
+        (alone,) = await user.retrieve("who met in December?", explain=True)
+        other = await user.add("we met", occurred_at=datetime(2022, 12, 31, tzinfo=UTC))
+        both = await user.retrieve("who met in December?", explain=True)
+        assert both[1].signals["date"] > alone.signals["date"], "two days after a December"
+        await user.delete(other.memory_id)
+        assert await user.retrieve("who met in December?", explain=True) == [alone]
 
 
 async def test_scores_are_the_same_after_a_restart_also_where_memories_were_reworded(
@@ -448,7 +479,7 @@ async def test_scores_are_the_same_after_a_restart_also_where_memories_were_rewo
 ) -> None:
     async def scores(user: UserMemory) -> list[tuple[str, float]]:
         hits = await user.retrieve("word3 place3", top_k=60)
-        return [(hit.memory_id, round(hit.score, 5)) for hit in hits]
+        return [(hit.memory_id, hit.score) for hit in hits]
 
     async with open_memory() as memory:
         user = memory.user("u")

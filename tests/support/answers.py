@@ -34,7 +34,7 @@ async def answers(user: UserMemory, ids: Sequence[str]) -> dict[str, Any]:
         said[f"search {kind}"] = await user.retrieve("red car", memory_types=[kind], top_k=20)
     for memory_id in ids:
         said[memory_id] = await _about(user, memory_id)
-    return {name: _rounded(msgspec.to_builtins(answer)) for name, answer in said.items()}
+    return {name: msgspec.to_builtins(answer) for name, answer in said.items()}
 
 
 async def _about(user: UserMemory, memory_id: str) -> list[Any]:
@@ -51,12 +51,3 @@ async def _about(user: UserMemory, memory_id: str) -> list[Any]:
         except MemoryActorsError as error:
             found.append(type(error).__name__)
     return found
-
-
-def _rounded(value: Any) -> Any:
-    """Return a value with its numbers rounded: a sum depends a little on its order."""
-    if isinstance(value, float):
-        return round(value, 5)
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value

@@ -69,7 +69,7 @@ class WholeMachine(ReplayMachine):
     @rule(name=NAMES, text=TEXTS, number=ANY)
     def says_something(self, name: str, text: str, number: int) -> None:
         act = Act("add", "short_term", text, number)
-        user = self.memory.user(name, session_id=f"s{number % 2}", source=act.source)
+        user = self.memory.user(name, session_id=f"s{number % 3}", source=act.source)
         messages = user.short_term
         try:
             receipt = self.run(messages.add_message(act.text, role="user"))

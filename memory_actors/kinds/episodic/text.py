@@ -76,7 +76,9 @@ def passages(row: Row) -> Sequence[Passage]:
     """Return one passage for each text; of a summary, its parts."""
     if row.original_count:
         return summary_passages(row)
-    return [Passage(text.label, text.digest) for text in texts(row)]
+    goal, *others = texts(row)
+    first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
+    return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
 
 
 def passage_text(row: Row, passage_label: int, events: Events) -> str:

@@ -309,7 +309,7 @@ def passages(row: Row) -> Sequence[Passage]:
     """Return one passage, the memory; of a summary, its parts."""
     if row.original_count:
         return summary_passages(row)
-    return (Passage(kind.label(row.version), row.digest),)
+    return (Passage(kind.label(row.version), row.digest, row.began),)
 
 
 def passage_text(row: Row, label: int, events: Events) -> str:

@@ -34,6 +34,8 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     digest: bytes
     session_id: str | None
     role: str | None
+    began: int
+    """Version of the event that added it, or brought it back: its place in its session."""
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -108,6 +110,7 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         digest=event.digest,
         session_id=event.session_id,
         role=event.role,
+        began=recorded.version,
         pinned=event.pinned,
         keep=again is not None and again.keep,
     )
@@ -115,7 +118,7 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
 
 def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:
     fields = summary_fields(event, recorded)
-    return Row(**fields, digest=event.digest, session_id=None, role=None)
+    return Row(**fields, digest=event.digest, session_id=None, role=None, began=recorded.version)
 
 
 # --- snapshot

@@ -123,6 +123,7 @@ def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> 
         metadata=event.metadata,
         session_id=event.session_id,
         role=event.role,
+        began=recorded.version,
     )
     session = state.session(event.session_id)
     rows = (*_without(session, event.evicted_ids), row)
@@ -350,7 +351,7 @@ def at_hand(state: ShortTerm, session_id: str | None) -> Sequence[Row]:
 
 def passages(row: Row) -> Sequence[Passage]:
     """Return one passage: the message."""
-    return (Passage(kind.label(row.version), b""),)
+    return (Passage(kind.label(row.version), b"", row.began),)
 
 
 def passage_text(row: Row, _label: int, events: Events) -> str:

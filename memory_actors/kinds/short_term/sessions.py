@@ -16,6 +16,8 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
     session_id: str
     role: str | None
+    began: int
+    """Version of the event that added it: its place in its session."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -1,5 +1,7 @@
 """A past self answers every read as the user did then."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,11 @@ from memory_actors import (
     PayloadDropped,
     ReadOnlyError,
     SystemClosedError,
+    UserMemory,
     live_user,
 )
 from memory_actors.audit.folding import state_at
+from memory_actors.streams import stream_of
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +98,47 @@ async def test_a_session_reads_the_same_when_it_was_reworded_reopened_and_went_o
         await user.add("something else")
         async with memory.replay("ada", position) as past:
             assert await answers(past, []) == then
+
+
+async def reworded(memory: MemorySystem) -> tuple[UserMemory, list[str]]:
+    """Return a user who has changed what stands before something else in a session."""
+    user = memory.user("ada", session_id="s")
+    ids = [(await user.add(f"{colour} apple")).memory_id for colour in ("red", "blue", "green")]
+    episode = (await user.episodes.start("find a red apple")).memory_id
+    await user.episodes.step(episode, "look in the tree")
+    await user.update(ids[0], content="red car")
+    await user.update(episode, content="find a blue car")
+    return user, [*ids, episode]
+
+
+async def test_a_session_reads_the_same_when_its_index_was_made_anew(
+    open_memory: Any, tmp_path: Path
+) -> None:
+    async with open_memory() as memory:
+        user, ids = await reworded(memory)
+        position, then = await position_of(memory), await answers(user, ids)
+    assert live_user.remove_indexes(tmp_path / "memory", stream_of("ada"))
+    async with open_memory() as memory:
+        user = memory.user("ada", session_id="s")
+        assert await answers(user, ids) == then
+        async with memory.replay("ada", position, session_id="s") as past:
+            assert await answers(past, ids) == then
+
+
+async def test_a_session_reads_the_same_when_it_was_reworded_while_it_went_on(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada", session_id="s")
+        await user.add("red apple", memory_id="first")
+        await asyncio.gather(
+            user.add("blue car"),
+            user.update("first", content="green tree and a red apple in it"),
+            user.add("long ago"),
+        )
+        position, then = await position_of(memory), await answers(user, ["first"])
+        async with memory.replay("ada", position, session_id="s") as past:
+            assert await answers(past, ["first"]) == then
 
 
 async def test_a_time_means_what_was_recorded_by_then(open_memory: Any, clock: FakeClock) -> None:

@@ -1,30 +1,46 @@
 """Where in its session a passage belongs."""
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_actors.indexes.dense import DenseIndex
 from memory_actors.indexes.ends import Ends, Place
+from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
+from memory_actors.indexes.parts import Parts
+from memory_actors.indexes.traits import Times, Trait, Traits, spoken
+
+VECTOR = np.array([1, 0], np.float32)
 
 
-class Session:
-    """One session of an index, changed as a memory index changes it."""
+class Sessions:
+    """Some sessions of an index, changed as a memory index changes them."""
 
     def __init__(self) -> None:
-        self.words, self.ends = LexicalIndex(), Ends()
-
-    def add(self, label: int) -> None:
-        self.words.add(label, f"text {label}", *self.ends.place(label, "s", self.words))
-
-    def drop(self, label: int) -> None:
-        self.ends.leave(label, "s", self.words)
-        self.words.remove(label)
-
-    def reword(self, gone: int, fresh: int) -> None:
-        self.ends.replace(gone, fresh, self.words)
-        self.drop(gone)
-        self.add(fresh)
+        self.ends = Ends()
+        self.dense, self.words, self.traits = DenseIndex(2), LexicalIndex(), Traits()
 
     @property
-    def order(self) -> list[int]:
-        labels = set(self.words.labels())
+    def parts(self) -> Parts:
+        return Parts(self.traits.count, self.dense, self.words, LateIndex(), self.traits)
+
+    def add(self, label: int, place: int | None = None, chain: str | None = "s") -> None:
+        """Add a passage; without a place, one that was never reworded."""
+        place = label if place is None else place
+        text = f"text {label}"
+        self.words.add(label, text, *self.ends.place(label, place, chain, self.parts))
+        self.dense.add(label, VECTOR)
+        self.traits.append(Trait("m", Times(0, 0, 0), chain, place, spoken(text), summary=False))
+
+    def drop(self, label: int) -> None:
+        self.ends.leave(label, "s")
+        self.parts.forget(label)
+
+    def order(self, chain: str = "s") -> list[int]:
+        view, columns = self.dense.view(), self.traits.view(self.traits.count)
+        in_chain = view.alive & (columns.chains == self.traits.number_of(chain))
+        labels = set(view.labels[in_chain].tolist())
         at = next(iter(one for one in labels if self.words.previous(one) is None), None)
         order = []
         while at is not None:
@@ -34,8 +50,8 @@ class Session:
         return order
 
 
-def filled() -> Session:
-    session = Session()
+def filled() -> Sessions:
+    session = Sessions()
     for label in (1, 2, 3):
         session.add(label)
     return session
@@ -44,31 +60,66 @@ def filled() -> Session:
 def test_a_reworded_passage_stands_where_it_stood() -> None:
     for gone, order in ((1, [9, 2, 3]), (2, [1, 9, 3]), (3, [1, 2, 9])):
         session = filled()
-        session.reword(gone, 9)
+        session.drop(gone)
+        session.add(9, place=gone)
         session.add(10)
-        assert session.order == [*order, 10]
+        assert session.order() == [*order, 10]
+
+
+def test_a_passage_that_was_reworded_while_another_came_stands_where_it_stood() -> None:
+    session = Sessions()
+    session.add(1)
+    session.drop(1)
+    session.add(2)
+    session.add(3, place=1)
+    assert session.order() == [3, 2]
 
 
 def test_what_comes_next_follows_what_is_left() -> None:
     session = filled()
     session.drop(3)
     session.add(4)
-    assert session.order == [1, 2, 4]
+    assert session.order() == [1, 2, 4]
     for label in (1, 2, 4):
         session.drop(label)
     session.add(5)
-    session.reword(5, 6)
-    session.add(7)
-    assert session.order == [6, 7]
+    assert session.order() == [5]
 
 
-def test_what_was_embedded_late_stands_where_it_belongs() -> None:
-    session = Session()
-    for label in (4, 6, 5, 1, 7):
-        session.add(label)
-    assert session.order == [1, 4, 5, 6, 7]
+def test_what_was_forgotten_without_notice_is_no_end() -> None:
+    session = filled()
+    session.parts.forget(3)
+    session.add(4)
+    assert session.order() == [1, 2, 4]
+
+
+def test_passages_of_one_place_stand_by_label() -> None:
+    session = Sessions()
+    for label in (6, 4, 5):
+        session.add(label, place=0)
+    assert session.order() == [4, 5, 6]
 
 
 def test_what_has_no_session_stands_alone() -> None:
     session = filled()
-    assert session.ends.place(9, None, session.words) == Place()
+    assert session.ends.place(9, 9, None, session.parts) == Place()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("st"), st.integers(0, 3), st.booleans()), min_size=1, max_size=30
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_sessions_are_in_order_whatever_came_and_went(changes, chance) -> None:
+    sessions, expected = Sessions(), {"s": [], "t": []}
+    for label, (chain, place, goes) in enumerate(changes, start=1):
+        sessions.add(label, place, chain)
+        expected[chain].append((place, label))
+        if goes:
+            gone = chance.choice(expected[chain])
+            expected[chain].remove(gone)
+            sessions.ends.leave(gone[1], chain)
+            sessions.parts.forget(gone[1])
+    for chain, passages in expected.items():
+        assert sessions.order(chain) == [label for _, label in sorted(passages)]

@@ -51,6 +51,13 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
     return scores
 
 
+def test_a_score_does_not_depend_on_what_it_is_computed_with():
+    memories = [unpack(pack(ids(9, n), states(9, n))).states for n in range(50)]
+    query = build([9] * 50).query(ids(37, 99), asked(37, 99))
+    alone = [max_sim(query, [memory])[0] for memory in memories]
+    assert max_sim(query, memories).tolist() == alone
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 128])
 def test_scores_follow_the_definition(chunk: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(late, "_CHUNK_MEMORIES", chunk)

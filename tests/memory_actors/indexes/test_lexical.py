@@ -298,6 +298,25 @@ def test_what_happens_while_it_is_made_anew_is_not_lost():
         assert fresh.scores(query, labels) == pytest.approx(index.scores(query, labels), abs=1e-6)
 
 
+def test_what_came_while_it_was_made_anew_stands_in_its_order():
+    index = build({1: "one"}, {})
+    saved = index.saved()
+    index.add(4, "four", after=1)
+    index.add(3, "three", after=1)
+    index.add(2, "two", after=1)
+    fresh = LexicalIndex.restored(saved)
+    fresh.catch_up(index, saved)
+    assert [fresh.following(label) for label in (1, 2, 3, 4)] == [2, 3, 4, None]
+    assert [fresh.previous(label) for label in (1, 2, 3, 4)] == [None, 1, 2, 3]
+
+
+def test_a_score_does_not_depend_on_the_order_in_which_words_came():
+    texts = random_texts(40)
+    index, otherwise = build(texts, {}), build(dict(reversed(texts.items())), {})
+    for query in ("w0x w1x w2x w3x w4x w5x w6x", "w9x w8x w7x w6x w5x"):
+        assert index.scores(query, texts).tolist() == otherwise.scores(query, texts).tolist()
+
+
 def test_a_saved_index_goes_through_a_file():
     texts = random_texts(50)
     index = build(texts, in_chains(50, 6))

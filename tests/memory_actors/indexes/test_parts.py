@@ -11,6 +11,7 @@ from support.fakes import FakeTokenEmbedder
 from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.indexes import dense, lexical
 from memory_actors.indexes.memory_index import MemoryIndex
+from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.kinds import entity, long_term
 
@@ -43,6 +44,18 @@ async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
         return index
 
 
+def check_order(parts: Parts, state: Any, kind: Any) -> None:
+    """In each chain passages stand by place, then by label."""
+    chains: dict[str | None, list[tuple[int, int]]] = {}
+    for row in kind.rows(state):
+        found = [(p.place, p.label) for p in kind.passages(row) if p.label in parts.words]
+        chains.setdefault(kind.chain(row), []).extend(found)
+    for chain, passages in chains.items():
+        labels = [label for _, label in sorted(passages)]
+        before = [None] * len(labels) if chain is None else [None, *labels[:-1]]
+        assert [parts.words.previous(label) for label in labels] == before
+
+
 async def check(memory: MemorySystem, kind: Any) -> None:
     index = await index_of(memory, kind)
     parts, view = index.parts, index.dense.view()
@@ -54,6 +67,7 @@ async def check(memory: MemorySystem, kind: Any) -> None:
     assert sorted(parts.late._tokens) == sorted(labels[alive].tolist())
     async with memory._services.runtime.use("user:u") as live:
         state = live.state.of(kind)
+    check_order(parts, state, kind)
     columns = parts.traits.view(parts.size)
     for row in np.flatnonzero(view.alive).tolist():
         label = int(view.labels[row])

@@ -10,7 +10,7 @@ from eventlog import Dropped
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import passages_of
-from memory_actors.kinds.kind import label
+from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,
     AddSummary,
@@ -265,9 +265,10 @@ def test_any_text_has_passages_that_cover_it(content: str) -> None:
 def test_each_passage_of_a_summary_has_its_own_label_and_text() -> None:
     event = compressed("a")
     row = fold(long_term, [added("a"), event]).held.rows["sum"]
-    ((at, digest),) = long_term.passages(row)
-    assert (at, digest) == (label(2), event.passages[0].digest)
-    assert long_term.passage_text(row, at, {2: recorded(event, 2)}) == "Tea, three times."
+    (passage,) = long_term.passages(row)
+    assert passage == Passage(label(2), event.passages[0].digest)
+    text = long_term.passage_text(row, passage.label, {2: recorded(event, 2)})
+    assert text == "Tea, three times."
 
 
 # --- a fold without what retention dropped

@@ -626,8 +626,10 @@ def test_each_text_is_found_on_its_own() -> None:
 def test_the_goal_is_found_by_its_new_words() -> None:
     row = told(*TOLD, EpisodeUpdated(memory_id="e", content="new", size_bytes=3, digest=b"n"))
     log = LOG | {5: recorded(EpisodeUpdated(memory_id="e", content="new", digest=b"n"), 5)}
-    assert episodic.passage_text(row, episodic.passages(row)[0].label, log) == "new"
+    passages = episodic.passages(row)
+    assert episodic.passage_text(row, passages[0].label, log) == "new"
     assert 1 not in episodic.sources(row)
+    assert sorted(passages, key=lambda passage: passage.place) == list(passages)
 
 
 def test_what_a_step_counts_for_is_found_by_and_leaves() -> None:

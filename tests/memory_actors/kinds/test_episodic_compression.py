@@ -33,7 +33,7 @@ from memory_actors.kinds.episodic.episode import (
     StepAdded,
 )
 from memory_actors.kinds.episodic.text import TOLD_CHARACTERS_MAX, told
-from memory_actors.kinds.kind import is_summary, label
+from memory_actors.kinds.kind import Passage, is_summary, label
 from memory_actors.quota import Limits
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
@@ -334,9 +334,9 @@ def test_a_summary_reads_as_an_episode_without_steps() -> None:
     assert (data["steps"], data["result"], data["original_count"]) == ([], None, 3)
     assert data["compressed_from_ids"] == ("a", "b", "c")
     assert episodic.sources(row) == [10]
-    ((at, digest),) = episodic.passages(row)
-    assert (at, digest) == (label(10), event.passages[0].digest)
-    assert episodic.passage_text(row, at, events) == "Tea, three times."
+    (passage,) = episodic.passages(row)
+    assert passage == Passage(label(10), event.passages[0].digest)
+    assert episodic.passage_text(row, passage.label, events) == "Tea, three times."
 
 
 def told_of(*events: Any) -> str:

@@ -8,6 +8,7 @@ from support.given import Given, fold, recorded
 
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.kinds import long_term
+from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -168,6 +169,16 @@ def test_sums_follow_every_event() -> None:
     state = fold(long_term, [*events, MemoriesPruned(memory_ids=("c",), cause="quota")])
     assert (list(state.held.rows), state.held.size_bytes, state.held.stored_bytes) == (["a"], 7, 10)
     assert state.held.rows["a"].version == 3
+
+
+def test_a_memory_keeps_its_place_until_it_goes() -> None:
+    update = MemoryUpdated(memory_id="a", content="aa", size_bytes=7, digest=b"aa")
+    events = [added("a"), added("b"), update]
+    (passage,) = long_term.passages(fold(long_term, events).held.rows["a"])
+    assert (version_of(passage.label), passage.place) == (3, 1)
+    events += [MemoryDeleted(memory_id="a"), added("a")]
+    (passage,) = long_term.passages(fold(long_term, events).held.rows["a"])
+    assert (version_of(passage.label), passage.place) == (5, 5)
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:

@@ -5,12 +5,14 @@ from support.given import Given, fold
 
 from memory_actors.errors import NotFoundError, QuotaExceededError
 from memory_actors.kinds import short_term
+from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.short_term import (
     SECOND_US,
     AddMessage,
     DeleteMessage,
     MessageAdded,
     MessageDeleted,
+    MessageUpdated,
     SessionsExpired,
     UpdateMessage,
     at,
@@ -119,6 +121,14 @@ def test_an_update_may_not_grow_a_session_beyond_its_size() -> None:
     given = Given(short_term, added("a"), added("b"), limits=Limits(short_term_bytes=20))
     with pytest.raises(QuotaExceededError):
         given.when(UpdateMessage(now_us=0, memory_id="a", content="x", size_bytes=11))
+
+
+def test_a_message_keeps_its_place_when_it_is_reworded() -> None:
+    update = MessageUpdated(memory_id="a", session_id="s", content="x", size_bytes=1)
+    state = fold(short_term, [added("a"), added("b"), update])
+    passages = [short_term.passages(row)[0] for row in short_term.rows(state)]
+    assert [version_of(passage.label) for passage in passages] == [3, 2]
+    assert [passage.place for passage in passages] == [1, 2]
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:
