@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.programs import INTERRUPTIBLE
 
 ROOT = Path(__file__).parents[3]
 TEXT = "# Memory\n\n## People\n\n- Ann likes tea\n- Bob plays chess\n"
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_text_is_refused(program, file, data: bytes) -> None:
 
 def test_watching_goes_on_until_it_is_interrupted(file, tmp_path) -> None:
     command = [
-        sys.executable, "-m", "memory_actors.cli", "--data", str(tmp_path / "memory"),
+        *INTERRUPTIBLE, "--data", str(tmp_path / "memory"),
         "context", "sync", str(file), "--watch", "--json",
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MEMORY_ACTORS_MODEL_DIR": str(tmp_path)}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from support.fakes import FakeEmbedder
+from support.programs import INTERRUPTIBLE
 
 from memory_actors import MemorySystem
 from memory_actors.cli import App, main
@@ -265,7 +266,7 @@ def test_an_ascii_terminal_is_no_reason_to_fail(filled: Path, spawn) -> None:
 
 def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "memory_actors.cli", "import", "-", "--data", str(filled)],
+        [*INTERRUPTIBLE, "import", "-", "--data", str(filled)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
     ) as child:  # fmt: skip
         assert child.stdin is not None

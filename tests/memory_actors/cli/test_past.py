@@ -3,11 +3,11 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import INTERRUPTIBLE
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,7 +48,7 @@ def test_a_followed_log_prints_a_line_of_json_an_event_until_interrupted(
     (program.data / "derived.mdb").unlink()  # which names a model that only this process has
     arguments = ["--data", str(program.data), "log", "--follow", "--json"]
     with subprocess.Popen(
-        [sys.executable, "-m", "memory_actors.cli", *arguments],
+        [*INTERRUPTIBLE, *arguments],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

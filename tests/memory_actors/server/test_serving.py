@@ -18,6 +18,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.fakes import FakeEmbedder
+from support.programs import INTERRUPTIBLE
 
 from memory_actors import InvalidInputError, MissingExtraError, UserMemory
 from memory_actors import server as server_module
@@ -110,8 +111,7 @@ def running(tmp_path: Path, model: None) -> Iterator[tuple[subprocess.Popen[str]
     """The real program in a process of its own, on a free port."""
     data = tmp_path / "memory"
     process = subprocess.Popen(
-        [sys.executable, "-m", "memory_actors.cli", "--data", str(data), "serve", "--port", "0",
-         "--json"],
+        [*INTERRUPTIBLE, "--data", str(data), "serve", "--port", "0", "--json"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
