@@ -5,7 +5,7 @@ embedder starts at once, and a busy one works in full batches. A text that sever
 the same time is computed once.
 
 What can wait (the passages of a summary, say) is embedded a little at a time in the background, and
-takes turns with what cannot: a query then waits for 15 ms of such work at most, not for 200.
+takes turns with what cannot: a query then waits for 10 ms of such work at most, not for 200.
 
 One caller's text must not fail another's: a batch that fails is tried again text by text, for as
 long as that takes no longer than a batch may hold up the next.
@@ -30,7 +30,7 @@ from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
-BACKGROUND_CHARACTERS_MAX = 1_500  # of a batch in the background: about 15 ms
+BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
