@@ -1,7 +1,5 @@
 """The names of a user's streams in the log, and who is known there."""
 
-from collections.abc import Iterable
-
 from eventlog import EventStore, StreamHead
 from memory_actors.errors import NotFoundError
 
@@ -24,11 +22,6 @@ def is_user_stream(stream: str) -> bool:
 def user_of(stream: str) -> str:
     """Return whose stream it is."""
     return stream.removeprefix(STREAM_PREFIX)
-
-
-def users_in(streams: Iterable[str]) -> list[str]:
-    """Return the users who have one of these streams, sorted."""
-    return sorted(user_of(stream) for stream in streams if is_user_stream(stream))
 
 
 def recall_stream_of(user_id: str) -> str:
@@ -56,3 +49,9 @@ async def known_user(log: EventStore, stream: str) -> StreamHead:
     if head.is_empty:
         raise NotFoundError(f"no user {user_of(stream)!r}: they never had a memory")
     return head
+
+
+async def known_users(log: EventStore) -> list[str]:
+    """Return the id of every user who ever had a memory, sorted."""
+    await log.flush()  # as above
+    return sorted(user_of(stream) for stream in await log.streams() if is_user_stream(stream))

@@ -43,7 +43,7 @@ from memory_actors.services import new_memory_id
 from memory_actors.settings import Settings
 from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
-from memory_actors.streams import recall_stream_of, users_in
+from memory_actors.streams import known_users, recall_stream_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.system_upkeep import SystemUpkeep
 from memory_actors.usage import SystemUsage, system_usage
@@ -240,8 +240,7 @@ class MemorySystem(SystemUpkeep):
 
     async def users(self) -> list[str]:
         """Return the id of every user who ever had a memory, sorted."""
-        await self._log.flush()  # working memory is acknowledged before it is in the log
-        return users_in(await self._log.streams())
+        return await known_users(self._log)
 
     async def compact(
         self,

@@ -25,7 +25,7 @@ from memory_actors.live_user import StateDivergedError
 from memory_actors.offline.importing import import_events
 from memory_actors.records import PurgeReport, Trust
 from memory_actors.services import Services
-from memory_actors.streams import stream_of, users_in
+from memory_actors.streams import known_users, stream_of
 from memory_actors.totals import Summed
 from memory_actors.user_state import event_registry
 
@@ -73,7 +73,7 @@ class SystemUpkeep:
 
         :raises InvalidInputError: neither a source nor a trust, or an unknown one.
         """
-        users = users_in(await self._log.streams())
+        users = await known_users(self._log)
         return await purge_users(
             self._services, users, source, trust, dry_run=dry_run, progress=progress
         )
@@ -177,7 +177,7 @@ class SystemUpkeep:
         user and reads every event: for audits and tests, while nobody writes.
         """
         diverged, summed = [], Summed()
-        for user_id in users_in(await self._log.streams()):
+        for user_id in await known_users(self._log):
             async with self._services.runtime.use(stream_of(user_id)) as live:
                 try:
                     await live.check_replay()

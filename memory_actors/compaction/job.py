@@ -41,7 +41,7 @@ from memory_actors.records import (
     CompactionStats,
 )
 from memory_actors.services import Services
-from memory_actors.streams import known_user, stream_of, users_in
+from memory_actors.streams import known_user, known_users, stream_of
 from memory_actors.summarizers import Summarizer
 from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
@@ -226,7 +226,7 @@ class Compaction:
 
     async def _users(self, user_id: str | None) -> list[str]:
         if user_id is None:
-            return users_in(await self._log.streams())
+            return await known_users(self._log)
         await known_user(self._log, Scope(self._services, user_id, None, None).stream)
         return [user_id]
 

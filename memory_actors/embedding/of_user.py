@@ -84,15 +84,15 @@ class UserEmbeddings:
         self, texts: Sequence[str], *, keep: bool = True, background: bool = False
     ) -> list[Embedded]:
         """Return what is known of each text."""
-        more = {"keep": keep, "background": background}
-        return await self._service.embed(texts, owner=self.owner, **more)
+        return await self._service.embed(texts, keep=keep, background=background, owner=self.owner)
 
     async def embed_each(
         self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by digest, and why the others have none."""
-        more = {"keep": keep, "background": background}
-        return await self._service.embed_each(texts, owner=self.owner, **more)
+        return await self._service.embed_each(
+            texts, keep=keep, background=background, owner=self.owner
+        )
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return packed token states by digest."""

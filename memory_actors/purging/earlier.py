@@ -26,7 +26,11 @@ class Earlier(NamedTuple):
 
 def purges_in(past: Sequence[Recorded[Any]]) -> list[Earlier]:
     """Return the purges among events."""
-    return [_purge(one) for one in past if b"purged" in one.raw_meta and "purged" in one.meta]
+    return [_purge(one) for one in past if _is_by_a_purge(one)]
+
+
+def _is_by_a_purge(recorded: Recorded[Any]) -> bool:
+    return b"purged" in recorded.raw_meta and "purged" in recorded.meta  # cheap where it is not
 
 
 def _purge(recorded: Recorded[Any]) -> Earlier:
@@ -62,5 +66,4 @@ def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any
 
 def restates(recorded: Recorded[Any]) -> bool:
     """Say whether an event is of a purge, and says again what others had said."""
-    its_own = b"purged" in recorded.raw_meta and "purged" in recorded.meta
-    return its_own and not hasattr(recorded.data, "origins")
+    return _is_by_a_purge(recorded) and not hasattr(recorded.data, "origins")

@@ -64,6 +64,15 @@ async def test_everything_is_there_after_reopening(open_memory) -> None:
         assert await memory.users() == ["u"]
 
 
+async def test_a_user_with_nothing_but_a_fresh_key_is_known_everywhere(open_memory) -> None:
+    async with open_memory(check_replay=False) as memory:
+        await memory.user("u", source="page").working.set("k", 1)
+        assert await memory.check_replay() == []
+        await memory.user("v", source="page").working.set("k", 1)
+        report = await memory.purge("page")
+        assert [receipt.user_id for receipt in report.receipts] == ["u", "v"]
+
+
 async def test_users_never_see_each_other(open_memory) -> None:
     names = ["u1", "u10", "u", "U1", "u1 ", "../u1", "u\x00", "\u00e9", "e\u0301"]
     async with open_memory() as memory:
