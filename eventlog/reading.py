@@ -135,10 +135,10 @@ class Reading:
         :raises CorruptLog: one is missing, damaged or another one.
         """
         sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
-        found = []
+        events, found = self._env.tables["events"], []
         for version in versions:
             packed = self._packed_position(txn, name, sid, version)
-            data = txn.get(packed, db=self._env.tables["events"])
+            data = txn.get(packed, db=events)
             found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
         return found
 

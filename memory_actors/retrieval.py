@@ -183,15 +183,21 @@ def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
     """Return a test of the few rows at hand."""
 
     def passes(row: Row) -> bool:
-        occurred, begins, ends = times(row)
         return (
             (query.matches is None or query.matches(row.metadata))
-            and (query.since_us is None or occurred >= query.since_us)
-            and (query.until_us is None or occurred < query.until_us)
-            and (query.as_of_us is None or begins <= query.as_of_us < ends)
             and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
+            and (not timed or in_time(row))
         )
 
+    def in_time(row: Row) -> bool:
+        occurred, begins, ends = times(row)
+        return (
+            (query.since_us is None or occurred >= query.since_us)
+            and (query.until_us is None or occurred < query.until_us)
+            and (query.as_of_us is None or begins <= query.as_of_us < ends)
+        )
+
+    timed = (query.since_us, query.until_us, query.as_of_us) != (None, None, None)
     return passes
 
 

@@ -87,7 +87,7 @@ class Runtime(Generic[L]):
         self._closed = False
         self._shrinking = asyncio.Lock()
         self._users = 0
-        self._unused = anyio.Event()
+        self._unused = asyncio.Event()
         self._unused.set()
         self._barred: dict[str, asyncio.Event] = {}  # set when a user of the key has left
         self._sweeper: asyncio.Task[None] | None = None
@@ -203,7 +203,7 @@ class Runtime(Generic[L]):
     def _count(self, change: int) -> None:
         """Keep the number of users of all actors, and let closing know when there are none."""
         if self._users == 0:
-            self._unused = anyio.Event()
+            self._unused.clear()
         self._users += change
         if self._users == 0:
             self._unused.set()

@@ -19,16 +19,15 @@ recall@10 from 0.863 to 0.869 and take 2.6 times as long; mixing in a share of t
 gives 0.867 for nothing, but then states depend on more than their text, and carry a trace of what
 may have been deleted. Neither is done.
 
-Cost (one thread): 300 memories of 35 tokens are scored in 0.7 ms (0.4 ms from warm caches), 10,000
-in 18 ms. So a search scores the few hundred that vectors and words propose: scoring one memory in
-twelve loses 0.004 of the recall that scoring all gives, one in twenty 0.007
-(`docs/internals/retrieval-study.md`).
+Cost (one thread): 200 memories of 35 tokens are scored in 0.3 ms, 10,000 in 18 ms. So a search
+scores the few hundred that vectors and words propose: scoring one memory in twelve loses 0.004 of
+the recall that scoring all gives, one in twenty 0.007 (`docs/internals/retrieval-study.md`).
 
 Memory. `LateIndex` counts tokens for all memories, but holds states for as many as fit
 `bytes_max`; the others are fetched, from a memory-mapped table, say, by whoever made the index.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -49,8 +48,8 @@ TOKENS_MAX: Final = 64
 _CHUNK_MEMORIES: Final = 512
 """Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
 _FREQUENCY_BYTES: Final = 100
-_ARRAY_BYTES: Final = 160
-"""What an array takes beside its numbers."""
+_OBJECT_BYTES: Final = 64
+"""What a memory's states take beside their numbers."""
 _TINY: Final = 1e-9
 
 Scores = npt.NDArray[np.float32]
@@ -78,8 +77,12 @@ class QueryTokens(NamedTuple):
     """float32 [tokens], their sum is 1."""
 
 
-def max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
-    """Return the score of each memory, float32 [n]; 0 for one without tokens."""
+def max_sim(query: QueryTokens, memories: Sequence[bytes]) -> Scores:
+    """Return the score of each memory, float32 [n]; 0 for one without tokens.
+
+    A memory is its states, int8 [tokens, dimensions], as they lie in memory: bytes are joined three
+    times as fast as arrays.
+    """
     parts = [
         _max_sim(query, memories[start : start + _CHUNK_MEMORIES])
         for start in range(0, len(memories), _CHUNK_MEMORIES)
@@ -87,15 +90,16 @@ def max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-def _max_sim(query: QueryTokens, memories: Sequence[States]) -> Scores:
-    lengths = np.fromiter(map(len, memories), np.int64, len(memories))
+def _max_sim(query: QueryTokens, memories: Sequence[bytes]) -> Scores:
+    dimensions = query.states.shape[1]
+    lengths = np.fromiter(map(len, memories), np.int64, len(memories)) // dimensions
     scores = np.zeros(len(memories), np.float32)
     filled = np.flatnonzero(lengths)
     if not len(filled) or not len(query.states):
         return scores
     starts = np.cumsum(lengths[filled]) - lengths[filled]
-    products = byte_dots(np.concatenate(memories), query.states)
-    best = np.maximum.reduceat(products, starts, axis=0)
+    states = np.frombuffer(b"".join(memories), np.int8).reshape(-1, dimensions)
+    best = np.maximum.reduceat(byte_dots(states, query.states), starts, axis=0)
     # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
     # have the same score wherever it stands.
     scores[filled] = (best * query.weights).sum(axis=1) / SCALE**2
@@ -113,7 +117,7 @@ class LateIndex:
         self._fetch = fetch
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._held: dict[int, States] = {}  # oldest first
+        self._held: dict[int, bytes] = {}  # states, oldest first
         self._tokens: dict[int, bytes] = {}  # different token ids of each memory, uint16
         self._token_bytes = 0  # of those: counted as they come and go, for it is asked all the time
         self._frequencies: dict[int, int] = {}
@@ -142,17 +146,17 @@ class LateIndex:
         self._count(different, 1)
         self._tokens[label] = different.tobytes()
         self._token_bytes += different.nbytes
-        self._hold(label, states.copy())
+        self._hold(label, states.tobytes())
 
     def hold(self, packed: Mapping[int, bytes]) -> bool:
         """Keep the states of known labels in memory; say whether there was room for all."""
         for label, data in packed.items():
             if label in self._held or label not in self._tokens:
                 continue
-            states = unpack(data).states
-            if self._bytes + states.nbytes + _ARRAY_BYTES > self._bytes_max:
+            states = unpack(data).states.tobytes()
+            if self._bytes + len(states) + _OBJECT_BYTES > self._bytes_max:
                 return False
-            self._hold(label, states.copy())
+            self._hold(label, states)
         return True
 
     def saved(self) -> SavedTokens:
@@ -204,27 +208,14 @@ class LateIndex:
         weights = weights[kept] / max(weights[kept].sum(), _TINY)
         return QueryTokens(states[kept], weights.astype(np.float32))
 
-    def states(self, label: int) -> States | None:
-        """Return the states of a label, int8 [tokens, dimensions]; None if there are none."""
-        found = [self._held.get(label)]
-        self._fill([label], found)
-        return found[0]
-
     def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = list(labels)
         found = list(map(self._held.get, wanted))
         self._fill(wanted, found)
-        none = np.zeros((0, query.states.shape[1]), np.int8)
-        return max_sim(query, [none if states is None else states for states in found])
+        return max_sim(query, [states or b"" for states in found])
 
-    def score_all(self, query: QueryTokens) -> tuple[list[int], Scores]:
-        """Return all labels and their scores. 15 ms at 10,000 memories: for a thread."""
-        labels = list(self._tokens)
-        parts = [self.score(query, chunk) for chunk in _chunks(labels, _CHUNK_MEMORIES)]
-        return labels, np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-    def _fill(self, labels: Sequence[int], found: list[States | None]) -> None:
+    def _fill(self, labels: Sequence[int], found: list[bytes | None]) -> None:
         """Put what is not held in the gaps of `found`."""
         gaps = [
             place
@@ -234,18 +225,18 @@ class LateIndex:
         if gaps and self._fetch is not None:
             fetched = self._fetch([labels[place] for place in gaps])
             for place, packed in zip(gaps, fetched, strict=True):
-                found[place] = None if packed is None else unpack(packed).states
+                found[place] = None if packed is None else unpack(packed).states.tobytes()
 
-    def _hold(self, label: int, states: States) -> None:
+    def _hold(self, label: int, states: bytes) -> None:
         self._held[label] = states
-        self._bytes += states.nbytes + _ARRAY_BYTES
+        self._bytes += len(states) + _OBJECT_BYTES
         while self._bytes > self._bytes_max and self._fetch is not None:
             self._drop(next(iter(self._held)))
 
     def _drop(self, label: int) -> None:
         states = self._held.pop(label, None)
         if states is not None:
-            self._bytes -= states.nbytes + _ARRAY_BYTES
+            self._bytes -= len(states) + _OBJECT_BYTES
 
 
 def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
@@ -254,7 +245,3 @@ def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
     shares = np.cumsum(weights[order]) / max(weights.sum(), _TINY)
     count = 1 + int(np.searchsorted(shares, TELLING_SHARE))
     return np.sort(order[: max(count, TOKENS_MIN)])
-
-
-def _chunks(labels: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    return (labels[start : start + size] for start in range(0, len(labels), size))
