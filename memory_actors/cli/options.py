@@ -68,52 +68,36 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
 def shared_options() -> list[click.Parameter]:
     """Return the options that go with every command."""
     return [
-        click.Option(
-            ["--data"],
+        _shared(
+            "--data",
+            "data",
             type=click.Path(path_type=Path),
             metavar="DIR",
-            expose_value=False,
-            callback=_remember("data"),
             help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
-        click.Option(
-            ["--user"],
-            metavar="ID",
-            expose_value=False,
-            callback=_remember("user"),
-            help=f"Whose memory.  [default: {DEFAULT_USER}]",
-        ),
-        click.Option(
-            ["--encrypt", "encrypt_new"],
+        _shared("--user", "user", metavar="ID", help=f"Whose memory.  [default: {DEFAULT_USER}]"),
+        _shared(
+            "--encrypt",
+            "encrypt_new",
             is_flag=True,
-            expose_value=False,
-            callback=_remember("encrypt_new"),
             help="Encrypt the store, if it is a new one. The keys are in DIR.keys: keep them.",
         ),
-        click.Option(
-            ["--key-file", "key_file"],
+        _shared(
+            "--key-file",
+            "keys",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            expose_value=False,
-            callback=_remember("keys"),
             help="The keys of an encrypted store.  "
             f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
         ),
-        click.Option(
-            ["--json"],
-            is_flag=True,
-            expose_value=False,
-            callback=_remember("json"),
-            help="Print JSON, for programs.",
-        ),
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            callback=_remember("debug"),
-            help="Print a traceback with an error.",
-        ),
+        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
+        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
     ]
+
+
+def _shared(flag: str, field: str, **settings: Any) -> click.Option:
+    """Return an option whose value goes into a field of `App`."""
+    return click.Option([flag, field], expose_value=False, callback=_remember(field), **settings)
 
 
 class Command(click.Command):

@@ -12,12 +12,10 @@ takes no commands, is left for the next run.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from time import perf_counter
 
 import anyio
 import anyio.to_thread
@@ -29,14 +27,13 @@ from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace
 from memory_actors.compaction.replacing import Replacing
+from memory_actors.compaction.run import Progress, Run
 from memory_actors.compaction.selection import DAY_US, Old, age, clustered, old_memories
 from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.privacy import hashed, reason
+from memory_actors.privacy import reason
 from memory_actors.records import (
-    ClusterReport,
-    CompactionProgress,
     CompactionReport,
     CompactionStats,
 )
@@ -47,63 +44,7 @@ from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
 from memory_actors.writers.scope import Scope
 
-CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
-Progress = Callable[[CompactionProgress], object]
-
 _logger = structlog.get_logger("memory_actors.compaction")
-
-
-@dataclass(slots=True)
-class _Run:
-    """What a run was asked, and what it has done so far."""
-
-    kinds: Sequence[CompactedKind]
-    dry_run: bool
-    older_than: timedelta | None
-    progress: Progress | None
-    asked_to_stop: Callable[[], bool]
-    halt: asyncio.Event
-    """The caller or the system has gone: a summary that is not there soon is given up."""
-    pace: Pace
-    users_total: int = 0
-    users_done: int = 0
-    users_failed: int = 0
-    considered: int = 0
-    clusters: list[ClusterReport] = field(default_factory=list)
-    compressed: int = 0
-    originals: int = 0
-    failed: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    archived: int = 0
-
-    def count(self, cluster: ClusterReport) -> None:
-        """Take in what came of a cluster."""
-        if len(self.clusters) < CLUSTERS_REPORTED:
-            self.clusters.append(cluster)
-        self.failed += cluster.outcome == "failed"
-        if cluster.outcome in ("compressed", "would_compress"):
-            self.compressed += 1
-            self.originals += cluster.original_count
-            self.bytes_before += cluster.bytes_before
-            self.bytes_after += cluster.bytes_after
-
-    def tell(self, user_id: str, done: int, total: int) -> None:
-        """Tell who asked how far it has come."""
-        if self.progress is None:
-            return
-        told = CompactionProgress(
-            users_done=self.users_done,
-            users_total=self.users_total,
-            user_id=user_id,
-            clusters_done=done,
-            clusters_total=total,
-        )
-        try:
-            self.progress(told)
-        except Exception as error:  # who watches must not harm what is watched
-            _logger.warning("progress not told", error=reason(error))
-            self.progress = None
 
 
 class Compaction:
@@ -120,7 +61,7 @@ class Compaction:
         self._under_way: asyncio.Task[CompactionReport] | None = None
         self._halt = asyncio.Event()
         self._closing = False
-        self._now: _Run | None = None
+        self._now: Run | None = None
         self._at: str | None = None  # the user in hand
         self._left = asyncio.Event()  # set when a user's turn is over
         self._barred: set[str] = set()
@@ -148,7 +89,7 @@ class Compaction:
         halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses)
         kinds = self._kinds(episodes)
-        run = _Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
+        run = Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
         )
@@ -208,8 +149,7 @@ class Compaction:
                 self._left.clear()
                 await self._left.wait()
             if self._now is not None:
-                told = self._now.clusters
-                self._now.clusters = [each for each in told if each.user_id != user_id]
+                self._now.forget(user_id)
             yield
         finally:
             self._barred.discard(user_id)
@@ -232,8 +172,8 @@ class Compaction:
 
     # --- a run
 
-    async def _run(self, run: _Run, users: list[str], *, everyone: bool) -> CompactionReport:
-        started_s, before = perf_counter(), await self._file_bytes()
+    async def _run(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
+        before = await self._file_bytes()
         run.users_total, self._now = len(users), run
         for user_id in users:
             if run.asked_to_stop():
@@ -243,14 +183,14 @@ class Compaction:
             except Exception as error:  # whatever it is, the others have nothing to do with it
                 if not everyone or isinstance(error, SystemClosedError):
                     raise
-                self._leave(run, user_id, error)
+                run.leave(user_id, error)
             run.users_done += 1
         cancelled = run.asked_to_stop()
         if not run.dry_run:
             await self._finish(run, None if everyone else stream_of(users[0]), cancelled=cancelled)
-        return _reported(run, started_s, before, await self._file_bytes(), cancelled=cancelled)
+        return run.reported(before, await self._file_bytes(), cancelled=cancelled)
 
-    async def _turn(self, run: _Run, user_id: str) -> None:
+    async def _turn(self, run: Run, user_id: str) -> None:
         if user_id in self._barred:
             raise BeingErasedError("this user's memory is being erased: try again later")
         self._at = user_id
@@ -260,7 +200,7 @@ class Compaction:
             self._at = None
             self._left.set()
 
-    async def _user(self, run: _Run, user_id: str) -> None:
+    async def _user(self, run: Run, user_id: str) -> None:
         scope = Scope(self._services, user_id, None, None)
         found = await self._clusters(run, scope)
         run.tell(user_id, 0, len(found))
@@ -275,7 +215,7 @@ class Compaction:
         if not run.dry_run and not run.asked_to_stop():
             run.archived += await self._settle(scope)
 
-    async def _clusters(self, run: _Run, scope: Scope) -> list[Old]:
+    async def _clusters(self, run: Run, scope: Scope) -> list[Old]:
         """Return the clusters of what is old."""
         found: list[Old] = []
         for old in await self._old(run, scope):
@@ -283,7 +223,7 @@ class Compaction:
             found += await self._clusters_of(run, scope, old)
         return found
 
-    async def _clusters_of(self, run: _Run, scope: Scope, old: Old) -> list[Old]:
+    async def _clusters_of(self, run: Run, scope: Scope, old: Old) -> list[Old]:
         """Return the clusters of memories that may be compressed together.
 
         What one pass leaves, the next one sees in batches of a longer time: until one finds none.
@@ -295,7 +235,7 @@ class Compaction:
             old = Old(old.kind, [row for row in old.rows if row.memory_id not in taken])
         return found
 
-    async def _old(self, run: _Run, scope: Scope) -> list[Old]:
+    async def _old(self, run: Run, scope: Scope) -> list[Old]:
         async with scope.live() as live:
             state = live.state
         days = self._settings.after_days(state.account.tier)
@@ -307,7 +247,7 @@ class Compaction:
 
         return await anyio.to_thread.run_sync(work)
 
-    async def _pass(self, run: _Run, scope: Scope, old: Old) -> list[Old]:
+    async def _pass(self, run: Run, scope: Scope, old: Old) -> list[Old]:
         """Return the clusters of memories, batch by batch in order of time."""
         found: list[Old] = []
         for start in range(0, len(old.rows), self._settings.compaction_batch):
@@ -330,13 +270,9 @@ class Compaction:
         async with scope.writable() as live:
             await live.snapshot()
 
-    def _leave(self, run: _Run, user_id: str, error: Exception) -> None:
-        run.users_failed += 1
-        _logger.warning("user not compacted", user=hashed(user_id), error=reason(error))
-
     # --- at the end of a run
 
-    async def _finish(self, run: _Run, stream: str | None, *, cancelled: bool) -> None:
+    async def _finish(self, run: Run, stream: str | None, *, cancelled: bool) -> None:
         """Drop what retention says, and make files smaller; a failure is no reason to fail."""
         self._runs += 1
         self._last_run_at = to_datetime(self._services.clock_us())
@@ -364,24 +300,3 @@ def _bytes_under(directory: Path) -> int:
         with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
             total += path.stat().st_size if path.is_file() else 0
     return total
-
-
-def _reported(
-    run: _Run, started_s: float, file_bytes_before: int, file_bytes_after: int, *, cancelled: bool
-) -> CompactionReport:
-    return CompactionReport(
-        dry_run=run.dry_run,
-        users=run.users_done,
-        users_failed=run.users_failed,
-        memories_considered=run.considered,
-        clusters=tuple(run.clusters),
-        compressed=run.compressed,
-        originals=run.originals,
-        failed=run.failed,
-        bytes_before=run.bytes_before,
-        bytes_after=run.bytes_after,
-        file_bytes_before=file_bytes_before,
-        file_bytes_after=file_bytes_after,
-        took_s=perf_counter() - started_s,
-        cancelled=cancelled,
-    )
