@@ -26,3 +26,11 @@ def key_file_of(directory: str | Path, encrypt: Encrypt) -> Path | None:
     if isinstance(encrypt, bool):
         return default_key_file(directory) if encrypt else None
     return Path(encrypt)
+
+
+def known_key_file(directory: str | Path, named: str | Path | None) -> Path | None:
+    """Return where the keys of a store are: as named, else beside it; None if there are none."""
+    if named is not None:
+        return Path(named)
+    beside_it = default_key_file(directory)
+    return beside_it if beside_it.exists() else None

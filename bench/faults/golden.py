@@ -1,11 +1,12 @@
 """Golden stores: one small store of each format there has been, in tests/golden.
 
-    python bench/faults/golden.py STORE ARCHIVE
+    python bench/faults/golden.py STORE ARCHIVE [--encrypt]
 
 writes a store with the code that is on the path, and packs what is the truth in it (the log, its
-anchor, the archive; not what is derived) with what it must answer. It uses nothing but the public
-API of the first version, so that it can be run over an old checkout as well: that is how the stores
-of formats before this one were made.
+anchor, the archive, its keys if it is encrypted; not what is derived) with what it must answer. It
+uses nothing but the public API of the first version, and `encrypt` where that is asked for, so that
+it can be run over an old checkout as well: that is how the stores of formats before this one were
+made.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from memory_actors import MemorySystem
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 TRUTH = ("log.mdb", "log.anchor", "archive")
 ANSWERS = "answers.json"
+KEYS = "keys"
 NOW_US = 1_700_000_000_000_000
 USERS = ("ada", "ben")
 
@@ -45,18 +47,24 @@ class Embedder:
         return np.zeros(self.dimension, np.float32)
 
 
-def opened(store: Path) -> Any:
-    """Open a store at a time that stands still."""
-    return MemorySystem.open(store, embedder=Embedder(), clock=lambda: NOW_US, alerts=[])
+def key_file(store: Path) -> Path:
+    """Return where the keys of a store are, if it is encrypted."""
+    return store.with_name(f"{store.name}.keys")
+
+
+def opened(store: Path, *, encrypt: bool = False) -> Any:
+    """Open a store at a time that stands still; `encrypt` makes a new one encrypted."""
+    more: Any = {"encrypt": True} if encrypt or key_file(store).exists() else {}
+    return MemorySystem.open(store, embedder=Embedder(), clock=lambda: NOW_US, alerts=[], **more)
 
 
 # --- writing one
 
 
-async def write(store: Path) -> None:
+async def write(store: Path, *, encrypt: bool = False) -> None:
     """Write a store with something of every kind, in two lives."""
     for life in range(2):
-        async with opened(store) as memory:
+        async with opened(store, encrypt=encrypt) as memory:
             for user_id in USERS:
                 await _write_user(memory.user(user_id, session_id="s"), life)
 
@@ -104,6 +112,8 @@ def pack(store: Path, archive: Path) -> None:
         for name in TRUTH:
             if (store / name).exists():
                 packed.add(store / name, name)
+        if key_file(store).exists():
+            packed.add(key_file(store), KEYS)
         info = tarfile.TarInfo(ANSWERS)
         info.size = len(answered)
         packed.addfile(info, io.BytesIO(answered))
@@ -115,9 +125,11 @@ def unpack(archive: Path, store: Path) -> dict[str, Any]:
         packed.extractall(store, filter="data")
     expected: dict[str, Any] = json.loads((store / ANSWERS).read_bytes())
     (store / ANSWERS).unlink()
+    if (store / KEYS).exists():
+        (store / KEYS).rename(key_file(store))
     return expected
 
 
 if __name__ == "__main__":
-    asyncio.run(write(Path(sys.argv[1])))
+    asyncio.run(write(Path(sys.argv[1]), encrypt="--encrypt" in sys.argv[3:]))
     pack(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from memory_actors.embedding.protocol import Embedder
-from memory_actors.encryption import default_key_file
+from memory_actors.encryption import default_key_file, known_key_file
 from memory_actors.records import MemoryType, Trust
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
@@ -45,11 +45,10 @@ class App:
     @property
     def key_file(self) -> Path | None:
         """Where the keys are: the option, the environment's, or beside the store, if they are."""
-        named = self.keys or os.environ.get(KEYS_VARIABLE)
-        if named:
-            return Path(named)
-        beside = default_key_file(self.directory)
-        return beside if self.encrypt_new or beside.exists() else None
+        named = self.keys or os.environ.get(KEYS_VARIABLE) or None
+        if named is None and self.encrypt_new:
+            return default_key_file(self.directory)
+        return known_key_file(self.directory, named)
 
     @property
     def user_id(self) -> str:

@@ -19,7 +19,7 @@ from eventlog.importing import WHOLE_LOG
 from eventlog.placing import LOG, finish_restore
 from memory_actors.api_keys.store import KeyStore
 from memory_actors.embedding.vector_table import remove_files
-from memory_actors.encryption import default_key_file
+from memory_actors.encryption import known_key_file
 from memory_actors.live_user import remove_indexes
 from memory_actors.streams import is_user_stream, key_owner, user_of
 from memory_actors.user_state import event_registry
@@ -34,9 +34,8 @@ async def import_events(
         _forget(directory, streams)
 
     await anyio.to_thread.run_sync(_check_new, file, directory)
-    path = default_key_file(directory) if key_file is None else key_file
-    known = key_file is not None or path.exists()
-    with keyfile.opened(path, key_owner) if known else nullcontext() as keys:
+    path = known_key_file(directory, key_file)
+    with nullcontext() if path is None else keyfile.opened(path, key_owner) as keys:
         async with EventLog.open(directory, event_registry(), keys=keys) as log:
             return await log.import_events(file, progress=progress, erasing=forget)
 

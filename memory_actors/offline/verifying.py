@@ -39,7 +39,7 @@ from eventlog import (
     stream_id,
 )
 from memory_actors import user_state
-from memory_actors.encryption import default_key_file
+from memory_actors.encryption import known_key_file
 from memory_actors.offline.child import ChildDied, heard, tell
 from memory_actors.offline.index_audit import IndexAudit
 from memory_actors.streams import is_user_stream, key_owner
@@ -69,10 +69,11 @@ def verify_store(
     :raises UnknownEvent: another version made it.
     :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
     """
+    keys = known_key_file(directory, key_file)
     try:
         return heard(
             __name__,
-            [directory, *_key_argument(directory, key_file)],
+            [directory] if keys is None else [directory, keys],
             VerifyReport,
             given=msgspec.json.encode(against),
             progress=progress,
@@ -81,12 +82,6 @@ def verify_store(
         return _damaged(
             f"the process that read it has died ({how}): the file is damaged; restore a backup"
         )
-
-
-def _key_argument(directory: str | Path, key_file: str | Path | None) -> list[str | Path]:
-    """Return the path of a store's keys for a child's command line; nothing if there are none."""
-    beside = default_key_file(directory)
-    return [key_file or beside] if key_file is not None or beside.exists() else []
 
 
 def _damaged(message: str) -> VerifyReport:
