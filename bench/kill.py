@@ -22,6 +22,9 @@ random moment, opens the same store, and checks:
   acknowledged, or is repeated by the parent, may be in any file.
 - "exporting": it exports what came since the last export. Every one that was acknowledged is there,
   and another log that imports them all in order has the very same past.
+- "purging": it purges one of two sources out of user after user, in several appends each. Once that
+  was acknowledged, or is repeated by the parent, nothing of that source is left, and all of the
+  other's.
 
 What is done to a store that is closed is killed by kill_closed.py.
 
@@ -44,7 +47,16 @@ from typing import Any
 
 import msgspec
 
-from bench.kill_child import Beside, end_of, exports_of, notes_of, open_store
+from bench.kill_child import (
+    BAD,
+    FACTS,
+    GOOD,
+    Beside,
+    end_of,
+    exports_of,
+    notes_of,
+    open_store,
+)
 from bench.opened import services_of
 from eventlog import EventLog, Heads
 from memory_actors import MemorySystem, NotFoundError
@@ -86,6 +98,8 @@ class Expected:
     unsure: set[tuple[str, str]] = field(default_factory=set)
     erasing: dict[str, bool] = field(default_factory=dict)
     """Users who were to be erased, and whether that was acknowledged."""
+    purging: dict[str, bool] = field(default_factory=dict)
+    """The same of users whom a source was to be purged from."""
     exported: set[str] = field(default_factory=set)
     """Files that were written."""
     acknowledged: int = 0
@@ -97,6 +111,8 @@ class Expected:
             self.unsure.add(key)
         elif line["op"] in ("erasing", "erased"):
             self.erasing[line["user"]] = line["op"] == "erased"
+        elif line["op"] in ("purging", "purged"):
+            self.purging[line["user"]] = line["op"] == "purged"
         elif line["op"] == "exported":
             self.exported.add(line["id"])
         else:
@@ -179,9 +195,11 @@ async def check(
         expected.unsure.clear()
         compressed = (await memory.compaction_stats()).originals
         lost += await _still_known(memory, expected.erasing)
+        lost += await _not_as_purged(memory, expected.purging)
     lost += sum(not (exports_of(store) / name).exists() for name in expected.exported)
     lost += _left_of(store, list(expected.erasing))
     expected.erasing.clear()
+    expected.purging.clear()
     return lost, not report.ok, len(diverged), compressed
 
 
@@ -195,6 +213,21 @@ async def _still_known(memory: MemorySystem, erasing: dict[str, bool]) -> int:
         digests = [text_digest(note) for note in notes_of(user_id)]
         kept += int(services_of(memory).embeddings.matrix(digests)[1].any())
     return kept
+
+
+async def _not_as_purged(memory: MemorySystem, purging: dict[str, bool]) -> int:
+    """Finish purges; return how many memories are there too many, or too few."""
+    wrong = 0
+    for user_id, done in purging.items():
+        user = memory.user(user_id)
+        if not done:
+            await user.purge(BAD)
+        held = await user.list_memories(limit=1_000)
+        left = [
+            one for one in held if BAD in one.content or {o.source for o in one.origins} != {GOOD}
+        ]
+        wrong += len(left) + abs(len(held) - FACTS - 1)
+    return wrong
 
 
 def _left_of(store: Path, canaries: list[str]) -> int:

@@ -31,10 +31,13 @@ LIMITS = Limits(
     documents=50,
 )  # fmt: skip
 Beside = Literal[
-    "writing", "compacting", "episodes", "keeping", "encrypting", "erasing", "exporting"
+    "writing", "compacting", "episodes", "keeping", "encrypting", "erasing", "exporting", "purging"
 ]  # fmt: skip
 """What the child does besides writing."""
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
+GOOD, BAD = "a friend", "a stranger"
+"""Who has had a say in the memory of a user from which one of them is purged."""
+FACTS = 120  # of each: more than are purged in one append
 
 
 class Alike(HashedEmbedder):
@@ -170,6 +173,20 @@ async def _export(memory: MemorySystem, store: Path, _seed: int) -> None:
         _say("exported", "", file.name)
 
 
+async def _purge(memory: MemorySystem, _store: Path, seed: int) -> None:
+    """Purge one of two sources out of user after user."""
+    for n in range(1_000_000):
+        user_id = f"tainted {seed} {n}"
+        user = memory.user(user_id)
+        for source in (GOOD, BAD):
+            said = user.from_source(source)
+            await said.add_many([Item(content=f"{source} said {each}") for each in range(FACTS)])
+            await said.entities.add_entity("Ada", "person", [f"{source} saw her"])
+        _say("purging", user_id, "")
+        await user.purge(BAD)
+        _say("purged", user_id, "")
+
+
 def exports_of(store: Path) -> Path:
     """Return where the increments of a store are."""
     return store.with_name(f"{store.name}.exports")
@@ -189,6 +206,7 @@ BESIDES: dict[str, Callable[[MemorySystem, Path, int], Awaitable[None]]] = {
     "encrypting": _keep,
     "erasing": _erase,
     "exporting": _export,
+    "purging": _purge,
 }
 
 

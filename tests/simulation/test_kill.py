@@ -30,7 +30,7 @@ def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting"])
+@pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting", "purging"])
 def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
     """Nor is anything left of who was erased, and every export is whole."""
     report = run(rounds=3, seed=13, beside=beside)
