@@ -218,10 +218,11 @@ def _equal(numbers: Chains, number: int) -> Numbers:
 
 def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows:
     """Return the rows that vectors or words put among the best, and all summaries, in order."""
-    close = parts.dense.proposed(question.embedded.vector, question.centre, PROPOSED)
+    count = max(PROPOSED, 2 * question.many)
+    close = parts.dense.proposed(question.embedded.vector, question.centre, count)
     worded = np.flatnonzero(words)
-    if len(worded) > PROPOSED:
-        worded = worded[np.argpartition(-words[worded], PROPOSED)[:PROPOSED]]
+    if len(worded) > count:
+        worded = worded[np.argpartition(-words[worded], count)[:count]]
     proposed = np.union1d(close[close < parts.size], worded)
     return np.union1d(proposed, np.flatnonzero(summaries)) if question.summaries else proposed
 

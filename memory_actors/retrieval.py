@@ -35,8 +35,10 @@ from memory_actors.sourcing import Wanted
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
 INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread costs 0.2 ms
+INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
-BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from
+BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from, at most
+HIT_TOKENS_MIN = 4  # of a memory, in the mean: "Ada likes tea." has four
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 COMPRESSED_CANDIDATES = 24  # passages of summaries, 150 tokens each, that all signals score
 DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
@@ -129,7 +131,7 @@ def _question(live: UserView, query: Query, embedded: Embedded, background: Vect
         centre=live.indexes.centre(background),
         weights=query.weights,
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
-        many=query.top_k,
+        many=_pool(query),
         summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
     )
 
@@ -227,7 +229,7 @@ async def _warm(
 async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
     """Rank: on the loop if that is quick, else in a thread."""
     rows = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
-    if rows <= INLINE_ROWS_MAX:
+    if rows <= INLINE_ROWS_MAX and question.many <= INLINE_POOL_MAX:
         return _rank(parts, question, query)
     return await anyio.to_thread.run_sync(_rank, parts, question, query)
 
@@ -254,8 +256,7 @@ def _best(
                 best[scored.found.row.memory_id] = scored
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
     ordered = [scored for scored in ordered if scored.score >= query.min_score]
-    ordered = _diverse(ordered, query) if query.diversity else ordered
-    return ordered[: BUDGET_TOP_K if query.token_budget is not None else query.top_k]
+    return _diverse(ordered, query) if query.diversity else ordered[: _wanted(query)]
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
@@ -276,9 +277,16 @@ def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iter
             yield _Scored(Found(part.kind, row), score, signals, part, label)
 
 
+def _wanted(query: Query) -> int:
+    """Return how many results are wanted, at most."""
+    if query.token_budget is None:
+        return query.top_k
+    return min(BUDGET_TOP_K, 1 + query.token_budget // HIT_TOKENS_MIN)
+
+
 def _pool(query: Query) -> int:
     """Return how many memories the results are chosen from."""
-    wanted = BUDGET_TOP_K if query.token_budget is not None else query.top_k
+    wanted = _wanted(query)
     return min(max(4 * wanted, 50), max(DIVERSE_POOL_MAX, wanted)) if query.diversity else wanted
 
 
@@ -292,7 +300,7 @@ def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
     likeness = np.zeros(len(pool), np.float32)
     chosen: list[_Scored] = []
     left = np.ones(len(pool), np.bool_)
-    while left.any():
+    while left.any() and len(chosen) < _wanted(query):
         gain = np.where(left, (1 - query.diversity) * scores - query.diversity * likeness, -np.inf)
         place = int(np.argmax(gain))
         left[place] = False

@@ -90,10 +90,11 @@ class UserReads:
         were true at it). Short-term memory is searched in `session_id`, the handle's session, or
         the three used last.
 
-        `token_budget` returns as many (1,000 at most) as fit that many tokens, 4 bytes each, about,
-        instead of `top_k`. `diversity` (0 to 1) makes results that repeat better ones give way.
-        `explain` gives each hit its signals. `weights` changes what a signal counts for; 0 switches
-        it off. `reference_time` is what "last week" in a query is relative to (None: now).
+        `token_budget` returns as many as fit that many tokens, 4 bytes each, about, instead of
+        `top_k`: 1,000 at most, and about one for four tokens. `diversity` (0 to 1) makes results
+        that repeat better ones give way. `explain` gives each hit its signals. `weights` changes
+        what a signal counts for; 0 switches it off. `reference_time` is what "last week" in a query
+        is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from memory_actors import (
     NotFoundError,
     Settings,
     UserMemory,
+    ranking,
+    retrieval,
 )
 from memory_actors.embedding.vector_table import TABLES
 from memory_actors.indexes import dense, memory_index
@@ -191,6 +194,38 @@ async def test_min_score_budget_and_diversity(open_memory) -> None:
         for wrong in ({"min_score": 2}, {"diversity": -1}, {"token_budget": -1}):
             with pytest.raises(InvalidInputError):
                 await user.retrieve("word", **wrong)
+
+
+async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_MAX", 600)
+    monkeypatch.setattr(dense, "GRAPH_MIN", 500)
+    monkeypatch.setattr(ranking, "PROPOSED", 100)
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add_many([Item(content=f"fact {n}") for n in range(500)])
+        assert len(await user.retrieve("fact", token_budget=100_000)) == 500
+        assert len(await user.retrieve("fact", token_budget=1_600)) == 401
+        assert len(await user.retrieve("fact", top_k=150, diversity=0.5)) == 150
+        await user.add_many([Item(content=f"fact {n}") for n in range(500, 1_000)])
+        await user.retrieve("fact")
+        index = (await parts(memory)).dense
+        while not index.has_graph:
+            await asyncio.sleep(0.01)
+        assert len(await user.retrieve("fact", top_k=400)) == 400
+
+
+async def test_a_long_choice_lets_the_loop_go_on(open_memory, monkeypatch) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add_many([Item(content=f"fact {n}") for n in range(300)])
+        threads = []
+        plain = retrieval._rank
+        monkeypatch.setattr(
+            retrieval, "_rank", lambda *each: (threads.append(get_ident()), plain(*each))[1]
+        )
+        await user.retrieve("fact", top_k=5, diversity=0.5)
+        await user.retrieve("fact", top_k=250, diversity=0.5)
+        assert [thread == get_ident() for thread in threads] == [True, False]
 
 
 # --- in step
