@@ -1,4 +1,4 @@
-r"""The filters and orders of metadata and JSON documents. What a filter means is said here.
+r"""The filters of metadata and JSON documents. What a filter means is said here.
 
 `indexes/fields.py` answers many filters faster, for rows in memory; its tests hold it to this.
 
@@ -43,7 +43,6 @@ from memory_actors.errors import InvalidInputError
 from memory_actors.validation import json_copy
 
 Predicate = Callable[[Mapping[str, Any]], bool]
-SortKey = Callable[[Mapping[str, Any]], Any]
 
 DEPTH_MAX = 16  # of `and`, `or`, `not`: what a person can follow, and far from Python's stack
 CONDITIONS_MAX = 256  # all of them may be asked of each of 10,000 rows
@@ -51,7 +50,6 @@ IN_VALUES_MAX = 1_000
 FILTER_BYTES_MAX = 64 * 1024  # 1,000 ids fit; with the others it bounds what compiling may cost
 PATH_BYTES_MAX = 512
 SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it
-ORDER_FIELDS_MAX = 8
 
 GROUPS = ("and", "or", "not")
 NEGATED = {"ne": "eq", "nin": "in"}
@@ -76,24 +74,6 @@ def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
     return matches if filters else None
 
 
-def ordering(fields: str | Sequence[str]) -> SortKey:
-    r"""Return a key for `sorted`: by one path, or by several, the first counting most.
-
-    A leading `-` sorts that field downwards (a field whose name begins so is written `\-name`).
-    Types are ordered null, boolean, number, string, then list and object by their JSON text;
-    documents without the field come last in both directions. Of several values the first counts.
-
-    :raises InvalidInputError: no field, over 8 of them, or a bad path.
-    """
-    names = [fields] if isinstance(fields, str) else fields
-    if not isinstance(names, list | tuple) or not 0 < len(names) <= ORDER_FIELDS_MAX:
-        raise InvalidInputError(
-            f"order_by must be a path, or a list of 1 to {ORDER_FIELDS_MAX}: not {names!r:.80}"
-        )
-    keys = [_order_of(name, f"order_by[{at}]") for at, name in enumerate(names)]
-    return lambda document: tuple([key(document) for key in keys])
-
-
 # --- from a filter to closures
 
 
@@ -112,7 +92,7 @@ class _Compiler:
         return _all_of([self._entry(key, value, where, depth) for key, value in given.items()])
 
     def _entry(self, key: object, value: object, where: str, depth: int) -> _Test:
-        name = _checked_path(key, where)
+        name = checked_path(key, where)
         where = f"{where}.{name}"
         if bare(name) in GROUPS:
             return self._group(bare(name), value, where, depth + 1, self.filter)
@@ -183,7 +163,11 @@ def are_operators(asked: Mapping[Any, Any], where: str) -> bool:
     return len(others) < len(asked)
 
 
-def _checked_path(key: object, where: str) -> str:
+def checked_path(key: object, where: str) -> str:
+    """Return a path, in text that JSON can hold.
+
+    :raises InvalidInputError: it is no string, or too long or too deep.
+    """
     if not isinstance(key, str):
         raise InvalidInputError(f"{where} has the key {key!r:.80}: keys must be strings")
     path = str(json_copy(key, f"{where}: a path"))
@@ -356,47 +340,3 @@ def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
             if key in held:
                 yield from values_at(held[key], steps, following)
                 return
-
-
-# --- ordering
-
-
-class _Downwards:
-    """A key in the opposite order."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any):
-        self.key = key
-
-    def __eq__(self, other: object) -> bool:  # tuples ask for it first
-        return isinstance(other, _Downwards) and bool(self.key == other.key)
-
-    def __lt__(self, other: "_Downwards") -> bool:
-        return bool(other.key < self.key)
-
-
-def _order_of(name: object, where: str) -> SortKey:
-    """Return the key of one path: (is it missing, where it stands)."""
-    path = _checked_path(name, where)
-    down = path.startswith("-")
-    steps = steps_of(path.removeprefix("-").removeprefix(ESCAPE))
-
-    def key(document: Mapping[str, Any]) -> tuple[bool, Any]:
-        held = next(values_at(document, steps, 0), _MISSING)
-        if held is _MISSING:
-            return True, None
-        return False, _Downwards(_rank(held)) if down else _rank(held)
-
-    return key
-
-
-def _rank(value: Any) -> tuple[int, Any]:
-    """Return a key that any two values of JSON can be compared by."""
-    if value is None:
-        return 0, 0
-    if isinstance(value, bool | int | float):
-        return 1 if isinstance(value, bool) else 2, value
-    if isinstance(value, str):
-        return 3, value
-    return 4, msgspec.json.encode(value, order="sorted")

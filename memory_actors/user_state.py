@@ -1,6 +1,6 @@
 """One user's memory: every kind of it, in one stream of events, under one decider.
 
-To add a kind: write its module in `kinds/` and name it in `KINDS` and `UserState`.
+What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import LongTerm
 from memory_actors.kinds.short_term.sessions import ShortTerm
-from memory_actors.kinds.structured import Structured
+from memory_actors.kinds.structured.state import Structured
 from memory_actors.kinds.working import Working
 from memory_actors.privacy import hashed, reason
 from memory_actors.provenance import Provenance, of_past, together

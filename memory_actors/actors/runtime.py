@@ -70,7 +70,7 @@ class _Slot(Generic[L]):
 
 
 class Runtime(Generic[L]):
-    """Live actors by key. Open and close it with `running`."""
+    """Live actors by key, from `start` to `close`."""
 
     def __init__(
         self, activate: Callable[[str], Awaitable[L]], *, budget_bytes: int, idle_s: float

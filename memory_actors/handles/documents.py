@@ -11,9 +11,11 @@ import msgspec
 
 from eventlog.records import to_datetime
 from memory_actors.errors import NotFoundError
-from memory_actors.filters import Predicate, SortKey, ordering, predicate
+from memory_actors.filters import Predicate, predicate
 from memory_actors.kinds import structured
 from memory_actors.kinds.structured.document import Row
+from memory_actors.kinds.structured.state import Structured
+from memory_actors.ordering import SortKey, ordering
 from memory_actors.provenance import Provenance
 from memory_actors.reading import READ_AT_ONCE
 from memory_actors.records import Document, Metadata, Receipt, least
@@ -119,7 +121,7 @@ class Documents:
         async with self._scope.live() as live:
             return dict(structured.collections(live.state.structured))
 
-    def _row(self, state: structured.Structured, collection: str, key: str) -> Row:
+    def _row(self, state: Structured, collection: str, key: str) -> Row:
         row = structured.find_key(state, collection, check_name(key, "key"))
         row = row or structured.find(state, key)
         if row is None:

@@ -74,7 +74,7 @@ SAME_AS: Final = {
 """Other names that a field goes by, where its own is not there."""
 
 COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, and is none of it
-_HAS: Final = {
+FIELDS: Final = {
     MemoryType.WORKING: {"key", "value"},
     MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
     MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned", "compressed"},
@@ -144,7 +144,8 @@ def line_of(memory: Memory) -> bytes:
     Working memory has no time of its own: it is as old as its last write, wherever that was.
     """
     metadata = {k: v for k, v in memory.metadata.items() if (k, v) != (COMPRESSED_FLAG, True)}
-    has = _HAS[MemoryType(memory.memory_type)] - ({"key", "value"} if _has_data(memory) else set())
+    has = FIELDS[MemoryType(memory.memory_type)]
+    has = has - {"key", "value"} if _has_data(memory) else has
     timed = "timestamp" in has and not _is_relationship(memory)
     line = Line(
         id=memory.memory_id,
@@ -287,7 +288,7 @@ def _typed(fields: dict[str, Any]) -> Line:
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:
-    for name in sorted(set().union(*_HAS.values()) - _HAS[kind]):
+    for name in sorted(set().union(*FIELDS.values()) - FIELDS[kind]):
         if _given(line, name):
             raise InvalidInputError(f"{kind} memory has no {name!r}: remove it")
     if line.content is not None and line.value is not msgspec.UNSET:

@@ -38,7 +38,7 @@ from memory_actors.purging.command import Purge, made_of
 from memory_actors.purging.earlier import Earlier, is_of, is_purged, purges_in, restates
 from memory_actors.quota import Limits
 
-_KINDS: tuple[tuple[Kind, ModuleType], ...] = (
+PURGED: tuple[tuple[Kind, ModuleType], ...] = (
     (working, in_working),
     (short_term, in_short_term),
     (long_term, in_long_term),
@@ -178,7 +178,7 @@ class _Work:
         return is_of(recorded, self._command.source, self._command.trust)
 
     def _find(self, memory_id: str) -> _Living | None:
-        for kind, way in _KINDS:
+        for kind, way in PURGED:
             state = self._states[kind.NAME]
             # A heading is no memory, but has words.
             row = block(state, memory_id) if kind is context else kind.find(state, memory_id)

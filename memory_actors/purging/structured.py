@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.structured.document import (
     DocumentDeleted,
     DocumentPut,
@@ -11,6 +10,7 @@ from memory_actors.kinds.structured.document import (
     Row,
     as_it_was,
 )
+from memory_actors.kinds.structured.state import Structured
 from memory_actors.purging.cleaning import Life
 from memory_actors.quota import Limits
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from memory_actors import filters
 from memory_actors.errors import InvalidInputError
-from memory_actors.filters import ordering, predicate
+from memory_actors.filters import predicate
+from memory_actors.ordering import ordering
 
 
 def match(document: Any, wanted: Any) -> bool:

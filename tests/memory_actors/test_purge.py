@@ -19,7 +19,10 @@ from memory_actors import (
     Trust,
     UserMemory,
 )
+from memory_actors.handles.exporting import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
+from memory_actors.purging.decide import PURGED
+from memory_actors.user_state import KINDS
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +78,18 @@ async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> No
         assert (await user.entities.get("evil person")).origins == FROM_EVIL
         assert (await user.documents.get("evil key")).trust == "untrusted"
         assert (await user.episodes.recent())[0].origins == FROM_EVIL
+
+
+def test_every_kind_says_how_it_is_purged() -> None:
+    assert [kind.NAME for kind, _ in PURGED] == [kind.NAME for kind in KINDS]
+
+
+async def test_every_kind_is_exported(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        await everything(memory.user("ada", session_id="s"), "some")
+        async with memory._services.runtime.use("user:ada") as live:
+            exported = in_export_order(live.state)
+        assert {one.kind.NAME for one in exported} == {kind.NAME for kind in KINDS}
 
 
 async def everything(user: UserMemory, word: str) -> None:

@@ -4,19 +4,17 @@ A put replaces the document that has its collection and key, which keeps its id.
 log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
 the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
 
-`document.py` has the events and the row of a document, and what it says.
+`document.py` has the events and the row of a document, and what it says; `state.py` folds them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import msgspec
 from immutables import Map
 
-from eventlog import Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import kind
-from memory_actors.kinds.held import Groups, Held, oldest, put_in, take_from
+from memory_actors.kinds.held import Held, oldest
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -33,6 +31,7 @@ from memory_actors.kinds.kind import (
     timeless,
 )
 from memory_actors.kinds.structured import document
+from memory_actors.kinds.structured import state as structured_state
 from memory_actors.kinds.structured.document import (
     DocumentDeleted,
     DocumentPut,
@@ -43,10 +42,10 @@ from memory_actors.kinds.structured.document import (
     Row,
     as_it_was,
     document_text,
-    evolved,
     value_json,
     value_of,
 )
+from memory_actors.kinds.structured.state import Structured
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.records import QuotaUse
 
@@ -56,66 +55,14 @@ NAME = "structured"
 
 registry = document.registry
 
-# --- state
-
-
-class Structured(msgspec.Struct, frozen=True):
-    """The living documents, and how many were pruned so far."""
-
-    held: Held[Row] = Held()
-    collections: Groups = Map()
-    """Memory ids by collection and key."""
-    pruned: int = 0
-
+# --- state, evolve, snapshot
 
 initial = Structured()
-
-# --- evolve
-
-
-def evolve(state: Structured, recorded: Recorded[Event]) -> Structured:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
-
-
-def fold(state: Structured, events: Iterable[Recorded[Event]]) -> Structured:
-    """Fold many events into the state."""
-    draft = _Draft(state)
-    for recorded in events:
-        draft.apply(recorded)
-    return draft.finish()
-
-
-class _Draft:
-    """A state that changes in place, for one fold."""
-
-    def __init__(self, state: Structured):
-        self.held = state.held.draft()
-        self.collections = state.collections.mutate()
-        self.pruned = state.pruned
-
-    def apply(self, recorded: Recorded[Event]) -> None:
-        """Fold one event."""
-        event = recorded.data
-        if isinstance(event, DocumentPut | DocumentUpdated):
-            row = evolved(self.held.rows.get(event.memory_id), recorded)
-            self.held.put(row)
-            put_in(self.collections, row.collection, row.key, row.memory_id)
-        elif isinstance(event, DocumentDeleted):
-            self._drop(event.memory_id)
-        else:
-            for memory_id in event.memory_ids:
-                self._drop(memory_id)
-            self.pruned += len(event.memory_ids)
-
-    def _drop(self, memory_id: str) -> None:
-        row = self.held.drop(memory_id)
-        take_from(self.collections, row.collection, row.key)
-
-    def finish(self) -> Structured:
-        """Return what has become of the state."""
-        return Structured(self.held.finish(), self.collections.finish(), self.pruned)
-
+evolve = structured_state.evolve
+fold = structured_state.fold
+Dump = structured_state.Dump
+dump = structured_state.dump
+load = structured_state.load
 
 # --- commands
 
@@ -306,29 +253,6 @@ def _living(state: Structured, memory_id: str) -> Row:
     if row is None:
         raise NotFoundError(f"no document {memory_id!r}: it was never there, or it was deleted")
     return row
-
-
-# --- snapshot
-
-
-class Dump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their values' versions."""
-
-    rows: list[Row] = []
-    pruned: int = 0
-
-
-def dump(state: Structured) -> Dump:
-    """Return the state as plain rows."""
-    return Dump(state.held.in_order(), state.pruned)
-
-
-def load(dumped: Dump) -> Structured:
-    """Return the state back."""
-    collections = Groups().mutate()
-    for row in dumped.rows:
-        put_in(collections, row.collection, row.key, row.memory_id)
-    return Structured(Held.of(dumped.rows), collections.finish(), dumped.pruned)
 
 
 # --- reads

@@ -18,6 +18,7 @@ from memory_actors import (
 )
 from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
 from memory_actors.interchange import jsonl as module
+from memory_actors.interchange.records import FIELDS
 
 pytestmark = pytest.mark.anyio
 
@@ -412,6 +413,4 @@ async def test_memories_are_kept_when_the_embedder_fails_and_the_report_says_so(
 
 
 def test_all_kinds_are_carried() -> None:
-    from memory_actors.interchange.records import _HAS
-
-    assert set(_HAS) == set(MemoryType)
+    assert set(FIELDS) == set(MemoryType)
