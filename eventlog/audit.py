@@ -31,13 +31,12 @@ from eventlog.segment import SegmentId
 from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
 from eventlog.store_format import KEYS_ROW, load_keys_identity, unpack_format
-from eventlog.tables import U64, key_check, scan, unseal, unseal_record
+from eventlog.tables import KEY_ID_BYTES, U64, key_check, scan, unseal, unseal_record
 from eventlog.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 SID = frame.STREAM_ID_BYTES
-KEY_ID = 16
 
 Progress = Callable[[int, int], None]
 Check = Callable[[bytes, bytes], object]
@@ -322,13 +321,13 @@ class Verification:
     def _check_key(self, txn: Transaction, key: bytes, value: bytes) -> None:
         if value != key_check(key):
             self._found(0, key[:SID], "a row in the index of keys is damaged")
-        prefix = key[: SID + KEY_ID]
+        prefix = key[: SID + KEY_ID_BYTES]
         if prefix != self._prefix:  # the first row of a key: a search for the key must lead here
             self._prefix = prefix
             with txn.cursor(self._env.tables["keys"]) as cursor:
                 if not cursor.set_range(prefix) or cursor.key() != key:
                     self._found(0, key[:SID], "a search in the index of keys leads elsewhere")
-        self._check_version(key[:SID], key[SID + KEY_ID :])
+        self._check_version(key[:SID], key[SID + KEY_ID_BYTES :])
 
     def _check_request(self, key: bytes, value: bytes) -> None:
         record = unseal_record(value, RequestRecord, "an idempotency key")

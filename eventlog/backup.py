@@ -29,8 +29,18 @@ from eventlog.datafile import beside, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.keys import NO_KEYS
-from eventlog.opening import ARCHIVE, Files
-from eventlog.placing import LOG, RESTORING, files_in, held, put_in_place, say_ready, written
+from eventlog.opening import Files
+from eventlog.placing import (
+    ANCHOR,
+    ARCHIVE,
+    LOG,
+    RESTORING,
+    files_in,
+    held,
+    put_in_place,
+    say_ready,
+    written,
+)
 from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
 from eventlog.segment_table import all_segments
@@ -38,7 +48,6 @@ from eventlog.store_format import put_shrunk
 
 MANIFEST = "backup.json"
 FORMAT = 1
-ANCHOR = "log.anchor"
 READ_BYTES = 1 << 20
 
 Also: TypeAlias = Callable[[Path], object]

@@ -36,14 +36,12 @@ from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog
 from eventlog.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.segment_table import SegmentRecord, all_segments, next_number, put_segment
-from eventlog.tables import U64, key_id, scan, seal_record, unseal_record
+from eventlog.tables import KEY_ID_BYTES, U64, key_id, scan, seal_record, unseal_record
 
 TABLE = "erasures"
 STUBS_AT_ONCE = 512  # replaced in one transaction: some 3 ms, which an append may have to wait
 ROWS_AT_ONCE = 2048  # deleted in one transaction
 STEP_BYTES = 100 << 10  # what a step is taken to weigh in the writer's queue
-
-_KEY_ID_BYTES = 16
 
 
 class Erasing:
@@ -172,7 +170,7 @@ class Erasing:
     ) -> Iterator[tuple[str, bytes]]:
         """Yield table and key of each row about what is erased."""
         for rest, _ in scan(self._env, txn, "keys", sid):
-            if U64.unpack(rest[_KEY_ID_BYTES:])[0] <= record.until:
+            if U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
                 yield "keys", sid + rest
         for rest, value in scan(self._env, txn, "requests", sid):
             request = unseal_record(value, RequestRecord, "an idempotency key")

@@ -43,9 +43,11 @@ from eventlog.requests import (
     AppendRequest,
     TakesAppends,
     check_checkpoint,
+    check_entry,
     check_int,
     check_snapshot,
     check_stream_name,
+    check_text,
     given_digest,
     system_clock_us,
 )
@@ -139,6 +141,7 @@ class InMemoryLog(TakesAppends):
 
     async def head(self, stream: str) -> StreamHead:
         """Return the end of a stream; version 0 if it never was."""
+        check_stream_name(stream)
         held = self._streams.get(stream) or _Stream()
         return StreamHead(
             len(held.events), held.epoch, held.stored_bytes, erased_version=held.erased_version
@@ -156,6 +159,7 @@ class InMemoryLog(TakesAppends):
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
+        check_stream_name(stream)
         held = self._streams.get(stream) or _Stream()
         after = max(after, 0)
         return _readable(held.events[after : max(after, after + limit)], dropped)
@@ -179,6 +183,7 @@ class InMemoryLog(TakesAppends):
         self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
+        check_stream_name(stream)
         held = self._streams.get(stream) or _Stream()
         found: list[Recorded[Any]] = []
         for version in versions:
@@ -189,6 +194,8 @@ class InMemoryLog(TakesAppends):
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
+        check_stream_name(stream)
+        check_text("key", key)
         held = self._streams.get(stream) or _Stream()
         return list(held.keys.get(key, ()))
 
@@ -196,6 +203,8 @@ class InMemoryLog(TakesAppends):
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
         """Return what this request's idempotency key got before, None if it is new."""
+        check_stream_name(stream)
+        check_text("idempotency key", idempotency_key)
         held = self._streams.get(stream) or _Stream()
         return _first_result(stream, held, idempotency_key, given_digest(request))
 
@@ -213,6 +222,8 @@ class InMemoryLog(TakesAppends):
         self, stream: str, fingerprint: str, *, until: int | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
+        check_stream_name(stream)
+        check_text("snapshot's fingerprint", fingerprint)
         held = self._streams.get(stream) or _Stream()
         version = len(held.events) if until is None else min(len(held.events), until)
         usable = [s for f, s in self._snapshots[stream].values() if f == fingerprint]
@@ -231,10 +242,12 @@ class InMemoryLog(TakesAppends):
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
+        check_text("checkpoint's name", name)
         return self._checkpoints.get(name, 0)
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
+        check_entry(name, key)
         return self._entries.get((name, key))
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
@@ -252,6 +265,8 @@ class InMemoryLog(TakesAppends):
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
         """Replace the payloads that were archived before a time."""
         check_int("time", before_us, None, None)
+        if stream is not None:
+            check_stream_name(stream)
         self._check_open()
         now_us, events = self._clock(), 0
         for name, held in self._streams.items():
@@ -304,11 +319,11 @@ class InMemoryLog(TakesAppends):
         """Return the totals: an append counts when it is accepted, as it is final then."""
         return dict(self._totals)
 
-    async def wait_beyond(self, position: int) -> bool:
-        """Wait for an event behind `position`; False when the log closes."""
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for an event behind `position`; return that of the last one, 0 at the close."""
         while len(self._log) <= position and not self._closed:
             await self._grown.wait()
-        return len(self._log) > position
+        return len(self._log) if len(self._log) > position else 0
 
     async def flush(self) -> None:
         """Return at once: nothing here ever becomes more durable."""

@@ -150,18 +150,18 @@ class Intake:
         """Return when everything accepted so far is durable."""
         await self.submit(lambda _txn: None)
 
-    async def wait_beyond(self, position: int) -> bool:
-        """Wait for a durable event behind `position`; False when the log closes."""
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
         while self.position <= position:
             if self._writer is None:
-                return False
+                return 0
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._tail_waiters.add(waiter)
             try:
                 await waiter
             finally:
                 self._tail_waiters.discard(waiter)
-        return True
+        return self.position
 
     # --- room
 

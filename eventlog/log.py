@@ -41,9 +41,11 @@ from eventlog.requests import (
     AppendRequest,
     TakesAppends,
     check_checkpoint,
+    check_entry,
     check_int,
     check_snapshot,
     check_stream_name,
+    check_text,
     given_digest,
     system_clock_us,
 )
@@ -215,6 +217,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
+        check_stream_name(stream)
         events, after = self._reading.stream_events, max(after, 0)
         return await self._read(limit, lambda txn: events(txn, stream, after, limit, dropped))
 
@@ -239,11 +242,14 @@ class EventLog(EventLogUpkeep, TakesAppends):
         self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
+        check_stream_name(stream)
         events = self._reading.stream_versions
         return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
+        check_stream_name(stream)
+        check_text("key", key)
         with self._env.read() as txn:
             return self._reading.versions_about(txn, stream, key)
 
@@ -251,6 +257,8 @@ class EventLog(EventLogUpkeep, TakesAppends):
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
         """Return what this request's idempotency key got before, None if it is new."""
+        check_stream_name(stream)
+        check_text("idempotency key", idempotency_key)
         digest = given_digest(request)
         with self._env.read() as txn:
             return self._ledger.first_result(txn, stream, idempotency_key, digest)
@@ -259,6 +267,8 @@ class EventLog(EventLogUpkeep, TakesAppends):
         self, stream: str, fingerprint: str, *, until: int | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
+        check_stream_name(stream)
+        check_text("snapshot's fingerprint", fingerprint)
 
         def load(txn: Transaction) -> Snapshot | None:
             record = self._ledger.stream(txn, stream)
@@ -272,11 +282,13 @@ class EventLog(EventLogUpkeep, TakesAppends):
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""
+        check_text("checkpoint's name", name)
         with self._env.read() as txn:
             return load_checkpoint(self._env, txn, name)
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored."""
+        check_entry(name, key)
         with self._env.read() as txn:
             return load_entry(self._env, txn, name, key)
 
@@ -290,8 +302,8 @@ class EventLog(EventLogUpkeep, TakesAppends):
         self._env.check_process()
         return self._tally.now()
 
-    async def wait_beyond(self, position: int) -> bool:
-        """Wait for an event behind `position`; False when the log closes."""
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for an event behind `position`; return that of the last one, 0 at the close."""
         return await self._intake.wait_beyond(position)
 
     # --- the log itself

@@ -16,14 +16,12 @@ from eventlog.erase import Erasing, finish
 from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, StorageFailed
 from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger
-from eventlog.placing import finish_restore
+from eventlog.placing import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
 from eventlog.store_format import check_format, load_keys_identity, put_format, put_shrunk
 from eventlog.tables import TABLES
 from eventlog.totals import load_totals
-
-ARCHIVE = "archive"
 
 _logger = structlog.get_logger("eventlog")
 
@@ -61,13 +59,13 @@ class Files(msgspec.Struct, frozen=True):
         finish_restore(directory)
         with ExitStack() as opened:
             env = Environment(
-                directory / "log.mdb",
+                directory / LOG,
                 TABLES,
                 size_max_bytes=size_max_bytes,
                 checked_bytes_max=checked_bytes_max,
             )
             opened.callback(env.close)
-            anchor = Anchor(directory / "log.anchor")
+            anchor = Anchor(directory / ANCHOR)
             opened.callback(anchor.close)
             _count_on(env)
             identity = _matched(env, keys)

@@ -26,6 +26,11 @@ from eventlog.datafile import (
 from eventlog.errors import DiskFull, LogUnavailable, StorageFailed
 
 LOG = "log.mdb"
+"""The tables."""
+ANCHOR = "log.anchor"
+"""Where the log ended: see anchor.py."""
+ARCHIVE = "archive"
+"""The directory of payloads that were moved out of the tables: see archive.py."""
 RESTORING = ".restoring"
 """Suffix of a log that is being restored."""
 

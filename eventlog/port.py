@@ -11,6 +11,9 @@ and a former owner that wakes up late is refused by the store, not by good manne
 Archive: the payloads of events that are hardly ever read may be moved out of the store's hot part.
 No read shows it. Retention may drop what was archived long ago; the events stay, with their places,
 times and digests, and a read says of each that its payload is gone.
+
+Names: reads and writes alike raise `InvalidAppend` for the name of a stream that is not a string,
+empty, over 1 KiB or not Unicode, and for another name or key that could not be stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -220,8 +223,11 @@ class EventStore(Protocol):
         """
         ...
 
-    async def wait_beyond(self, position: int) -> bool:
-        """Wait until the log holds an event behind `position`; False when the log closes."""
+    async def wait_beyond(self, position: int) -> int:
+        """Wait until the log holds an event behind `position`; return the position of its last one.
+
+        0 when the log closes.
+        """
         ...
 
     async def flush(self) -> None:

@@ -18,6 +18,7 @@ ANY_VERSION = -1
 NAME_BYTES_MAX = 1024  # of a stream or a total
 TOTALS_MAX = 256  # they are one row, written whole with each commit that changes one
 META_BYTES_MAX = 4096
+DAY_US = 86_400_000_000
 
 Event = TypeVar("Event")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -33,8 +33,7 @@ from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, 
 from eventlog.frame import Frame
 from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
-from eventlog.opening import ARCHIVE
-from eventlog.placing import LOG, files_in, held, put_in_place, written
+from eventlog.placing import ANCHOR, ARCHIVE, LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
@@ -104,7 +103,7 @@ def repair(
     if target.exists() or not (source / LOG).exists():
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
     with written(target, ".repairing") as scratch, held(source):
-        for name in (LOG, "log.anchor"):
+        for name in (LOG, ANCHOR):
             if (source / name).exists():
                 shutil.copyfile(source / name, scratch / f"damaged-{name}")
         pad(scratch / f"damaged-{LOG}")
@@ -207,7 +206,7 @@ class _Repair:
 
     def _last_position(self) -> int:
         """Return how far the log went, by what is left of it, or by the anchor."""
-        anchor = Anchor(self._scratch / "damaged-log.anchor")
+        anchor = Anchor(self._scratch / f"damaged-{ANCHOR}")
         known = anchor.read().position
         anchor.close()
         try:

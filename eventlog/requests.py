@@ -180,11 +180,25 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
     check_text("checkpoint's name", checkpoint.name)
     check_int("checkpoint's position", checkpoint.position, 0, U64_MAX)
     for key, value in checkpoint.writes.items():
-        if not isinstance(key, bytes) or not isinstance(value, bytes | None):
-            raise InvalidAppend("an entry's key and value are bytes")
-    longest = max(map(len, checkpoint.writes), default=0)
-    if longest > ENTRY_KEY_BYTES_MAX:
-        raise InvalidAppend(f"an entry's key takes {longest} bytes (max: {ENTRY_KEY_BYTES_MAX})")
+        _check_entry_key(key)
+        if not isinstance(value, bytes | None):
+            raise InvalidAppend("an entry's value is bytes")
+
+
+def check_entry(name: str, key: bytes) -> None:
+    """Refuse what can be no entry of a checkpoint.
+
+    :raises InvalidAppend: a name that is not text, a key that is not bytes or over 400 of them.
+    """
+    check_text("checkpoint's name", name)
+    _check_entry_key(key)
+
+
+def _check_entry_key(key: bytes) -> None:
+    if not isinstance(key, bytes):
+        raise InvalidAppend("an entry's key is bytes")
+    if len(key) > ENTRY_KEY_BYTES_MAX:
+        raise InvalidAppend(f"an entry's key takes {len(key)} bytes (max: {ENTRY_KEY_BYTES_MAX})")
 
 
 def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:

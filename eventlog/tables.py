@@ -41,6 +41,8 @@ TABLES = (
     "meta", "segments", "erasures",
 )  # fmt: skip
 
+KEY_ID_BYTES = 16
+"""Of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
 U64 = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
@@ -82,12 +84,12 @@ def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"
 
 def key_id(key: str) -> bytes:
     """Return the fixed-size form of a key or name of any length."""
-    return hashlib.sha256(key.encode()).digest()[:16]
+    return hashlib.sha256(key.encode()).digest()[:KEY_ID_BYTES]
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:
     """Return the same of a key that says something about content: a keyed hash, if encrypted."""
-    return key_id(key) if cipher is None else cipher.blind(key.encode())[:16]
+    return key_id(key) if cipher is None else cipher.blind(key.encode())[:KEY_ID_BYTES]
 
 
 def key_check(row_key: bytes) -> bytes:

@@ -109,6 +109,10 @@ class MemoryLimitError(MemoryActorsError, MemoryError):
         """Of `improve`: what was reached; otherwise None."""
 
 
+class ReaderFailedError(MemoryActorsError):
+    """The process that was to read a closed store failed: nothing is known of the store."""
+
+
 class MissingExtraError(MemoryActorsError, ImportError):
     """An optional package is not installed: the message names the extra that brings it."""
 

@@ -31,6 +31,7 @@ import structlog
 
 from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Recorded
 from eventlog.datafile import write_whole
+from eventlog.records import DAY_US
 from memory_actors.chores import Chores
 from memory_actors.privacy import reason
 from memory_actors.recall_events import RecallMade
@@ -42,7 +43,6 @@ KEY_BYTES = 32
 STREAMS_MAX = 1_024  # whose versions are held: what leaves is read from the log again
 TRIM_EVERY = 512  # recalls of a user
 PAGE = 512  # events read at a time
-DAY_US = 86_400_000_000
 
 _logger = structlog.get_logger("memory_actors.recalls")
 

@@ -21,12 +21,12 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from eventlog import LogLocked
+from eventlog.records import DAY_US
 from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settings, Tier
 
 TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each
 ERROR_S_MAX = 1.0
 NOBODY = 65534
-DAY_US = 86_400 * 1_000_000
 YEARS_US = 3_652 * DAY_US
 JUMPS_US = (-DAY_US, YEARS_US, -YEARS_US, 600 * 1_000_000, 3_700 * 1_000_000, 0)
 LATEST_US = 250_000_000_000_000_000

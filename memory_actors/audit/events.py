@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import EventStore, Recorded, subscribe
+from eventlog.searching import version_at
 from memory_actors.reading import history
 from memory_actors.records import LogEntry
 from memory_actors.streams import is_user_stream, stream_of, user_of
@@ -37,22 +38,25 @@ class Wanted(NamedTuple):
 async def entries(log: EventStore, wanted: Wanted) -> AsyncIterator[LogEntry]:
     """Yield the events that are wanted, in the order of the log."""
     await log.flush()  # working memory is acknowledged before it is in the log
-    source = subscribe(log, wanted.after, dropped="mark") if wanted.follow else _there(log, wanted)
+    stream = None if wanted.user_id is None else stream_of(wanted.user_id)
+    if wanted.follow:
+        source = subscribe(log, wanted.after, stream=stream, dropped="mark")
+    else:
+        source = _there(log, stream, wanted.after)
     async for recorded in source:
         if wanted.has(recorded):
             yield _entry(recorded)
 
 
-async def _there(log: EventStore, wanted: Wanted) -> AsyncIterator[Recorded[Any]]:
-    """Yield the events that are there, of one stream or of all, behind the position at least."""
-    if wanted.user_id is not None:
-        stream, version = stream_of(wanted.user_id), 0
+async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterator[Recorded[Any]]:
+    """Yield the events that are there behind a position, of one stream or of all."""
+    if stream is not None:
+        version = await version_at(log, stream, after)
         while page := await log.read_stream(stream, version, PAGE, dropped="mark"):
             for recorded in page:
                 yield recorded
             version = page[-1].version
         return
-    after = wanted.after
     while page := await log.read_all(after, PAGE, dropped="mark"):
         for recorded in page:
             yield recorded

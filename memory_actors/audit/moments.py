@@ -10,12 +10,12 @@ then is gone, and "nothing" would be a wrong answer. Before their first event of
 one, as of everybody.
 """
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from eventlog import EventStore, Recorded, StreamHead
+from eventlog import EventStore, StreamHead
 from eventlog.records import to_datetime
+from eventlog.searching import last_version
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.records import Moment
 from memory_actors.streams import user_of
@@ -49,11 +49,11 @@ async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: i
         return await _moment(log, stream, head, now_us)
     if isinstance(as_of, int):
         position, at_us = as_of, await _recorded_us(log, check_count(as_of, "as_of"))
-        version = await _last(log, stream, head, lambda event: event.position <= position)
+        version = await last_version(log, stream, head, lambda event: event.position <= position)
         return await _moment(log, stream, version, at_us)
     time = time_us(as_of, "as_of")
     assert time is not None
-    version = await _last(log, stream, head, lambda event: event.recorded_at_us <= time)
+    version = await last_version(log, stream, head, lambda event: event.recorded_at_us <= time)
     return await _moment(log, stream, version, time)
 
 
@@ -62,18 +62,6 @@ async def _recorded_us(log: EventStore, position: int) -> int:
     if event is None and position:
         raise InvalidInputError(f"the log has no event {position:,} yet: name an earlier position")
     return 0 if event is None else event.recorded_at_us
-
-
-async def _last(
-    log: EventStore, stream: str, head: int, passes: Callable[[Recorded[Any]], bool]
-) -> int:
-    """Return the last version that passes, 0 if none does."""
-    passed, until = 0, head + 1
-    while until - passed > 1:
-        middle = (passed + until) // 2
-        (event,) = await log.read_versions(stream, [middle], dropped="mark")
-        passed, until = (middle, until) if passes(event) else (passed, middle)
-    return passed
 
 
 async def _moment(log: EventStore, stream: str, version: int, at_us: int) -> Moment:

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from eventlog.placing import LOG
 from memory_actors.cli.output import size
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.model import model_dir, model_path
@@ -183,7 +184,7 @@ def _mounts() -> str:
 
 def _lock(directory: Path) -> Check:
     """Say whether some process has the log open. Holds the lock for a moment, shared."""
-    path = directory / "log.mdb.lock"
+    path = directory / f"{LOG}.lock"
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from eventlog.placing import finish_restore
+from eventlog.placing import LOG, finish_restore
 from memory_actors.cli.options import App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.errors import NotFoundError
@@ -19,7 +19,6 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.system import MemorySystem
 
 T = TypeVar("T")
-LOG_FILE = "log.mdb"
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -82,7 +81,7 @@ def check_store(app: App) -> None:
     :raises NotFoundError: there is none.
     """
     finish_restore(app.directory)  # of a process that died: else it would seem that there is none
-    if not (app.directory / LOG_FILE).exists():
+    if not (app.directory / LOG).exists():
         raise NotFoundError(
             f"there is no store in the directory {str(app.directory)!r}: add something first, or "
             "name another directory with --data"

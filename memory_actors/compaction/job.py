@@ -22,13 +22,13 @@ import anyio.to_thread
 import structlog
 
 from eventlog import EventLog, EventLogError
-from eventlog.records import to_datetime
+from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace
 from memory_actors.compaction.replacing import Replacing
 from memory_actors.compaction.run import Progress, Run
-from memory_actors.compaction.selection import DAY_US, Old, age, clustered, old_memories
+from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import CompactedKind

@@ -19,7 +19,6 @@ from memory_actors.settings import Settings
 from memory_actors.writers.scope import Scope
 
 READ_AT_ONCE = 256  # texts in memory at a time, while they are embedded
-DAY_US: Final = 86_400_000_000
 _AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhw])")
 _HOURS_MAX: Final = 24 * 365 * 1_000
 _HOURS: Final = {"h": 1, "d": 24, "w": 24 * 7}

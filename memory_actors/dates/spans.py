@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from eventlog.records import DAY_US
 from memory_actors.dates import absolute, relative
 from memory_actors.dates.days import Days, Match, Reader, When, adjusted
 
-DAY_US: Final = 86_400_000_000
 QUERY_CHARS_MAX: Final = 2_000  # a question has 100; it bounds the time that patterns may take
 SPANS_MAX: Final = 64  # one in each of 64 years; `closeness` takes a pass over the times for each
 FADES_AFTER_DAYS: Final = 7.0  # things are told after they happened: see the retrieval study

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.records import DAY_US
+
 NONE: Final = -1
 """No session, no speaker."""
-DAY_US: Final = 86_400_000_000
 FOR_EVER_US: Final = np.iinfo(np.int64).max
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()

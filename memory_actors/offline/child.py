@@ -2,7 +2,9 @@
 
 LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). So a child
 reads, and tells its parent by lines of JSON how far it is, and at last what came of it: a result,
-or an error of the log, which is raised again by its name. A child that dies has told neither.
+or an error of the log, which is raised again by its name. A child that ends early has told neither:
+if it crashed, the file is damaged; if it ended in another way (a module that it cannot import, the
+system's OOM killer), it was the reader that failed, and that says nothing about the file.
 """
 
 import os
@@ -30,8 +32,11 @@ from eventlog import (
     StorageFailed,
     UnknownEvent,
 )
+from memory_actors.errors import ReaderFailedError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+"""The directory that holds this package."""
+_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 _ERRORS = {
     kind.__name__: kind
     for kind in (
@@ -44,7 +49,7 @@ Result = TypeVar("Result")
 
 
 class ChildDied(Exception):
-    """A child has ended before it told what came of its work; the message says how it ended."""
+    """A child crashed before it told what came of its work; the message names the signal."""
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -73,7 +78,8 @@ def heard(
 
     The child reads `given` from its standard input. `progress(done, total)` is called here.
 
-    :raises ChildDied: it has died.
+    :raises ChildDied: it has crashed, as it does over a damaged file.
+    :raises ReaderFailedError: it has ended without an answer, in another way.
     :raises EventLogError: what the child could not do.
     """
     entry = f"from {module} import main; main()"
@@ -91,7 +97,7 @@ def heard(
             child.stdin.close()
         told = _told(child.stdout, progress)
     if told is None:
-        raise ChildDied(_how(child.returncode))
+        raise _early_end(child.returncode)
     return msgspec.convert(told, kind)
 
 
@@ -114,8 +120,15 @@ def _told(lines: IO[bytes], progress: Progress | None) -> Any:
     return None
 
 
-def _how(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+def _early_end(code: int) -> Exception:
+    """Return what to raise about a child that has ended without an answer."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if -code in _CRASHES:
+        return ChildDied(how)
+    return ReaderFailedError(
+        f"the process that was to read the store has failed ({how}): nothing is known about the "
+        "store; see what that process wrote to stderr, then try again"
+    )
 
 
 # --- the child

@@ -45,6 +45,7 @@ def repair_store(
     :raises KeysUnavailable: it is encrypted, and its keys are missing or not to be used.
     :raises CorruptLog: nothing of it can be read, or its files end the process that reads them.
     :raises DiskFull, StorageFailed: there is nothing of the new store.
+    :raises ReaderFailedError: the child failed by itself; that says nothing about `source`.
     """
     keys = default_key_file(source) if key_file is None else key_file
     try:

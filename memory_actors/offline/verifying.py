@@ -1,6 +1,6 @@
 """Verification of a closed store, in a process of its own.
 
-A child reads (child.py), for a damaged file can end whoever does. If it dies, that is a finding.
+A child reads (child.py), for a damaged file can end whoever does. If it crashes, that is a finding.
 
 Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
 begins with the snapshot must be the one that begins with nothing, and the totals over all users
@@ -68,6 +68,7 @@ def verify_store(
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
     :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
+    :raises ReaderFailedError: the child failed by itself; that says nothing about the store.
     """
     keys = known_key_file(directory, key_file)
     try:

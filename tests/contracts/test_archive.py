@@ -235,6 +235,30 @@ async def test_a_subscription_passes_over_what_is_gone_if_it_is_told_to(store: E
     assert (await anext(subscribe(store, after=2))).position == 3
 
 
+async def test_what_is_gone_of_another_stream_does_not_end_a_subscription(store: EventStore):
+    """Neither of the past nor live: it reads its own stream alone."""
+    await fill(store)
+    await store.archive("t", [1, 2])
+    await store.drop_archived(FOREVER)
+    source = subscribe(store, 4, stream="s")
+
+    assert [(await anext(source)).position for _ in range(2)] == [5, 9]
+    coming = asyncio.ensure_future(anext(source))
+    await asyncio.sleep(0)
+    await store.append("t", [Noted("gone")], 3)
+    await store.archive("t", [4])
+    await store.drop_archived(FOREVER)
+    await store.append("s", [Noted("new")], 6)
+
+    assert (await asyncio.wait_for(coming, 10)).data == Noted("new")
+    await store.archive("s", [1])
+    await store.drop_archived(FOREVER)
+    with pytest.raises(PayloadDropped):
+        await anext(subscribe(store, stream="s"))
+    marked = subscribe(store, stream="s", dropped="mark")
+    assert [isinstance((await anext(marked)).data, Dropped) for _ in range(2)] == [True, False]
+
+
 async def test_snapshots_are_untouched(store: EventStore):
     await fill(store)
     await store.save_snapshot("s", Snapshot(5, b"state"), "f")

@@ -159,6 +159,47 @@ async def test_a_name_that_is_no_streams_is_refused(store: EventStore, name: Any
         await store.save_snapshot(name, Snapshot(0, b""), "f")
 
 
+@pytest.mark.parametrize("name", ["", "x" * 1025, "é" * 513, SURROGATE, None, 7, b"s"])
+async def test_no_read_takes_a_name_that_is_no_streams(store: EventStore, name: Any):
+    reads = (
+        store.head(name),
+        store.read_stream(name),
+        store.read_versions(name, []),
+        store.versions_about(name, "k"),
+        store.find_request(name, "k", b""),
+        store.load_snapshot(name, "f"),
+    )
+    for read in reads:
+        with pytest.raises(InvalidAppend):
+            await read
+    if name is not None:  # that is all streams
+        with pytest.raises(InvalidAppend):
+            await store.drop_archived(0, name)
+
+
+@pytest.mark.parametrize("text", [SURROGATE, None, 7, b"s"])
+async def test_no_read_takes_a_key_or_another_name_that_could_not_be_stored(
+    store: EventStore, text: Any
+):
+    await store.append("s", [Noted("a", about=("k",))], 0)
+    reads = (
+        store.versions_about("s", text),
+        store.find_request("s", text, b""),
+        store.load_snapshot("s", text),
+        store.load_checkpoint(text),
+        store.load_entry(text, b"k"),
+    )
+    for read in reads:
+        with pytest.raises(InvalidAppend):
+            await read
+
+
+@pytest.mark.parametrize("key", [b"k" * 401, "k", None, 7])
+async def test_the_key_of_an_entry_is_checked_when_it_is_read(store: EventStore, key: Any):
+    with pytest.raises(InvalidAppend):
+        await store.load_entry("p", key)
+
+
 @pytest.mark.parametrize("expected", [-2, -(2**70), None, "1", 1.5])
 async def test_an_expected_version_that_is_none_is_refused(store: EventStore, expected: Any):
     with pytest.raises(InvalidAppend):
@@ -886,25 +927,77 @@ async def test_a_waiter_wakes_when_an_event_comes(store: EventStore):
     await store.append("s", [Noted("a")], 0)
 
     with anyio.fail_after(5):
-        assert await waiting
-        assert await store.wait_beyond(0)
+        assert await waiting == 1
+        await store.append("t", [Noted("b"), Noted("c")], 0)
+        assert await store.wait_beyond(0) == 3
+        assert await store.wait_beyond(2) == 3
+
+
+@pytest.mark.parametrize("stream", [None, "s"])
+@pytest.mark.parametrize("batch", [1, 2, 512])
+async def test_a_subscription_gives_the_past_behind_a_position_and_then_what_comes(
+    store: EventStore, stream: str | None, batch: int
+):
+    for n in range(6):
+        await store.append("st"[n % 2], [Noted(str(n))], n // 2)  # s at 1, 3, 5
+    source = subscribe(store, 2, stream=stream, batch=batch)
+
+    with anyio.fail_after(10):
+        past = [await anext(source) for _ in range(2 if stream else 4)]
+        coming = asyncio.ensure_future(anext(source))
+        await asyncio.sleep(0)
+        if stream:
+            await store.append("t", [Noted("not this one")], 3)
+            await asyncio.sleep(0.01)
+            assert not coming.done()
+        await store.append("s", [Noted("new"), Noted("newer")], 3)
+        live = [await coming, await anext(source)]
+
+    assert texts(past) == (["2", "4"] if stream else ["2", "3", "4", "5"])
+    assert texts(live) == ["new", "newer"]
+
+
+@pytest.mark.parametrize("stream", [None, "s"])
+async def test_a_subscription_behind_the_end_of_the_log_begins_there(
+    store: EventStore, stream: str | None
+):
+    await store.append("s", [Noted("1"), Noted("2")], 0)
+    coming = asyncio.ensure_future(anext(subscribe(store, 3, stream=stream)))
+    await asyncio.sleep(0.01)
+
+    await store.append("s", [Noted("3"), Noted("4")], 2)
+
+    with anyio.fail_after(10):
+        assert (await coming).position == 4
+
+
+@pytest.mark.parametrize("stream", [None, "s"])
+async def test_a_subscription_from_before_the_beginning_waits_for_the_first_event(
+    store: EventStore, stream: str | None
+):
+    """It lets the loop go meanwhile."""
+    coming = asyncio.ensure_future(anext(subscribe(store, -1, stream=stream)))
+    with anyio.fail_after(10):
+        await asyncio.sleep(0.01)
+        await store.append("s", [Noted("a")], 0)
+        assert (await coming).position == 1
 
 
 async def test_closing_ends_waiters_and_subscriptions(opened: Any):
     heard: asyncio.Queue[str] = asyncio.Queue()
 
-    async def follow(store: EventStore) -> None:
-        async for event in subscribe(store):
+    async def follow(store: EventStore, stream: str | None) -> None:
+        async for event in subscribe(store, stream=stream):
             heard.put_nowait(event.data.text)
 
     with anyio.fail_after(30):
         async with opened as store:
             waiting = asyncio.create_task(store.wait_beyond(1))
-            following = asyncio.create_task(follow(store))
+            following = [asyncio.create_task(follow(store, stream)) for stream in (None, "s")]
             await store.append("s", [Noted("a")], 0)
-            assert await heard.get() == "a"
+            assert [await heard.get(), await heard.get()] == ["a", "a"]
         assert not await waiting
-        await following
+        await asyncio.gather(*following)
         assert heard.empty()
 
 

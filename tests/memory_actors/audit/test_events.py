@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock
 
+from eventlog import CorruptLog, EventLog
 from eventlog.records import to_datetime
+from eventlog.tables import U64
 from memory_actors import InvalidInputError, LogEntry
 
 pytestmark = pytest.mark.anyio
@@ -42,3 +44,27 @@ async def test_a_follower_sees_the_past_and_then_each_new_event(open_memory: Any
             await memory.user("ada").working.set("k", "v")
             entry: LogEntry = await asyncio.wait_for(coming, 10)
             assert (entry.event, entry.data["key"]) == ("working.set", "k")
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_what_is_not_asked_for_need_not_be_readable(open_memory: Any, follow: bool) -> None:
+    """Another user's event, or one of this user before the position that was named."""
+    async with open_memory() as memory:
+        for name in ("ada", "bob", "ada", "ada"):
+            await memory.user(name).add(f"of {name}")
+        damage(memory._log, 2)
+        async with aclosing(memory.events("ada", follow=follow)) as events:
+            assert [(await anext(events)).position for _ in range(3)] == [1, 3, 4]
+
+        damage(memory._log, 1)
+        async with aclosing(memory.events("ada", after=3, follow=follow)) as events:
+            assert (await anext(events)).position == 4
+        async with aclosing(memory.events("ada", follow=follow)) as events:
+            with pytest.raises(CorruptLog):
+                await anext(events)
+
+
+def damage(log: EventLog, position: int) -> None:
+    """Put noise in the place of an event."""
+    events = log._env.tables["events"]
+    log._env.write(lambda txn: txn.put(U64.pack(position), b"noise", db=events))

@@ -1,6 +1,7 @@
 """What a parent hears of a child: how far it is, what came of it, or how it ended."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+import memory_actors
 from eventlog import CorruptLog, DiskFull, LogLocked
-from memory_actors import repair_store
-from memory_actors.offline.child import ChildDied, heard, tell
+from memory_actors import ReaderFailedError, repair_store, verify_store
+from memory_actors.offline.child import ROOT, ChildDied, _surroundings, heard, tell
 
 
 class Answer(msgspec.Struct):
@@ -54,15 +56,42 @@ def test_a_child_that_dies_before_it_reads_is_told_by_its_end(child: Callable[[s
     child("exec 0<&-; kill -SEGV $$")
     with pytest.raises(ChildDied, match="SIGSEGV"):
         heard("m", [], Answer, given=bytes(1 << 20))  # more than a pipe holds
-    child("exit 3")
-    with pytest.raises(ChildDied, match="exit code 3"):
-        heard("m", [], Answer)
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [("exit 1", "exit code 1"), ("exit 0", "exit code 0"), ("kill -KILL $$", "SIGKILL")],
+)
+def test_a_reader_that_fails_is_no_damage(
+    child: Callable[[str], None], tmp_path: Path, line: str, how: str
+) -> None:
+    """An import that fails, or the system's OOM killer: a healthy store must not look damaged."""
+    child(line)
+    with pytest.raises(ReaderFailedError, match=how):
+        verify_store(tmp_path)
+    with pytest.raises(ReaderFailedError, match=how):
+        repair_store(tmp_path / "old", tmp_path / "new")
 
 
 def test_a_repair_that_dies_says_so(child: Callable[[str], None], tmp_path: Path) -> None:
     child("kill -BUS $$")
     with pytest.raises(CorruptLog, match=r"has died \(SIGBUS\)"):
         repair_store(tmp_path / "old", tmp_path / "new")
+
+
+def test_a_child_imports_this_package_and_its_modules_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From anywhere, of a package that is not installed; `statistics` is the standard library's."""
+    assert (ROOT / "memory_actors").samefile(Path(memory_actors.__file__).parent)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    asked = "import memory_actors, statistics; print(memory_actors.__file__, statistics.mean([7]))"
+
+    told = subprocess.check_output(
+        [sys.executable, "-c", asked], env=_surroundings(), cwd=tmp_path, text=True
+    )
+
+    assert told.split() == [memory_actors.__file__, "7"]
 
 
 def test_a_child_tells_in_lines_and_its_prints_do_not_come_between(
