@@ -99,6 +99,7 @@ class InMemoryLog(TakesAppends):
             return first_result
         _check(stream, held, request.epoch, request.expected_version)
         self._totals = count(self._totals, request.counters)
+        request.counted()
         self._streams[stream] = held
         held.epoch = max(held.epoch, request.epoch)
         first = len(held.events) + 1

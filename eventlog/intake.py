@@ -193,6 +193,8 @@ class Intake:
             self._leave(request.stream, outcome)
             if request.counters:
                 self._tally.leave(request.counters, relaxed=head is not None)
+            if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
+                request.counted()
             done(outcome)
 
         payload_bytes = sum(event.stored_bytes for event in request.events)
@@ -210,6 +212,8 @@ class Intake:
         in_flight.head = head
         if request.counters:
             self._tally.enter(request.counters, relaxed=head is not None)
+        if head is not None:
+            request.counted()
 
     def _leave(self, stream: str, outcome: Outcome) -> None:
         in_flight = self._in_flight[stream]

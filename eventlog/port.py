@@ -16,7 +16,7 @@ Names: reads and writes alike raise `InvalidAppend` for the name of a stream tha
 empty, over 1 KiB or not Unicode, and for another name or key that could not be stored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from eventlog.checkpoints import Checkpoint
@@ -54,6 +54,7 @@ class EventStore(Protocol):
         checkpoint: Checkpoint | None = None,
         use_reserve: bool = False,
         counters: Mapping[str, int] | None = None,
+        counted: Callable[[], object] = lambda: None,
     ) -> Appended:
         """Append events (registered Structs, or `Prepared` ones) to a stream, all or none.
 
@@ -66,7 +67,9 @@ class EventStore(Protocol):
 
         `counters` is added to the totals in the same transaction: it counts if and only if the
         events are there, and once for each idempotency key. A total begins at 0 and never leaves
-        0..2**63-1; there are at most 256 that are not 0.
+        0..2**63-1; there are at most 256 that are not 0. `counted` is called on the loop in the
+        very step in which `totals_nowait` begins to tell of the append, so that room that was set
+        aside for it is not counted beside it; never for one that fails, or was made before.
 
         :raises WrongExpectedVersion: the stream is at another version (`ANY_VERSION` accepts all).
         :raises Fenced: `epoch` is lower than the stream's.

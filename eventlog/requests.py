@@ -40,6 +40,8 @@ class AppendRequest(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint | None = None
     use_reserve: bool = False
     counters: Mapping[str, int] = {}
+    counted: Callable[[], object] = lambda: None
+    """Called on the loop in the step in which `totals_nowait` begins to tell of the append."""
 
 
 class TakesAppends(ABC):
@@ -66,6 +68,7 @@ class TakesAppends(ABC):
         checkpoint: Checkpoint | None = None,
         use_reserve: bool = False,
         counters: Mapping[str, int] | None = None,
+        counted: Callable[[], object] = lambda: None,
     ) -> Appended:
         """Append events to a stream, all or none. See `EventStore.append` for the contract."""
         check_stream_name(stream)
@@ -89,6 +92,7 @@ class TakesAppends(ABC):
             checkpoint=checkpoint,
             use_reserve=use_reserve,
             counters={} if counters is None else _checked_counters(counters),
+            counted=counted,
         )
         return await self._append(ready)
 

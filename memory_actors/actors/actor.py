@@ -22,6 +22,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -209,7 +210,8 @@ class Actor(Generic[S]):
         batch = _Batch(self.state, self.version, self._clock())
         crash = await self._decide_batch(batch)
         try:
-            await self._commit(batch)
+            if batch.prepared:
+                await self._append(batch)
         except Exception as error:
             await self._fail(batch, error)
             return
@@ -303,30 +305,31 @@ class Actor(Generic[S]):
         events = await self._log.read_versions(self.stream, versions, dropped="mark")
         return Reply(events=events, before=self.state, state=self.state, duplicate=True)
 
-    async def _commit(self, batch: _Batch[S]) -> None:
-        try:
-            if batch.prepared:
-                await self._append(batch)
-        finally:
-            for changes in batch.changes:
-                self._behaviour.release(changes)
-
     async def _append(self, batch: _Batch[S]) -> None:
         requests = [ask.request for ask, _ in batch.outcomes]
-        relaxed = all(request.durability == "relaxed" for request in requests)
+        is_relaxed = all(request.durability == "relaxed" for request in requests)
         key = requests[0].idempotency_key
-        await self._log.append(
-            self.stream,
-            batch.prepared,
-            self.version,
-            epoch=self._epoch,
-            idempotency_key=key,
-            request=requests[0].digest if key is not None else None,
-            durability="relaxed" if relaxed else "commit",
-            recorded_at_us=batch.now_us,
-            use_reserve=all(request.frees for request in requests),
-            counters=_sum(batch.changes),
-        )
+        try:
+            await self._log.append(
+                self.stream,
+                batch.prepared,
+                self.version,
+                epoch=self._epoch,
+                idempotency_key=key,
+                request=requests[0].digest if key is not None else None,
+                durability="relaxed" if is_relaxed else "commit",
+                recorded_at_us=batch.now_us,
+                use_reserve=all(request.frees for request in requests),
+                counters=_sum(batch.changes),
+                counted=partial(self._release, batch),
+            )
+        finally:
+            self._release(batch)
+
+    def _release(self, batch: _Batch[S]) -> None:
+        """Give back what a batch has claimed: when the totals tell of it, or it has failed."""
+        while batch.changes:
+            self._behaviour.release(batch.changes.pop())
 
     def _publish(self, batch: _Batch[S]) -> Exception | None:
         """Make a committed batch visible; return what updating the derived data raised."""
@@ -356,10 +359,8 @@ class Actor(Generic[S]):
         self._restarts.append(now)
         while self._restarts[0] < now - RESTART_WINDOW_S:
             self._restarts.popleft()
-        _logger.error(
-            "actor restarts", user=hashed(user_of(self.stream)), restarts=len(self._restarts),
-            error=reason(error),
-        )  # fmt: skip
+        user, count = hashed(user_of(self.stream)), len(self._restarts)
+        _logger.error("actor restarts", user=user, restarts=count, error=reason(error))
         if len(self._restarts) > RESTARTS_MAX:
             self.quarantine(f"it failed {len(self._restarts)} times, last with {error!r}")
             return

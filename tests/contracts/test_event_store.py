@@ -587,6 +587,43 @@ async def test_an_append_has_counted_when_it_returns(store: EventStore, durabili
     assert await totals(store) == {f"s{n}": 20 for n in range(8)}
 
 
+async def test_who_has_set_room_aside_hears_of_it_when_it_is_counted(
+    store: EventStore, durability: Any
+):
+    """Whatever the totals tell of is set aside no more, and the reverse: the sum is exact."""
+    aside, seen = {"n": 8}, []
+
+    def counted() -> None:
+        aside["n"] -= 1
+
+    async def write(stream: str) -> None:
+        await store.append(
+            stream, [Noted("a")], 0, counters={"n": 1}, durability=durability, counted=counted
+        )
+
+    writes = asyncio.gather(*(write(f"s{n}") for n in range(8)))
+    while not writes.done():
+        seen.append(aside["n"] + store.totals_nowait().get("n", 0))
+        await asyncio.sleep(0)
+    assert (set(seen), aside["n"]) == ({8}, 0)
+
+
+async def test_of_what_is_not_counted_nobody_hears(store: EventStore):
+    heard: list[int] = []
+    await store.append("s", [Noted("a")], 0, idempotency_key="k", counters={"n": 1})
+    await store.append(
+        "s",
+        [Noted("a")],
+        0,
+        idempotency_key="k",
+        counters={"n": 1},
+        counted=lambda: heard.append(1),
+    )
+    with pytest.raises(WrongExpectedVersion):
+        await store.append("s", [Noted("b")], 0, counters={"n": 1}, counted=lambda: heard.append(2))
+    assert not heard
+
+
 async def test_an_append_that_is_refused_counts_nothing(store: EventStore, durability: Any):
     await store.append("s", [Noted("a")], 0, epoch=2, counters={"n": 5})
 
