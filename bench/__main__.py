@@ -226,7 +226,7 @@ def enterprise(memories: int, calls: int, options: Options) -> Any:
 @click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
 def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
-    """Find the number of rows from which HNSW beats an exact scan."""
+    """Find the number of rows from which HNSW beats a scan."""
     from bench.crossover import SIZES, run
 
     return run(sizes or SIZES, queries, options)

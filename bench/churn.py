@@ -4,7 +4,7 @@ A graph keeps what was removed until it is made anew, and a scan of the tail fin
 since. So each step is measured twice: right after the change, which is the worst that a query can
 meet, and after the maintenance that the background does (as `MemoryIndex` does it: rows made anew
 if it pays, the graph extended). Recall is against an exact answer by numpy, made from vectors that
-are kept here, not in the index.
+are kept here, not in the index, and as float32. Queries go the way of `ranking.py` (`closest.py`).
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bench.closest import closest
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.embedding.protocol import Vectors
@@ -33,7 +34,7 @@ BEFORE, AFTER = "before", "after"
 GRAPH, SCAN = "graph", "scan"
 NOTES = (
     "before: right after the change; after: when the background has done what it wants to",
-    "dead: rows that are only marked; scan: there is no graph, every row is scored, recall is 1",
+    "dead: rows that are only marked; scan: there is no graph, every row is looked at",
     "a graph that proposes too few living rows is passed over for a scan: slower, not worse",
     "recall@10: of the exact answer by numpy to the same question (centred cosine)",
     "rebuild: in a thread, in the background; queries go on meanwhile",
@@ -143,14 +144,12 @@ class Churn:
         times_us = []
         for query in np.tile(self._asked, (self._runs, 1)):
             started_s = perf_counter()
-            self._index.search(query, K, mu)
+            closest(self._index, query, mu, K)
             times_us.append((perf_counter() - started_s) * 1e6)
         return times_us
 
     def _recall(self, mu: Vectors) -> float:
-        found = [
-            {match.label for match in self._index.search(query, K, mu)} for query in self._asked
-        ]
+        found = [set(closest(self._index, query, mu, K)) for query in self._asked]
         wanted = [set(labels) for labels in self._exact(mu)]
         hits = sum(len(mine & right) for mine, right in zip(found, wanted, strict=True))
         return hits / sum(map(len, wanted))

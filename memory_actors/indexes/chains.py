@@ -38,7 +38,6 @@ class Chains:
         self.before = np.full(capacity, NONE, np.int32)
         self.after = np.full(capacity, NONE, np.int32)
         self.row_of: dict[int, int] = {}
-        self.length_sum = 0
         self.span_sum = 0
 
     def __len__(self) -> int:
@@ -62,7 +61,6 @@ class Chains:
         row, self.count = self.count, self.count + 1
         self.labels[row], self.lengths[row] = label, length
         self.row_of[label] = row
-        self.length_sum += length
         if previous != NONE:
             following = int(self.after[previous])
             self._link(previous, row)
@@ -77,7 +75,6 @@ class Chains:
         if row is None:
             return None
         self.alive[row] = False
-        self.length_sum -= int(self.lengths[row])
         self.span_sum -= int(self.spans[row])
         before, after = int(self.before[row]), int(self.after[row])
         self._link(before, after)
@@ -94,7 +91,7 @@ class Chains:
         self.after[before[linked]] = linked
         self.row_of = dict(zip(labels.tolist(), range(n), strict=True))
         self.spans[:n] = self._all_spans(n)
-        self.length_sum, self.span_sum = int(self.lengths.sum()), int(self.spans.sum())
+        self.span_sum = int(self.spans.sum())
         return self
 
     def _all_spans(self, n: int) -> _Links:

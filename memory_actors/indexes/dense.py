@@ -1,11 +1,22 @@
-"""Search by meaning: centred cosine (`centring.py`) over a user's vectors, exact or through HNSW.
+"""The vectors of one user's memories: which rows are close to a query, and how close.
 
-Exact or HNSW. Below `EXACT_MAX` rows a scan is faster than the graph. Above it the graph proposes
-candidates by inner product with (q - mu), rows that are not in it yet (the tail) are scanned, and
-all of them are scored exactly. A filter always scans exactly the rows that match. If too few
-candidates are alive, the scan is the answer.
+A score is the centred cosine (`centring.py`) of a row and a query. `ranking.py` asks
 
-Threads. `add` and `remove` belong to the loop. `search` may run anywhere. `maintain` runs in one
+- `proposed` for the rows that may be among the closest, where there is a graph. Up to `EXACT_MAX`
+  rows there is none: scoring all is as quick. Above, HNSW proposes rows by their inner product with
+  (q - mu), and those that it has not got yet (the tail) go with them. The score divides by a
+  length, too, so it is asked for many more than are wanted. It proposes dead rows beside the
+  living: it is asked for as many more, and where few of them live, all rows are proposed.
+- `scores` of some rows, as those that were proposed or that a filter lets through: exact, from
+  float16. Of 300 they take 0.09 ms, of 10,000 more than 0.7.
+- `estimates` of all rows, where so many are to be scored that this is quicker: to 0.002, from int8.
+  Of 10,000 they take 0.14 ms.
+
+Rows are in the order in which they were added. `scores` and `estimates` have a removed one at -inf,
+until `maintain` has made the rows anew without it.
+
+Threads. `add` and `remove` belong to the loop. Reading may run anywhere: a row that is added
+meanwhile may or may not be there, and those that were keep their places. `maintain` runs in one
 worker thread at a time and returns what the loop then takes over (`adopted`).
 """
 
@@ -24,29 +35,17 @@ from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
 from memory_actors.indexes.products import coded_dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
 
-EXACT_MAX = 20_000  # rows: up to here every row is scored by all signals, in 1 ms
+EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
 GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
 DEAD_MIN = 64
-OVERFETCH = 4  # candidates a result: the graph ranks by inner product, the score divides by a norm
-CANDIDATES_MIN = 100
 LIVING_MIN = 0.4  # of all rows: the graph proposes dead ones too, and lost 5 % of recall at 10 %
-GRAPH_SHARE_MAX = 0.1  # of the graph's rows: who wants more is served faster by a scan
+REACHED_MIN = 0.5  # of the living rows wanted: fewer, and what was near the query has been deleted
 
-
-Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 NONE = -1
 """No row."""
-
-
-class Match(NamedTuple):
-    """One row that a search found."""
-
-    label: int
-    score: float
-    """Centred cosine in [-1, 1]."""
 
 
 class _Centred(NamedTuple):
@@ -71,7 +70,7 @@ class Graphed(NamedTuple):
         return np.concatenate([self.beside, np.arange(min(self.until, count), count)])
 
     def proposed(self, direction: Vectors, k: int, view: View) -> Rows:
-        """Return the rows that may be among the `k` closest to a direction, each once.
+        """Return the living rows that may be among the `k` closest, and the tail, each once.
 
         None at all where so many are dead, or alike, that a scan does better.
         """
@@ -80,9 +79,11 @@ class Graphed(NamedTuple):
         if living_share < LIVING_MIN:
             return np.empty(0, np.intp)
         reached = self.graph.search(direction, int(k / living_share))
-        if not len(reached):
-            return reached
-        return np.union1d(reached[(reached != NONE) & (reached < count)], self.tail(count))
+        reached = reached[(reached != NONE) & (reached < count)]
+        reached = reached[view.alive[reached]]
+        if len(reached) < REACHED_MIN * min(k, view.living):
+            return np.empty(0, np.intp)
+        return np.union1d(reached, self.tail(count))
 
 
 class SavedIndex(msgspec.Struct, frozen=True):
@@ -131,25 +132,6 @@ class DenseIndex:
         """The sum of the living rows and how many there are: what `centre` is made of."""
         return self._rows.sum, len(self._rows)
 
-    def search(
-        self, query: Vectors, k: int, centre: Vectors, allowed: Collection[int] | None = None
-    ) -> list[Match]:
-        """Return the `k` best rows, best first; among `allowed` labels only, if given.
-
-        `query` and `centre` are float32 [d]. Exact with `allowed`, and below `EXACT_MAX` rows.
-        """
-        rows, graphed = self._rows, self._graphed
-        view = rows.view()
-        direction = direction_of(query, centre)
-        if allowed is not None:
-            chosen = rows.rows_of(allowed)
-            return _best(view, chosen[chosen < len(view.labels)], direction, centre, k)
-        if graphed is not None and OVERFETCH * k < GRAPH_SHARE_MAX * graphed.graph.count:
-            matches = _search_graph(graphed, view, direction, centre, k)
-            if len(matches) == min(k, view.living):
-                return matches
-        return _best(view, None, direction, centre, k)
-
     def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
         """Return the score of every row to 0.002 or so; -inf for a removed one.
 
@@ -173,7 +155,7 @@ class DenseIndex:
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows:
         """Return about the `k` rows closest to a query, and those that the graph has not got.
 
-        All rows where there is no graph, or it cannot reach so many.
+        In ascending order. All rows where there is no graph, or it reaches too few living ones.
         """
         graphed, view = self._graphed, self._rows.view()
         proposed = np.empty(0, np.intp)
@@ -356,28 +338,3 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     if graph is None:
         return None
     return Graphed(graph, np.setdiff1d(np.arange(rows.count), nodes), rows.count)
-
-
-def _best(
-    view: View, rows: npt.NDArray[np.intp] | None, direction: Vectors, centre: Vectors, k: int
-) -> list[Match]:
-    """Score rows (all, if None) exactly and return the best living ones."""
-    vectors = view.vectors if rows is None else view.vectors[rows]
-    scores = cosines(vectors, direction, centre)
-    alive = view.alive if rows is None else view.alive[rows]
-    scores = np.where(alive, scores, -np.inf)
-    k = min(k, int(np.count_nonzero(alive)))
-    if k == 0:
-        return []
-    top = np.argpartition(-scores, k - 1)[:k]
-    labels = view.labels if rows is None else view.labels[rows]
-    # Equal scores in order of label, so that the same memories always come in the same order.
-    ordered = top[np.lexsort((labels[top], -scores[top]))]
-    return [Match(int(labels[i]), float(scores[i])) for i in ordered]
-
-
-def _search_graph(
-    graphed: Graphed, view: View, direction: Vectors, centre: Vectors, k: int
-) -> list[Match]:
-    proposed = graphed.proposed(direction, max(CANDIDATES_MIN, OVERFETCH * k), view)
-    return _best(view, proposed, direction, centre, k) if len(proposed) else []

@@ -1,4 +1,8 @@
-"""Search by words: BM25 over an inverted index that takes one memory at a time.
+"""How well a user's memories fit the words of a query: BM25 over an inverted index that grows.
+
+`score_all` gives every row its score, in the order in which rows were added, which is that of the
+vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. Where
+there are too many rows to look at, those with the best scores are among the proposed.
 
 Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
 each word `w` of the query that the passage has `f` times,
@@ -9,7 +13,8 @@ each word `w` of the query that the passage has `f` times,
 where `df` of the `n` memories have the word. The score is that sum, divided by the most that the
 words known to this user could give, `sum idf(w) * (k1 + 1)`: 1 is every word many times, 0 none.
 Words no memory has say nothing about which memory to choose, so they are not counted. So the
-scores of two queries can be compared and added to a cosine.
+scores of two queries can be compared and added to a cosine. Of a long query the rarest
+`QUERY_WORDS_MAX` words count.
 
 A passage is a memory and the two before it in its session: an answer rarely repeats the words of
 the question before it. On five LoCoMo conversations (997 questions) turn recall@10 is 0.655 for a
@@ -23,29 +28,31 @@ memory's own words and 0.759 for its passage; in the whole ranking the passage a
 
 How. A term has one growing array, `row << 6 | count` for each memory that has it. A passage is put
 together at query time by following the links of `chains`, so a removed memory's words are gone
-from its neighbours at once. A query touches only what its words touch. Rows are only appended; what
-is removed is marked, and leaves when a fifth is dead: `saved` copies the columns, `restored` (in
-`lexical_files.py`) makes a new index of them in a thread, `catch_up` repeats what happened since.
+from its neighbours at once. A query goes through the lists of its words, and once or twice over a
+column of all rows. Rows are only appended; what is removed is marked, and leaves when a fifth is
+dead: `saved` copies the columns, `restored` (in `lexical_files.py`) makes a new index of them in a
+thread, `catch_up` repeats what happened since.
 
 Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
-words 0.14 ms at 10,000 memories and 1 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
+words 0.13 ms at 10,000 memories and 0.4 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
 0.3 ms, `restored` 22 ms.
 
-Threads. `add`, `remove`, `saved` and `catch_up` belong to the loop. Searching may run anywhere: it
-copies what could move under it, and a row that is added or removed meanwhile may or may not count.
+Threads. `add`, `remove`, `saved` and `catch_up` belong to the loop. `score_all` may run anywhere:
+it copies what could move under it, and a row that is added or removed meanwhile may or may not
+count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import log1p
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.indexes.chains import CONTEXT, NONE, Chains
+from memory_actors.indexes.chains import NONE, Chains
 from memory_actors.indexes.lexical_files import Saved, restore, save
-from memory_actors.indexes.passages import Passages, Rows, Scores
+from memory_actors.indexes.passages import Passages, Scores
 from memory_actors.indexes.postings import Postings
 from memory_actors.indexes.words import words
 
@@ -53,14 +60,6 @@ QUERY_WORDS_MAX: Final = 64
 """Rarest first. A pasted page as a query would otherwise take time without bound."""
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
-
-
-class WordMatch(NamedTuple):
-    """One row that a search found."""
-
-    label: int
-    score: float
-    """In [0, 1]."""
 
 
 class LexicalIndex:
@@ -130,40 +129,12 @@ class LexicalIndex:
 
     # --- reads
 
-    def search(
-        self, query: str, k: int, allowed: Collection[int] | None = None, *, context: bool = True
-    ) -> list[WordMatch]:
-        """Return the `k` best memories that share a word with the query, best first.
+    def score_all(self, query: str) -> tuple[npt.NDArray[np.int64], Scores]:
+        """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
 
-        Among `allowed` labels only, if given. Without `context` a memory's own words count alone.
+        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0.
         """
-        labels, scores = self.score_all(query, context=context)
-        if allowed is not None:
-            known = self._chains.row_of
-            chosen = [row for label in allowed if (row := known.get(label, NONE)) != NONE]
-            rows = np.array(chosen, np.int64)
-            rows = rows[rows < len(scores)]
-        else:
-            rows = np.flatnonzero(scores)
-        return _best(labels, scores, rows[scores[rows] > 0], k)
-
-    def scores(self, query: str, labels: Iterable[int], *, context: bool = True) -> Scores:
-        """Return the score of each label, float32 [n]; 0 for one that is not there."""
-        _, scores = self.score_all(query, context=context)
-        known = self._chains.row_of
-        rows = np.array([known.get(label, NONE) for label in labels], np.int64)
-        rows[rows >= len(scores)] = NONE  # added since
-        padded: Scores = np.append(scores, np.float32(0))  # what no row scores
-        return padded[rows]
-
-    def score_all(
-        self, query: str, *, context: bool = True
-    ) -> tuple[npt.NDArray[np.int64], Scores]:
-        """Return labels and scores of all rows, in the order they were added.
-
-        A removed row is among them, with score 0.
-        """
-        passages = Passages(self._chains, CONTEXT if context else 0)
+        passages = Passages(self._chains)
         for term, idf in self._rarest(words(query)):
             passages.add(idf, *self._postings.of(term))
         scores = passages.scores()
@@ -224,12 +195,3 @@ class LexicalIndex:
 
 def _idf(n: int, df: int) -> float:
     return log1p((n - df + 0.5) / (df + 0.5))
-
-
-def _best(labels: npt.NDArray[np.int64], scores: Scores, rows: Rows, k: int) -> list[WordMatch]:
-    if len(rows) > k > 0:
-        last = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
-        rows = rows[scores[rows] >= last]
-    # Equal scores in order of label, so that the same memories always come in the same order.
-    ordered = rows[np.lexsort((labels[rows], -scores[rows]))][: max(k, 0)]
-    return [WordMatch(int(labels[row]), float(scores[row])) for row in ordered]

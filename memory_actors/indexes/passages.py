@@ -28,14 +28,13 @@ Rows = npt.NDArray[np.int64]
 
 
 class Passages:
-    """The scores of all rows for one query. With `context` 0 a row is its own passage."""
+    """The scores of all rows for one query."""
 
-    def __init__(self, chains: Chains, context: int = CONTEXT):
+    def __init__(self, chains: Chains):
         n = self._n = chains.count
-        self._context = context
         self._chains = chains
         self._alive = chains.alive[:n].copy()
-        self._norm = _norm(chains, n, context)
+        self._norm = _norm(chains, n)
         self._total = np.zeros(n + 1, np.float32)
         self._found = np.zeros(n + 1, np.float32)
         self._most = 0.0
@@ -58,7 +57,7 @@ class Passages:
 
     def _follow(self, weight: float, rows: Rows, counts: Scores) -> None:
         touched = [rows]
-        for _ in range(self._context):
+        for _ in range(CONTEXT):
             touched.append(self._after[touched[-1]])
         for reached in touched:
             self._found[reached] += counts  # no row twice: each has one row before it
@@ -72,7 +71,7 @@ class Passages:
         own = np.bincount(rows, counts, self._n + 1).astype(np.float32)
         own[rows] *= self._alive[rows]
         found, places = own.copy(), self._before
-        for _ in range(self._context):
+        for _ in range(CONTEXT):
             found += own[places]
             places = self._before[places]
         self._total += weight * (found / (found + self._norm))
@@ -93,11 +92,8 @@ def _ended(links: npt.NDArray[np.int32], n: int) -> Rows:
     return ended
 
 
-def _norm(chains: Chains, n: int, context: int) -> Scores:
+def _norm(chains: Chains, n: int) -> Scores:
     """Return what a count is weighed against: a word is less of a long passage."""
-    lengths, total = chains.lengths, chains.length_sum
-    if context:
-        lengths, total = chains.spans, chains.span_sum
-    mean = max(total / max(len(chains), 1), 1e-9)
-    relative = np.append(lengths[:n], 0).astype(np.float32) / np.float32(mean)
+    mean = max(chains.span_sum / max(len(chains), 1), 1e-9)
+    relative = np.append(chains.spans[:n], 0).astype(np.float32) / np.float32(mean)
     return np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)

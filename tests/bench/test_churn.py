@@ -59,6 +59,22 @@ def test_low_recall_is_printed_and_exits_with_one(
     assert len(steps(result)) == 6
 
 
+@pytest.mark.parametrize("asked", ["proposed", "scores"])
+def test_recall_is_of_what_ranking_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """If the index answers worse, the measurement says so."""
+    whole = getattr(dense.DenseIndex, asked)
+    worse = {
+        "proposed": lambda *args: whole(*args)[::2],
+        "scores": lambda *args: -whole(*args),
+    }
+    monkeypatch.setattr(dense.DenseIndex, asked, worse[asked])
+    result = bench(tmp_path)
+    assert result.exit_code == 1
+    assert all(row["recall@10"] < 0.8 for row in steps(result))
+
+
 def test_what_is_kept_beside_the_index_is_what_lives_in_it() -> None:
     bench = Churn(400, 5, 1, np.random.default_rng(1))
     bench.add(400)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.closest import closest, closest_of
 from memory_actors.embedding.vector_table import as_stored
 from memory_actors.indexes import dense
 from memory_actors.indexes.centring import BACKGROUND_WEIGHT, centre
-from memory_actors.indexes.dense import DenseIndex, Maintained, Match
+from memory_actors.indexes.dense import DenseIndex, Maintained
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
@@ -52,8 +53,12 @@ def build(rows: npt.NDArray[np.float32]) -> DenseIndex:
     return index
 
 
-def search(index: DenseIndex, query, k: int, allowed=None) -> list[Match]:
-    return index.search(query, k, centre(BACKGROUND, [index.mass]), allowed)
+def mu_of(index: DenseIndex) -> npt.NDArray[np.float32]:
+    return centre(BACKGROUND, [index.mass])
+
+
+def search(index: DenseIndex, query, k: int) -> list[int]:
+    return closest(index, query, mu_of(index), k)
 
 
 @pytest.fixture
@@ -82,28 +87,35 @@ def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int =
     queries = vectors(50, seed=99)
     found = 0
     for query in queries:
-        got = {match.label for match in search(index, query, k)}
-        found += len(got & set(by_definition(held, query, k)))
+        found += len(set(search(index, query, k)) & set(by_definition(held, query, k)))
     return found / (k * len(queries))
 
 
-def test_a_scan_ranks_by_centred_cosine() -> None:
+def test_a_score_is_a_centred_cosine() -> None:
     rows = vectors(200)
+    index, chosen = build(rows), np.array([3, 199, 0, 50])
+    for query in vectors(20, seed=5):
+        expected = scores_by_definition(dict(enumerate(rows)), query)
+        scores = index.scores(query, mu_of(index), np.arange(200))
+        assert scores == pytest.approx(expected, abs=2e-4)
+        some = index.scores(query, mu_of(index), chosen)
+        assert some == pytest.approx(expected[chosen], abs=2e-4)
+
+
+@pytest.mark.parametrize("count", [200, 2_500])
+def test_without_a_graph_the_best_of_all_rows_are_found(count: int) -> None:
+    rows = vectors(count)
     index = build(rows)
     for query in vectors(20, seed=5):
-        matches, expected = (
-            search(index, query, 7),
-            scores_by_definition(dict(enumerate(rows)), query),
-        )
+        expected = scores_by_definition(dict(enumerate(rows)), query)
         best = np.sort(expected)[::-1][:7]
-        assert [match.score for match in matches] == pytest.approx(best, abs=2e-4)
-        assert expected[[match.label for match in matches]] == pytest.approx(best, abs=2e-4)
+        assert expected[search(index, query, 7)] == pytest.approx(best, abs=2e-4)
 
 
 def test_estimates_of_all_rows_are_close_to_their_scores() -> None:
     index = build(vectors(300))
     index.remove(5)
-    mu, query = centre(BACKGROUND, [index.mass]), vectors(1, seed=5)[0]
+    mu, query = mu_of(index), vectors(1, seed=5)[0]
     exact, about = index.scores(query, mu, np.arange(300)), index.estimates(query, mu)
     assert (
         np.isneginf(exact).nonzero()[0].tolist() == [5] == np.isneginf(about).nonzero()[0].tolist()
@@ -111,27 +123,17 @@ def test_estimates_of_all_rows_are_close_to_their_scores() -> None:
     assert np.delete(about, 5) == pytest.approx(np.delete(exact, 5), abs=0.01)
 
 
-def test_scores_are_cosines() -> None:
-    rows = vectors(50)
-    matches = search(build(rows), rows[3], 50)
-    assert matches[0].label == 3
-    assert matches[0].score == pytest.approx(1, abs=1e-3)
-    assert all(-1.001 <= match.score <= 1.001 for match in matches)
-
-
 def test_an_empty_index_finds_nothing() -> None:
-    assert search(DenseIndex(DIMENSION), vectors(1)[0], 5) == []
+    index, query = DenseIndex(DIMENSION), vectors(1)[0]
+    assert search(index, query, 5) == []
+    assert len(index.estimates(query, mu_of(index))) == 0
 
 
-def test_a_filter_is_exact_and_returns_all_it_can() -> None:
-    rows = vectors(400)
-    index = build(rows)
-    allowed = list(range(0, 400, 50))
-    query = vectors(1, seed=3)[0]
-    got = [match.label for match in search(index, query, 20, allowed)]
-    assert sorted(got) == allowed
-    assert [m.label for m in search(index, query, 20, [])] == []
-    assert [m.label for m in search(index, query, 20, [9_999])] == []
+def test_labels_that_are_not_there_have_no_rows() -> None:
+    index = build(vectors(400))
+    index.remove(7)
+    assert index.rows_of([9, 7, 9_999, 3]).tolist() == [9, 3]
+    assert index.rows_of([]).tolist() == []
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -143,8 +145,7 @@ def test_a_graph_with_its_tail_is_close_to_exact() -> None:
         index.add(label, rows[label])
     assert index.has_graph
     assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.99
-    match = search(index, rows[1_940], 1)[0]
-    assert match.label == 1_940, "what was just added is found at once"
+    assert search(index, rows[1_940], 1) == [1_940], "what was just added is found at once"
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -172,14 +173,38 @@ def test_churn_keeps_recall() -> None:
 
 @pytest.mark.usefixtures("small_graphs")
 def test_removed_neighbours_do_not_hide_the_rest() -> None:
-    """Everything near the query is removed: what is far must still come."""
-    rows = vectors(1_000)
-    index = build(rows)
-    index = maintain(index)
+    """Half of all rows are removed, those near the query: the nearest of the others must come."""
+    rows = vectors(2_000)
+    index, held = maintain(build(rows)), dict(enumerate(rows))
     query = rows[0]
-    for label in by_definition(dict(enumerate(rows)), query, 150):
+    for label in by_definition(held, query, 1_000):
         index.remove(label)
-    assert len(search(index, query, 10)) == 10
+        del held[label]
+    for label in range(2_000, 2_005):  # which the graph has not got
+        held[label] = -query
+        index.add(label, held[label])
+    assert set(search(index, query, 10)) == set(by_definition(held, query, 10))
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_where_most_rows_are_dead_all_are_proposed() -> None:
+    rows = vectors(1_000)
+    index = maintain(build(rows))
+    for label in np.random.default_rng(1).permutation(1_000)[:700].tolist():
+        index.remove(label)
+    assert len(index.proposed(rows[0], mu_of(index), 30)) == 1_000
+
+
+@pytest.mark.usefixtures("small_graphs")
+def test_of_a_graph_few_rows_are_proposed_and_none_that_was_removed() -> None:
+    rows = vectors(2_000)
+    index = maintain(build(rows))
+    for label in range(0, 2_000, 4):
+        index.remove(label)
+    proposed = index.proposed(rows[1], mu_of(index), 100)
+    assert 85 <= len(proposed) <= 115
+    assert not np.any(proposed % 4 == 0)
+    assert proposed.tolist() == sorted(set(proposed.tolist()))
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -245,8 +270,7 @@ def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> N
     assert loaded.has_graph
     assert not loaded.wants_maintenance
     assert recall(loaded, held) >= 0.98
-    match = search(loaded, held[900], 1)[0]
-    assert match.label == 900
+    assert search(loaded, held[900], 1) == [900]
     made = maintained(index)
     index = index.adopted(made)
     assert recall(index, {label: rows[label] for label in range(5, 900)}) >= 0.98
@@ -298,8 +322,7 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
         if index.wants_maintenance:
             index = index.adopted(maintained(index))
     query = vectors(1, seed=2)[0]
-    got = [match.label for match in search(index, query, 50)]
-    assert sorted(got) == sorted(held)
+    assert sorted(search(index, query, 50)) == sorted(held)
     assert len(index) == len(held)
 
 
@@ -308,16 +331,19 @@ def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
     rows = vectors(4_000)
     index = build(rows[:400])
     index = maintain(index)
-    allowed = list(range(4_000))
+    everything = list(range(4_000))
     stop = threading.Event()
     failures: list[BaseException] = []
 
     def keep_searching() -> None:
         while not stop.is_set():
             try:
-                for chosen in (allowed, None):
-                    labels = [m.label for m in search(index, rows[0], 20, chosen)]
-                    assert len(labels) == len(set(labels))
+                now = index
+                allowed, mu = now.rows_of(everything), mu_of(now)
+                for labels in (
+                    closest(now, rows[0], mu, 20), closest_of(now, allowed, rows[0], mu, 20)
+                ):  # fmt: skip
+                    assert len(labels) == len(set(labels)) == 20
             except BaseException as error:
                 failures.append(error)
                 return
@@ -351,16 +377,16 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
 
     monkeypatch.setattr(dense, "_compacted", late)
     index = index.adopted(maintained(index))
-    labels = [match.label for match in search(index, rows[950], 1_000)]
+    view = index.view()
+    labels = view.labels[view.alive].tolist()
     assert labels.count(950) == 1
     assert len(labels) == len(index) == 501
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_more_results_than_a_graph_can_reach_are_found_by_a_scan() -> None:
+def test_more_rows_than_a_graph_can_reach_are_proposed_all() -> None:
     rows = vectors(2_000)
     rows[:600] = rows[0]
-    index = build(rows)
-    index = maintain(index)
+    index = maintain(build(rows))
     for k in (1, 10, 40, 300, 1_500, 2_000):
-        assert len(search(index, rows[0], k)) == k
+        assert len(index.proposed(rows[0], mu_of(index), k)) in (k, 2_000)
