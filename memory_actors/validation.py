@@ -56,6 +56,20 @@ def plain(text: str) -> str:
     return str.__str__(text)
 
 
+def check_text(value: object, what: str) -> str:
+    """Return a text of any length, which may be empty.
+
+    :raises InvalidInputError: it is no string, or not Unicode.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} must be a string, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}") from error
+    return plain(value)
+
+
 def check_name(value: object, what: str) -> str:
     """Return a name of something (user, session, key, id).
 
@@ -125,6 +139,8 @@ def own_metadata(metadata: object) -> dict[str, Any]:
 def json_copy(value: Any, what: str, depth: int = 0) -> Any:
     """Return a deep copy of a JSON value: what goes in can no longer be changed from outside.
 
+    Text and numbers in it are exact ones: a member of an enumeration is kept as its value.
+
     :raises InvalidInputError: something in it is not JSON.
     """
     if depth > JSON_DEPTH_MAX:
@@ -139,30 +155,22 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
 def _json_key(key: object, what: str) -> str:
     if not isinstance(key, str):
         raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
-    return str(_json_scalar(key, what))
+    return check_text(key, what)
 
 
 def _json_scalar(value: Any, what: str) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _unicode(value, what)
+        return check_text(value, what)
     if isinstance(value, int) and -JSON_INT_MAX <= value < JSON_INT_MAX:
-        return int(value)
+        return int.__int__(value)  # as `plain`: a subclass has a say in what `int(value)` is
     if isinstance(value, float) and math.isfinite(value):
-        return float(value)
+        return float.__float__(value)
     raise InvalidInputError(
         f"{what} holds {value!r:.80} of type {type(value).__name__}, which is not JSON: "
         "use str, int (64 bit), finite float, bool, None, list or dict"
     )
-
-
-def _unicode(value: str, what: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}") from error
-    return str(value)
 
 
 def time_us(value: datetime | str | None, what: str) -> int | None:
@@ -210,9 +218,9 @@ def check_choice(value: T, choices: Sequence[str], what: str) -> T:
 def check_count(value: object, what: str) -> int:
     """Return a number of things.
 
-    :raises InvalidInputError: it is not a whole number from 0.
+    :raises InvalidInputError: it is not a whole number from 0, of 64 bits.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < JSON_INT_MAX:
         raise InvalidInputError(f"{what} must be a whole number from 0, not {value!r:.80}")
     return value
 

@@ -29,6 +29,7 @@ from memory_actors.records import (
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
     check_name,
+    check_text,
     check_top_k,
     content_bytes,
     plain,
@@ -154,6 +155,8 @@ class ContextDocument:
 
         See `change`; one append does both.
         """
+        if not isinstance(base, Sequence):
+            raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
         await self.check_changes(changes, auto_archive=auto_archive)
         command = self._writer.changing(
             self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
@@ -165,6 +168,7 @@ class ContextDocument:
 
         :raises QuotaExceededError: it cannot, and has fewer now.
         """
+        text = check_text(text, "text")
         async with self._scope.live() as live:
             sizes.check_text(self.name, text, live.state.context, self._scope.limits(live.state))
 
@@ -298,6 +302,7 @@ class ContextDocument:
 
     async def note_read(self, entry_id: str) -> None:
         """Note that an entry was of use; in memory only."""
+        check_name(entry_id, "entry_id")
         async with self._scope.live() as live:
             live.note_read(entry_id, self._scope.now_us())
 

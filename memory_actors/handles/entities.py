@@ -9,10 +9,10 @@ import anyio.to_thread
 import msgspec
 
 from memory_actors.errors import NotFoundError
-from memory_actors.handles.finding import provenance_of
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import Direction
+from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memories
 from memory_actors.records import (
     Entity,
@@ -22,6 +22,7 @@ from memory_actors.records import (
     Receipt,
     Relationship,
 )
+from memory_actors.user_state import UserState
 from memory_actors.validation import (
     check_choice,
     check_count,
@@ -161,7 +162,9 @@ class EntityGraph:
         :raises InvalidInputError: several have this name, and no type is given.
         """
         check_optional_name(type, "type")
-        (found,) = await self._read([await self._entity(entity_ref, type)])
+        state = await self._state()
+        row = resolve(state.entity, entity_ref, type)
+        (found,) = await self._read([row], state.provenance)
         return _entity(found)
 
     async def relationships(
@@ -180,19 +183,17 @@ class EntityGraph:
         way = check_choice(direction, DIRECTIONS, "direction")
         check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
-        async with self._scope.live() as live:
-            state = live.state.entity
-            row = resolve(state, entity_ref)
+        state = await self._state()
         walk = partial(
             graph.relationships,
-            state.graph,
-            row.memory_id,
+            state.entity.graph,
+            resolve(state.entity, entity_ref).memory_id,
             as_of_us=at_us,
             relation=relation,
             direction=way,
         )
         rows = await anyio.to_thread.run_sync(walk)
-        return [_relationship(memory) for memory in await self._read(rows)]
+        return [_relationship(memory) for memory in await self._read(rows, state.provenance)]
 
     async def neighbours(
         self,
@@ -213,22 +214,22 @@ class EntityGraph:
         check_count(depth, "depth")
         check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
-        async with self._scope.live() as live:
-            state = live.state.entity
-            walk = partial(
-                graph.neighbours,
-                state.graph,
-                resolve(state, entity_ref).memory_id,
-                depth,
-                relation=relation,
-                direction=way,
-                as_of_us=at_us,
-                limit=count,
-            )
+        state = await self._state()
+        walk = partial(
+            graph.neighbours,
+            state.entity.graph,
+            resolve(state.entity, entity_ref).memory_id,
+            depth,
+            relation=relation,
+            direction=way,
+            as_of_us=at_us,
+            limit=count,
+        )
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
-        rows = [row for memory_id in ids if (row := entity.find(state, memory_id)) is not None]
-        read = {memory.memory_id: memory for memory in await self._read(rows)}
+        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        rows = [row for row in known if row is not None]
+        read = {one.memory_id: one for one in await self._read(rows, state.provenance)}
         return [
             Neighbour(
                 entity=_entity(read[there.memory_id]),
@@ -240,13 +241,15 @@ class EntityGraph:
 
     # --- plumbing
 
-    async def _entity(self, entity_ref: str, type: str | None = None) -> entity.Entity:  # noqa: A002
+    async def _state(self) -> UserState:
         async with self._scope.live() as live:
-            return resolve(live.state.entity, entity_ref, type)
+            return live.state
 
-    async def _read(self, rows: Sequence[Any]) -> list[Memory]:
+    async def _entity(self, entity_ref: str) -> entity.Entity:
+        return resolve((await self._state()).entity, entity_ref)
+
+    async def _read(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
         found = [Found(entity, row) for row in rows]
-        origins = await provenance_of(self._scope)
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
     def _time(self, as_of: datetime | str | None) -> int:

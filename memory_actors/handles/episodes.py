@@ -5,9 +5,9 @@ from datetime import datetime
 import msgspec
 
 from memory_actors.errors import NotFoundError
-from memory_actors.handles.finding import provenance_of
 from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic.episode import Row
+from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memories
 from memory_actors.records import Episode, EvictedStep, Memory, Metadata, Receipt, Step
 from memory_actors.validation import check_count, check_name
@@ -100,23 +100,24 @@ class Episodes:
         :raises NotFoundError: there is none with this id.
         """
         async with self._scope.live() as live:
-            row = episodic.find(live.state.episodic, check_name(episode_id, "episode_id"))
+            state = live.state
+        row = episodic.find(state.episodic, check_name(episode_id, "episode_id"))
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: never there, evicted or deleted")
-        (episode,) = await self._read([row])
+        (episode,) = await self._read([row], state.provenance)
         return episode
 
     async def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]:
         """Return an agent's episodes, newest first."""
         count = check_count(limit, "limit")
         async with self._scope.live() as live:
-            rows = episodic.rows_of(live.state.episodic, self._writer.agent(agent_id))
+            state = live.state
+        rows = episodic.rows_of(state.episodic, self._writer.agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
-        return await self._read(newest[:count])
+        return await self._read(newest[:count], state.provenance)
 
-    async def _read(self, rows: list[Row]) -> list[Episode]:
+    async def _read(self, rows: list[Row], origins: Provenance) -> list[Episode]:
         found = [Found(episodic, row) for row in rows]
-        origins = await provenance_of(self._scope)
         read = await memories(self._scope.services.log, self._scope.stream, found, origins)
         return [_episode(memory) for memory in read]
 

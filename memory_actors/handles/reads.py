@@ -13,7 +13,7 @@ from memory_actors.audit.why import why
 from memory_actors.errors import NotFoundError
 from memory_actors.filters import predicate
 from memory_actors.handles.exporting import in_export_order
-from memory_actors.handles.finding import found, found_summary, provenance_of
+from memory_actors.handles.finding import found_in, found_summary, state_now
 from memory_actors.handles.lineage import expand
 from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
 from memory_actors.handles.user_context import UserContext
@@ -144,10 +144,12 @@ class UserReads:
 
         :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
         """
-        one = await found(self._scope, memory_id)
+        check_name(memory_id, "memory_id")
+        state = await state_now(self._scope)
+        one = found_in(state, memory_id)
         if one.kind is context:
             await self.context.note_read(memory_id)
-        (memory,) = await self._read([one], await provenance_of(self._scope))
+        (memory,) = await self._read([one], state.provenance)
         return memory
 
     async def list_memories(

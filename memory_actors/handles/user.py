@@ -10,11 +10,12 @@ from memory_actors.errors import InvalidInputError
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
-from memory_actors.handles.finding import found, found_summary, kind_ever
+from memory_actors.handles.finding import found, found_summary
 from memory_actors.handles.lineage import originals_of
 from memory_actors.handles.prompt import prompt
 from memory_actors.handles.purging import purge
 from memory_actors.handles.reads import UserReads
+from memory_actors.handles.restoring import restore
 from memory_actors.handles.short_term import ShortTermMemory
 from memory_actors.handles.user_context import UserContext
 from memory_actors.handles.working import WorkingMemory
@@ -30,9 +31,7 @@ from memory_actors.records import (
     Trust,
 )
 from memory_actors.sourcing import origin
-from memory_actors.validation import (
-    check_memory_type,
-)
+from memory_actors.validation import check_memory_type
 from memory_actors.writers.account import set_tier
 from memory_actors.writers.context import ContextWriter
 from memory_actors.writers.entity import EntityWriter
@@ -185,23 +184,17 @@ class UserMemory(UserReads):
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.
 
-        All or none of those of one kind. What lives is left as it is. Working and short-term
-        memory does not come back.
+        All or none: what is refused leaves all as it was. What lives is left as it is. Working and
+        short-term memory does not come back. Each kind is one append: where the process dies
+        between two of them, or another write takes the room meanwhile, those of the first kinds are
+        back; repeat it.
 
         :raises QuotaExceededError: there is no room for them.
         :raises NotFoundError: one of them never was.
         """
         if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
             raise InvalidInputError("restore takes a list of memory ids")
-        by_kind: dict[str, list[str]] = {}
-        for memory_id in memory_ids:
-            kind = await kind_ever(self._scope, memory_id)
-            by_kind.setdefault(kind.NAME, []).append(memory_id)
-        return [
-            receipt
-            for name, ids in by_kind.items()
-            for receipt in await self._writers[name].restore(ids)
-        ]
+        return await restore(self._scope, self._writers, memory_ids)
 
     async def purge(
         self,
@@ -247,7 +240,9 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: there is no room for it.
         :raises InvalidInputError: it is no summary, or its id stands for another memory.
         """
-        writer = self._compacted.get(memory.memory_type)
+        if not isinstance(memory, Memory):
+            raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
+        writer = self._compacted.get(check_memory_type(memory.memory_type))
         if writer is None:
             raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
         return await writer.put_summary(memory)

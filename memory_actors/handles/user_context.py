@@ -1,6 +1,6 @@
 """`user.context`: the document MEMORY.md, other documents, and what goes into a prompt."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import anyio.to_thread
@@ -14,7 +14,7 @@ from memory_actors.kinds.context.state import Context, Document, in_order, text
 from memory_actors.records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
 from memory_actors.records import Context as Prompt
 from memory_actors.tokens import TokenCounter
-from memory_actors.validation import check_name, content_bytes, plain
+from memory_actors.validation import check_name, check_text, content_bytes
 from memory_actors.writers.context import ContextWriter
 from memory_actors.writers.scope import Scope
 
@@ -57,9 +57,7 @@ class UserContext(ContextDocument):
         :raises ContextLimitError: the text is too large.
         """
         document = self.document(name)
-        if not isinstance(text, str):
-            raise InvalidInputError(f"text must be a string, not {type(text).__name__}")
-        text = plain(text)
+        text = check_text(text, "text")
         if text.strip():
             content_bytes(text)
         await document.check_text(text)
@@ -75,11 +73,13 @@ class UserContext(ContextDocument):
         :raises NotFoundError: there is none of the old name.
         :raises InvalidInputError: there is one of the new name.
         """
-        return await self._writer.change(new, "rename", self._renaming({old: new}), ())
+        return await self._writer.change(new, "rename", self._renaming([(old, new)]), ())
 
     async def rename_all(self, names: Mapping[str, str]) -> None:
         """Give documents other names, from old to new, all or none. See `rename`."""
-        await self._writer.write(self._renaming(names))
+        if not isinstance(names, Mapping):
+            raise InvalidInputError(f"names must be a dict, not {type(names).__name__}")
+        await self._writer.write(self._renaming(names.items()))
 
     async def delete(self, name: str) -> ContextReceipt:
         """Delete a document with its archive. `restore` brings back what of it is named.
@@ -90,17 +90,19 @@ class UserContext(ContextDocument):
 
     async def delete_all(self, names: Sequence[str]) -> None:
         """Delete documents with their archives, all or none. See `delete`."""
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise InvalidInputError(f"names must be a list, not {names!r:.80}")
         await self._writer.write(self._deleting(names))
 
     # --- how
 
-    def _renaming(self, names: Mapping[str, str]) -> commands.RenameDocuments:
+    def _renaming(self, names: Iterable[tuple[str, str]]) -> commands.RenameDocuments:
         pairs = tuple(
-            (check_name(old, "document"), check_name(new, "document")) for old, new in names.items()
+            (check_name(old, "document"), check_name(new, "document")) for old, new in names
         )
         return commands.RenameDocuments(now_us=self._scope.now_us(), names=pairs)
 
-    def _deleting(self, names: Sequence[str]) -> commands.DeleteDocuments:
+    def _deleting(self, names: Iterable[str]) -> commands.DeleteDocuments:
         checked = tuple(check_name(name, "document") for name in names)
         return commands.DeleteDocuments(now_us=self._scope.now_us(), documents=checked)
 

@@ -138,7 +138,7 @@ class UserIndexes:
 
     async def load(self, kind: Kind, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
-        if any(indexed(kind, row) for row in kind.rows(state)):  # the first row says, mostly
+        if any(indexed(kind, row) for row in kind.indexed_rows(state)):  # the first says
             await self.made(kind).load(state)
 
     async def save(self) -> None:

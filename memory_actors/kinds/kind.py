@@ -252,6 +252,10 @@ class Kind(Part, Protocol):
         """Return the rows that a query embeds on its way: few, or none where there is an index."""
         ...
 
+    def indexed_rows(self, state: Any, /) -> Iterable[Any]:
+        """Return the living rows that an index finds, in any order; quick where there are none."""
+        ...
+
     def chain(self, row: Any, /) -> str | None:
         """Return what a row is a part of, where neighbours help to find it: session or episode."""
         ...
@@ -287,6 +291,11 @@ def timeless(state: S, _now_us: int) -> S:
 
 def none_at_hand(_state: Any, _session_id: str | None) -> Sequence[Any]:
     """Return no rows: this kind is indexed."""
+    return ()
+
+
+def no_rows(_state: Any) -> Sequence[Any]:
+    """Return no rows: this kind is never indexed."""
     return ()
 
 

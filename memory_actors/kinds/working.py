@@ -23,6 +23,7 @@ from memory_actors.kinds.kind import (
     added_before,
     folding,
     no_chain,
+    no_rows,
     same_json,
     timeless,
 )
@@ -275,6 +276,7 @@ def load(dumped: Dump) -> Working:
 # --- reads
 
 chain = no_chain
+indexed_rows = no_rows
 at = timeless
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, ClassVar
 
+import msgspec
+
 from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds import context
@@ -31,11 +33,24 @@ from memory_actors.validation import (
     check_optional_name,
     check_time_us,
     content_bytes,
+    json_copy,
     own_metadata,
     plain,
     time_us,
 )
 from memory_actors.writers.writer import After, Writer
+
+
+class BlockData(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Memory.data` of a block says."""
+
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    touched_at_us: int | None = None
+    archived: bool = False
+    section: Section | None = None
 
 
 class ContextWriter(Writer):
@@ -113,33 +128,32 @@ class ContextWriter(Writer):
         :raises QuotaExceededError: there is no room for it.
         :raises InvalidInputError: it is no block, or its id stands for another memory.
         """
-        command = self._importing(check_name(memory_id, "memory_id"), item, data)
+        if not isinstance(item, Item):
+            raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
+        command = self._importing(check_name(memory_id, "memory_id"), item, _checked_block(data))
         return self.receipt(memory_id, "add", await self.write(command))
 
-    def _importing(
-        self, memory_id: str, item: Item, data: Mapping[str, Any]
-    ) -> commands.ImportBlock:
-        raw, heading, now_us = checked_raw(data["raw"]), data.get("heading"), self.scope.now_us()
-        section, touched_at_us = data.get("section"), data.get("touched_at_us")
-        if touched_at_us is not None:
-            check_time_us(touched_at_us, "touched_at_us")
-        check_one(raw, heading)
+    def _importing(self, memory_id: str, item: Item, block: BlockData) -> commands.ImportBlock:
+        raw, now_us = checked_raw(block.raw), self.scope.now_us()
+        if block.touched_at_us is not None:
+            check_time_us(block.touched_at_us, "touched_at_us")
+        check_one(raw, block.heading)
         occurred_at_us = time_us(item.occurred_at, "timestamp")
         return commands.ImportBlock(
             now_us=now_us,
             memory_id=memory_id,
             own_ids=(memory_id,),
-            document=check_name(data["document"], "document"),
+            document=check_name(block.document, "document"),
             raw=raw,
-            rank=_checked_rank(data["rank"]),
-            heading=heading,
+            rank=_checked_rank(block.rank),
+            heading=block.heading,
             pinned=item.pinned,
             metadata=own_metadata(item.metadata),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            touched_at_us=now_us if touched_at_us is None else touched_at_us,
-            archived=bool(data.get("archived")) and heading is None,
+            touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
+            archived=block.archived and block.heading is None,
             digest=text_digest(entry_text(raw)),
-            section=None if section is None else Section(**section),
+            section=block.section,
             budget=self.budget,
         )
 
@@ -266,7 +280,25 @@ def checked_raw(raw: object) -> str:
     return plain(raw)
 
 
-def _checked_rank(rank: object) -> str:
-    if not isinstance(rank, str) or len(rank) > RANK_CHARACTERS_MAX or not is_rank(rank):
+def _checked_block(data: object) -> BlockData:
+    """Return what an export says of a block.
+
+    :raises InvalidInputError: it is no block, or the heading that it stood under is none.
+    """
+    try:
+        block = msgspec.convert(json_copy(data, "data"), BlockData)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(
+            f"a block is what an export has in `Memory.data`, and this is not: {error}"
+        ) from error
+    if (section := block.section) is not None:
+        check_name(section.heading_id, "heading_id")
+        check_one(checked_raw(section.raw), section.title)
+        _checked_rank(section.rank)
+    return block
+
+
+def _checked_rank(rank: str) -> str:
+    if len(rank) > RANK_CHARACTERS_MAX or not is_rank(rank):
         raise InvalidInputError(f"rank {rank!r:.80} is none: a rank is what an export wrote")
     return rank

@@ -51,8 +51,7 @@ class EntityWriter(Writer):
         """Add an entity, or what is new of it to the one that has its name and type."""
         if isinstance(observations, str) or not isinstance(observations, Sequence):
             raise InvalidInputError("observations must be a list of texts")
-        check_name(name, "name")
-        check_name(type, "type")
+        name, type = check_name(name, "name"), check_name(type, "type")  # noqa: A001 - the field's own word
         now_us, occurred_at_us = self.scope.now_us(), time_us(occurred_at, "occurred_at")
         own_id = check_optional_name(memory_id, "memory_id")
         async with self.scope.live() as live:
@@ -87,7 +86,7 @@ class EntityWriter(Writer):
         command = entity.RemoveObservation(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
-            digest=text_digest(observation_text(row.name, observation)),
+            digest=text_digest(observation_text(row.name, plain(observation))),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))
 
@@ -117,6 +116,7 @@ class EntityWriter(Writer):
         relation = check_name(relation, "relation")
         if fact is not None:
             content_bytes(fact)
+            fact = plain(fact)
         text = fact_text(ends[0].name, relation, ends[1].name, fact)
         command = entity.Relate(
             now_us=now_us,
@@ -184,6 +184,7 @@ class EntityWriter(Writer):
     async def update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace the observations of an entity by one, or the fact of a relationship."""
         size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
         texts = [] if content is None else [self._text(row, content)]
         command_type = entity.UpdateEntity if isinstance(row, Entity) else entity.UpdateRelationship
         command = command_type(
@@ -222,6 +223,7 @@ def resolve(state: Entities, entity_ref: str, type: str | None = None) -> Entity
 
 def _observation(name: str, text: str) -> Observation:
     size_bytes = content_bytes(text)
+    text = plain(text)
     return Observation(
-        text=plain(text), size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
+        text=text, size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
     )

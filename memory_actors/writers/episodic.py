@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import ClassVar, Literal
 
+import msgspec
+
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import CompactedKind
@@ -85,11 +87,12 @@ class EpisodicWriter(SummaryWriter):
             pinned=pinned,
             auto_prune=auto_prune,
         )
-        written = await self.write(command, [goal])
+        written = await self.write(command, [command.goal])
         return self.receipt(command.memory_id, "add", written, command)
 
     async def put(self, given: Episode) -> Receipt:
         """Put an episode as it is elsewhere, in one event for each of its texts."""
+        given = _checked(given)
         now_us, occurred_at_us = self.scope.now_us(), time_us(given.occurred_at, "occurred_at")
         memory_id = check_name(given.memory_id, "memory_id")
         _refuse_summary(given)
@@ -103,7 +106,7 @@ class EpisodicWriter(SummaryWriter):
             size_bytes=content_bytes(given.goal),
             digest=text_digest(given.goal),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=own_metadata(given.metadata),
+            metadata=given.metadata,
             session_id=check_optional_name(given.session_id, "session_id") or self.scope.session_id,
             pinned=given.pinned,
             steps=tuple(_step(memory_id, step) for step in given.steps),
@@ -128,17 +131,12 @@ class EpisodicWriter(SummaryWriter):
         error: str | None = None,
     ) -> Receipt:
         """Add a step to a running episode."""
-        check_name(episode_id, "episode_id")
-        text_bytes(action, "action", CONTENT_BYTES_MAX)
-        for name, said in (("observation", observation), ("outcome", outcome), ("error", error)):
-            if said:
-                text_bytes(said, name, CONTENT_BYTES_MAX)
-        texts = (action, observation or None, outcome or None, error or None)
+        texts = _step_texts(action, observation, outcome, error)
         text = step_text(*texts)
         command = commands.AddStep(
             now_us=self.scope.now_us(),
-            memory_id=episode_id,
-            action=action,
+            memory_id=check_name(episode_id, "episode_id"),
+            action=texts[0],
             observation=texts[1],
             outcome=texts[2],
             error=texts[3],
@@ -146,17 +144,18 @@ class EpisodicWriter(SummaryWriter):
             digest=text_digest(text),
             sha256=step_sha256(*texts),
         )
-        text_bytes(text, "step", CONTENT_BYTES_MAX)
         return self._changed(episode_id, "update", await self.write(command, [text]))
 
     async def finish(self, episode_id: str, result: str | None, *, failed: bool) -> Receipt:
         """End a running episode."""
+        size_bytes = 0 if result is None else content_bytes(result)
+        result = None if result is None else plain(result)
         command = commands.FinishEpisode(
             now_us=self.scope.now_us(),
             memory_id=check_name(episode_id, "episode_id"),
             failed=failed,
             result=result,
-            size_bytes=0 if result is None else content_bytes(result),
+            size_bytes=size_bytes,
             digest=b"" if result is None else text_digest(result),
         )
         texts = [] if result is None else [result]
@@ -181,11 +180,13 @@ class EpisodicWriter(SummaryWriter):
         self, row: episode.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace an episode's goal, its metadata, or both."""
+        size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
         command = commands.UpdateEpisode(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             content=content,
-            size_bytes=0 if content is None else content_bytes(content),
+            size_bytes=size_bytes,
             digest=b"" if content is None else text_digest(content),
             metadata=None if metadata is None else own_metadata(metadata),
         )
@@ -214,6 +215,21 @@ class EpisodicWriter(SummaryWriter):
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
         return self.receipt(episode_id, operation, written, row)
+
+
+def _checked(given: Episode) -> Episode:
+    """Return an episode whose parts are what they must be, its texts exact strings.
+
+    :raises InvalidInputError: it is no `Episode`, or a part of it is not what it must be.
+    """
+    if not isinstance(given, Episode):
+        raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
+    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata))
+    try:
+        parts = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=plain)
+        return msgspec.convert(parts, Episode)
+    except (TypeError, RecursionError, msgspec.ValidationError) as error:
+        raise InvalidInputError(f"{given.memory_id!r:.80} is no Episode: {error}") from error
 
 
 def _refuse_summary(given: Episode) -> None:
@@ -246,11 +262,28 @@ def _check_numbers(given: Episode) -> None:
         )
 
 
+def _step_texts(
+    action: str, observation: str | None, outcome: str | None, error: str | None
+) -> tuple[str, str | None, str | None, str | None]:
+    """Return the texts of a step; one that is empty is none.
+
+    :raises InvalidInputError: one of them is no text, or they are too long together.
+    """
+    text_bytes(action, "action", CONTENT_BYTES_MAX)
+    for name, said in (("observation", observation), ("outcome", outcome), ("error", error)):
+        if said:
+            text_bytes(said, name, CONTENT_BYTES_MAX)
+    texts = plain(action), _said(observation), _said(outcome), _said(error)
+    text_bytes(step_text(*texts), "step", CONTENT_BYTES_MAX)
+    return texts
+
+
+def _said(text: str | None) -> str | None:
+    return plain(text) if text else None
+
+
 def _step(memory_id: str, step: Step) -> StepAdded:
-    texts = (step.action, step.observation or None, step.outcome or None, step.error or None)
-    text_bytes(step.action, "action", CONTENT_BYTES_MAX)
-    text = step_text(*texts)
-    text_bytes(text, "step", CONTENT_BYTES_MAX)
+    texts = _step_texts(step.action, step.observation, step.outcome, step.error)
     return StepAdded(
         memory_id=memory_id,
         number=step.number,
@@ -259,7 +292,7 @@ def _step(memory_id: str, step: Step) -> StepAdded:
         outcome=texts[2],
         error=texts[3],
         size_bytes=step_bytes(*texts),
-        digest=text_digest(text),
+        digest=text_digest(step_text(*texts)),
         sha256=step_sha256(*texts),
     )
 

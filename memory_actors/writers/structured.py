@@ -20,6 +20,7 @@ from memory_actors.validation import (
     content_bytes,
     json_copy,
     own_metadata,
+    plain,
     time_us,
 )
 from memory_actors.writers.writer import Writer
@@ -132,7 +133,7 @@ def checked_document(value: object) -> tuple[dict[str, Any], str]:
 
 def _as_document(content: str) -> dict[str, Any]:
     try:
-        value = msgspec.json.decode(content)
+        value = msgspec.json.decode(plain(content))
     except (msgspec.DecodeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"text": content}

@@ -13,6 +13,7 @@ from memory_actors.validation import (
     content_bytes,
     json_copy,
     own_metadata,
+    plain,
 )
 from memory_actors.writers.writer import Writer
 
@@ -37,7 +38,8 @@ class WorkingWriter(Writer):
         """Set a key to a JSON value."""
         now_us, copy = self.scope.now_us(), json_copy(value, "value")
         own_id = check_optional_name(memory_id, "memory_id")
-        size_bytes = working.entry_bytes(check_name(key, "key"), copy)
+        key = check_name(key, "key")
+        size_bytes = working.entry_bytes(key, copy)
         if size_bytes > CONTENT_BYTES_MAX:
             raise InvalidInputError(
                 f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,})"
@@ -87,7 +89,7 @@ class WorkingWriter(Writer):
         command = working.UpdateKey(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
-            content=content,
+            content=None if content is None else plain(content),
             metadata=None if metadata is None else own_metadata(metadata),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))

@@ -80,15 +80,6 @@ class Writer(ABC):
         command = self.delete_command(now_us=self.scope.now_us(), memory_id=row.memory_id)
         return self.receipt(row.memory_id, "delete", await self.write(command), row)
 
-    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        """Bring back memories that have gone, all or none; return a receipt for each that did.
-
-        :raises QuotaExceededError: there is no room for all of them.
-        :raises NotFoundError: one of them never was.
-        :raises InvalidInputError: this kind keeps nothing that could come back.
-        """
-        return await self.write_restore(self.restoring(memory_ids))
-
     def restoring(self, memory_ids: Sequence[str]) -> Restore:
         """Return the command that brings memories back.
 
@@ -99,7 +90,11 @@ class Writer(ABC):
         return self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
 
     async def write_restore(self, command: Restore) -> list[Receipt]:
-        """Carry out a command that brings memories back; return a receipt for each that came."""
+        """Carry out a command that brings memories back, all or none; return a receipt for each.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: one of them never was.
+        """
         written = await self.write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)

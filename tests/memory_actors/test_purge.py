@@ -1,5 +1,7 @@
 """Where memories come from: said on every write, read on every memory, and purged by it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from memory_actors.handles.exporting import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.purging.decide import PURGED
 from memory_actors.user_state import KINDS
+from memory_actors.writers.scope import Scope
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +60,40 @@ async def test_a_memory_carries_its_source_and_trust_wherever_it_is_read(open_me
         assert (entry.cause["source"], entry.cause["trust"]) == (EVIL, "untrusted")
         assert (why.steps[0].source, why.steps[0].trust) == (EVIL, "untrusted")
         assert why.steps[0].agent_id == "bot"
+
+
+@pytest.mark.parametrize("read", ["get", "entity", "relationships", "neighbours", "episode"])
+async def test_a_memory_is_read_with_the_origins_that_it_had_then(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """A purge that comes while it is read takes away both or none."""
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        bank = await evil(user).entities.add_entity("bank")
+        await evil(user).entities.add_entity("vault")
+        await evil(user).entities.relate("bank", "owns", "vault")
+        episode = await evil(user).episodes.start("rob the bank")
+        reads: dict[str, Any] = {
+            "get": lambda: user.get(bank.memory_id),
+            "entity": lambda: user.entities.get("bank"),
+            "relationships": lambda: user.entities.relationships("bank"),
+            "neighbours": lambda: user.entities.neighbours("bank"),
+            "episode": lambda: user.episodes.get(episode.memory_id),
+        }
+        live = Scope.live
+
+        @asynccontextmanager
+        async def purged_behind(scope: Scope) -> AsyncIterator[Any]:
+            monkeypatch.setattr(Scope, "live", live)
+            async with live(scope) as view:
+                yield view
+            await user.purge(EVIL)
+
+        monkeypatch.setattr(Scope, "live", purged_behind)
+        found = await reads[read]()
+        (one,) = found if isinstance(found, list) else [found]
+        assert getattr(one, "entity", one).origins == FROM_EVIL
+        assert await living(user) == set(), "the purge did come"
 
 
 async def test_without_a_source_nobody_said(open_memory: Any) -> None:

@@ -67,6 +67,12 @@ def rows(state: Context) -> Iterable[Row]:
         yield from (row for row in _rows(state.documents[name]) if row.heading is None)
 
 
+def indexed_rows(state: Context) -> Iterable[Row]:
+    """Yield every archived entry: what lives is loaded whole."""
+    for document in state.documents.values():
+        yield from document.archived.values()
+
+
 def exported(state: Context) -> Iterable[Row]:
     """Yield what an export has: every block, and for an empty document a row without a rank."""
     for name in sorted(state.documents):

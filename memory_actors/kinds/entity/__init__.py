@@ -98,6 +98,7 @@ __all__ = [
     "find",
     "find_named",
     "fold",
+    "indexed_rows",
     "initial",
     "load",
     "named",
@@ -177,6 +178,9 @@ def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[Quot
 def rows(state: Entities) -> Iterable[Row]:
     """Return the living entities, then the living relationships."""
     return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
+
+
+indexed_rows = rows
 
 
 def said(state: Entities, command: Relate) -> Relationship | None:

@@ -312,6 +312,7 @@ def find(state: Episodic, memory_id: str) -> Row | None:
 
 
 at_hand = none_at_hand
+indexed_rows = rows
 passages = text.passages
 passage_text = text.passage_text
 sources = text.sources

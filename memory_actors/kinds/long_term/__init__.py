@@ -112,6 +112,7 @@ __all__ = [
     "evolve",
     "find",
     "fold",
+    "indexed_rows",
     "initial",
     "is_own",
     "load",
@@ -325,6 +326,7 @@ def data(row: Row, events: Events) -> Any:
 
 
 at_hand = none_at_hand
+indexed_rows = rows
 chain = its_session
 sources = own_version
 content = its_content

@@ -27,6 +27,7 @@ from memory_actors.kinds.kind import (
     its_content,
     its_session,
     no_data,
+    no_rows,
     own_version,
     same_json,
     updated_row,
@@ -307,6 +308,7 @@ def load(dumped: Dump) -> ShortTerm:
 # --- reads
 
 chain = its_session
+indexed_rows = no_rows
 at = sessions.at
 messages = sessions.messages
 

@@ -321,5 +321,6 @@ def data(row: Row, events: Events) -> dict[str, Any]:
 
 
 at_hand = none_at_hand
+indexed_rows = rows
 chain = no_chain
 sources = own_version
