@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from eventlog import (
+    CorruptLog,
     Decider,
     EventLogError,
     EventStore,
@@ -326,7 +327,11 @@ class LiveUser:
             await self.indexes.load(kind, state.of(kind))
 
     async def _read_state(self, erased: int) -> tuple[UserState, int, PoisonedStream | None]:
-        """Return the state behind the version up to which the stream is erased."""
+        """Return the state behind the version up to which the stream is erased.
+
+        :raises CorruptLog: an event is damaged. Where one cannot be folded the state before it is
+            served; but what a damaged one said is not known, and without it answers would be wrong.
+        """
         state, version = await user_state.fold_start(self._log, self.stream, erased)
         self._snapshot_version = version
         try:
@@ -334,6 +339,8 @@ class LiveUser:
                 self._log, self._decider, self.stream, state=state, after=version, dropped="mark"
             )
         except PoisonedStream as poison:
+            if isinstance(poison.__cause__, CorruptLog):
+                raise poison.__cause__ from None
             return poison.state, poison.version, poison
         return state, version, None
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.given import pro
 
-from eventlog import EventLog, Snapshot
+from eventlog import CorruptLog, Environment, EventLog, Snapshot
+from eventlog.tables import TABLES, U64
 from memory_actors import Item, Limits, QuarantinedError, live_user, user_state
 from memory_actors.indexes import dense
 from memory_actors.kinds import long_term
@@ -39,6 +40,35 @@ async def test_a_poisoned_user_stays_readable_and_harms_nobody(open_memory, tmp_
             await ada.add("more")
         await bob.add("and cake")
         assert (await bob.usage()).kinds["long_term"].count == 2
+
+
+async def test_a_user_whose_last_event_is_damaged_is_refused_and_harms_nobody(
+    open_memory, tmp_path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+        await memory.user("bob").add("likes coffee")
+        last = await memory.user("ada").add("hates coffee")
+        (entry,) = await memory.user("ada").history(last.memory_id)
+    env = Environment(tmp_path / "memory" / "log.mdb", TABLES)
+    key = U64.pack(entry.position)
+
+    def damage(txn: Any) -> None:
+        whole = txn.get(key, db=env.tables["events"])
+        txn.put(key, whole[:-1] + bytes([whole[-1] ^ 1]), db=env.tables["events"])
+
+    env.write(damage)
+    env.close()
+    async with open_memory() as memory:
+        ada, bob = memory.user("ada"), memory.user("bob")
+        reads = (ada.list_memories, ada.usage, lambda: ada.retrieve("tea"))
+        for call in (*reads, lambda: ada.add("more")):
+            with pytest.raises(CorruptLog, match="CRC"):
+                await call()
+        await bob.add("and cake")
+        assert (await bob.usage()).kinds["long_term"].count == 2
+        await memory.erase("ada")
+        assert await ada.list_memories() == []
 
 
 @pytest.mark.parametrize("data", [b"junk", b"", user_state.dump(user_state.UserState())[:-3]])
