@@ -12,7 +12,6 @@
 It knows nothing about what the events mean.
 """
 
-from eventlog.audit import Finding, Progress, VerifyReport
 from eventlog.backup import BackedUp, Restored, restore
 from eventlog.checkpoints import Checkpoint
 from eventlog.codec import EventRegistry
@@ -70,6 +69,7 @@ from eventlog.repair import LeftBehind, RepairReport, repair
 from eventlog.replay import PoisonedStream, replay
 from eventlog.requests import system_clock_us
 from eventlog.subscription import subscribe
+from eventlog.verification import Finding, Progress, VerifyReport
 
 __all__ = [
     "ANY_VERSION",

@@ -23,7 +23,6 @@ import anyio.to_thread
 import msgspec
 
 from eventlog.anchor import Anchor, Tail
-from eventlog.audit import Verification
 from eventlog.codec import EventRegistry
 from eventlog.datafile import beside, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
@@ -45,6 +44,7 @@ from eventlog.records import to_datetime
 from eventlog.requests import system_clock_us
 from eventlog.segment_table import all_segments
 from eventlog.store_format import put_shrunk
+from eventlog.verification import Verification
 
 MANIFEST = "backup.json"
 FORMAT = 1

@@ -21,7 +21,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from eventlog import frame
-from eventlog.audit import Progress
 from eventlog.datafile import means_no_room, written_whole
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
@@ -31,6 +30,7 @@ from eventlog.reading import check_entry
 from eventlog.segment import SegmentId
 from eventlog.tables import U64, scan, unseal_record
 from eventlog.totals import load_totals
+from eventlog.verification import Progress
 
 FORMAT = 1
 PROGRESS_EVENTS = 256

@@ -19,7 +19,6 @@ import anyio.to_thread
 import msgspec
 
 from eventlog.archive import NotInMemory
-from eventlog.audit import Progress, Verification, VerifyReport
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
 from eventlog.datafile import CHECKED_BYTES_MAX
@@ -53,6 +52,7 @@ from eventlog.snapshots import load_snapshot, put_snapshot
 from eventlog.totals import Tally, load_totals
 from eventlog.upkeep import Upkeep
 from eventlog.upkeep_api import EventLogUpkeep
+from eventlog.verification import Progress, Verification, VerifyReport
 from eventlog.waiting import to_the_end
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded

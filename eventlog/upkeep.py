@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 import anyio.to_thread
 
 from eventlog.archiving import Archiving
-from eventlog.audit import Progress
 from eventlog.backup import Also, BackedUp, write_backup
 from eventlog.copying import Shrunk
 from eventlog.erase import STEP_BYTES
@@ -31,6 +30,7 @@ from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erase
 from eventlog.requests import check_int, check_stream_name, check_text
 from eventlog.segment_table import archive_statistics
 from eventlog.store_format import load_format, put_shrunk
+from eventlog.verification import Progress
 
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eventlog.audit import Progress
 from eventlog.backup import Also, BackedUp
 from eventlog.copying import Shrunk
 from eventlog.exporting import Exported
 from eventlog.importing import Imported
 from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
 from eventlog.upkeep import OfErased, Upkeep
+from eventlog.verification import Progress
 
 
 class EventLogUpkeep:

@@ -10,8 +10,8 @@ from functools import partial
 import structlog
 
 from eventlog import EventLogError
-from eventlog.audit import Progress
 from eventlog.records import to_datetime
+from eventlog.verification import Progress
 from memory_actors.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
 from memory_actors.live_user import LiveUser
 from memory_actors.origins import matches

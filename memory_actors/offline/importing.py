@@ -13,10 +13,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from eventlog import EventLog, Imported, WrongExpectedVersion, keyfile
-from eventlog.audit import Progress
 from eventlog.exporting import Begin, read_export
 from eventlog.importing import WHOLE_LOG
 from eventlog.placing import LOG, finish_restore
+from eventlog.verification import Progress
 from memory_actors.api_keys.store import KeyStore
 from memory_actors.embedding.vector_table import remove_files
 from memory_actors.encryption import known_key_file

@@ -5,7 +5,7 @@ A child reads (child.py), for a damaged file can end whoever does. If it crashes
 Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
 begins with the snapshot must be the one that begins with nothing, and the totals over all users
 must be the sum of their states. Index files and vectors are compared with the states, too
-(index_audit.py).
+(index_verification.py).
 
 A store that is encrypted is verified without its keys where they are not given and not beside it:
 checksums, chains and archive, but no state. So it is with a user whose key is gone.
@@ -41,7 +41,7 @@ from eventlog import (
 from memory_actors import user_state
 from memory_actors.encryption import known_key_file
 from memory_actors.offline.child import ChildDied, heard, tell
-from memory_actors.offline.index_audit import IndexAudit
+from memory_actors.offline.index_verification import IndexCheck
 from memory_actors.streams import is_user_stream, key_owner
 from memory_actors.totals import Summed
 from memory_actors.user_state import FOLD, UserState
@@ -106,13 +106,13 @@ async def _verified(
 ) -> VerifyReport:
     async with EventLog.open(directory, user_state.event_registry(), keys=keys) as log:
         report = await log.verify(progress, against=against)
-        audit = IndexAudit(log, directory, keys)
-        await audit.begin()
-        found = await _replayed(log, audit) + list(audit.of_nobody())
+        checks = IndexCheck(log, directory, keys)
+        await checks.begin()
+        found = await _replayed(log, checks) + list(checks.of_nobody())
         return msgspec.structs.replace(report, findings=report.findings + found)
 
 
-async def _replayed(log: EventLog, audit: IndexAudit) -> list[Finding]:
+async def _replayed(log: EventLog, checks: IndexCheck) -> list[Finding]:
     """Replay every user; return what does not agree with snapshots, indexes and totals."""
     found: list[Finding] = []
     derived: list[Finding] = []
@@ -132,7 +132,7 @@ async def _replayed(log: EventLog, audit: IndexAudit) -> list[Finding]:
         summed.add(state)
         if not await _fits_snapshot(log, stream, state, version):
             found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
-        derived += await audit.of_user(stream, state, version)
+        derived += await checks.of_user(stream, state, version)
     if not found and not unread and summed.totals() != await log.totals():
         found.append(Finding(0, "", "the totals are not the sum over all users"))
     return found + derived

@@ -13,7 +13,7 @@ from eventlog.segment_table import SegmentRecord
 from eventlog.tables import key_check
 
 
-class ArchiveAudit:
+class ArchiveCheck:
     """Checks segments in one transaction. `found(position, stream id, message)` takes findings."""
 
     def __init__(self, env: Environment, reading: Reading, archive: Archive, found: Found):

@@ -51,7 +51,7 @@ class _Place(NamedTuple):
     digest: bytes
 
 
-class IndexAudit:
+class IndexCheck:
     """Checks what is derived, of one user after the other. The store is closed otherwise."""
 
     def __init__(self, log: EventLog, directory: Path, keys: Keys | None):

@@ -20,7 +20,7 @@ import msgspec
 
 from eventlog import frame
 from eventlog.archive import Archive
-from eventlog.archive_audit import ArchiveAudit
+from eventlog.archive_verification import ArchiveCheck
 from eventlog.environment import Environment, Transaction
 from eventlog.erase import TABLE as ERASURES
 from eventlog.errors import EventLogError, KeyGone
@@ -207,12 +207,12 @@ class Verification:
     # --- the archive
 
     def _check_archive(self, txn: Transaction) -> None:
-        audit = ArchiveAudit(self._env, self._reading, self._archive, self._found)
+        checked = ArchiveCheck(self._env, self._reading, self._archive, self._found)
         segments = self._segments(txn)
         for segment, record in segments.items():
             if segment.sid in self._erasing:
                 continue
-            if record.dropped_at_us is not None or audit.check(txn, segment, record):
+            if record.dropped_at_us is not None or checked.check(txn, segment, record):
                 self._dropped.add(segment)
             if self._stubs[segment] != record.events:
                 message = (
@@ -222,9 +222,9 @@ class Verification:
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
         gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
-        self._unread += audit.unread
-        known = self._keys is not None and audit.keys is not None and not gone
-        self._keys = (self._keys or 0) + (audit.keys or 0) if known else None
+        self._unread += checked.unread
+        known = self._keys is not None and checked.keys is not None and not gone
+        self._keys = (self._keys or 0) + (checked.keys or 0) if known else None
 
     def _under_way(self, txn: Transaction) -> dict[bytes, int]:
         """Return up to which version streams are just being erased; damage shows with the table."""
