@@ -60,19 +60,20 @@ class Importing:
         :raises CorruptLog: the file is damaged, or the log has another past.
         :raises LogUnavailable: the file cannot be read.
         """
+        digest = hashlib.sha256()
         with self._files.env.read() as txn:
             self.position = self._files.ledger.last_position(txn)
-            chains = [frame.chain_of(data) for _, data in self._files.reading.frames(txn)]
-        digest = hashlib.sha256()
-        for message in read_export(self._path):
-            self._take(message, chains, digest)
+            chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
+            for message in read_export(self._path):
+                self._take(message, chains, digest)
 
-    def _take(self, message: Message, chains: Sequence[bytes], digest: "hashlib._Hash") -> None:
+    def _take(self, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
         if isinstance(message, Begin):
             self.last = message.since
-            if message.since > len(chains):
-                raise WrongExpectedVersion(WHOLE_LOG, message.since, len(chains))
-            digest.update(b"".join(chains[: message.since]))
+            if message.since > self.position:
+                raise WrongExpectedVersion(WHOLE_LOG, message.since, self.position)
+            for chain in islice(chains, message.since):
+                digest.update(chain)
         elif isinstance(message, Stream):
             self.streams[message.sid] = message
         elif isinstance(message, Event):
@@ -81,16 +82,16 @@ class Importing:
             record = unseal_record(message.data, RequestRecord, "an idempotency key")
             self.keys.setdefault(record.last_position, []).append(message)
         else:
-            self._take_end(message, len(chains), digest)
+            self._take_end(message, digest)
 
-    def _take_event(self, event: Event, chains: Sequence[bytes], digest: "hashlib._Hash") -> None:
+    def _take_event(self, event: Event, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
         self.last += 1
-        known, taken = self.last <= len(chains), frame.unpack(event.position, event.data)
+        known, taken = self.last <= self.position, frame.unpack(event.position, event.data)
         if event.position != self.last or taken.stream_id not in self.streams:
             raise CorruptLog(f"{self._path} has event {event.position} out of place")
         if taken.gone is None and not known:
             self._check_key(taken)
-        digest.update(chains[self.last - 1] if known else frame.chain_of(event.data))
+        digest.update(next(chains, b"") if known else frame.chain_of(event.data))
 
     def _check_key(self, taken: Frame) -> None:
         keys = self._files.keys
@@ -102,9 +103,9 @@ class Importing:
         if keys is not None:
             keys.cipher(self.streams[taken.stream_id].name)
 
-    def _take_end(self, end: End, have: int, digest: "hashlib._Hash") -> None:
-        if have > end.position:
-            raise WrongExpectedVersion(WHOLE_LOG, end.position, have)
+    def _take_end(self, end: End, digest: "hashlib._Hash") -> None:
+        if self.position > end.position:
+            raise WrongExpectedVersion(WHOLE_LOG, end.position, self.position)
         if end.position != self.last or end.digest != digest.digest():
             raise CorruptLog(
                 f"{self._path} continues another log: the two have parted; restore a backup of "

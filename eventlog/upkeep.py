@@ -213,14 +213,14 @@ class Upkeep:
         return [stream.sid for stream, _ in erased]
 
     async def _append_all(self, importing: Importing, progress: Progress | None) -> None:
-        batches = importing.batches()
+        batches, new = importing.batches(), importing.last - importing.position
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             size = sum(len(event.data) for event in batch)
             await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
             if progress is not None:
-                new = importing.last - importing.position
                 progress(batch[-1].position - importing.position, new)
-        await self._intake.submit(importing.finish)
+        if not new:  # else it comes with the last of them
+            await self._intake.submit(importing.finish)
 
     async def shrink(self, *, force: bool) -> Shrunk:
         """Replace the file by a smaller one. See `EventLog.shrink`."""
