@@ -24,9 +24,6 @@ def main() -> None:
 @click.option(
     "--during", default="writing", show_default=True, help="What it does besides, or instead."
 )
-@click.option(
-    "--encrypting", "beside", flag_value="encrypting", help="The same in an encrypted store."
-)
 @click.option("--json", "as_json", is_flag=True)
 def kill(rounds: int, seed: int, during: str, as_json: bool) -> None:
     """Kill a process at random moments with SIGKILL; exit 1 if anything acknowledged was lost."""

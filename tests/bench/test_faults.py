@@ -153,3 +153,12 @@ def test_the_row_of_the_model_names_the_seed_that_failed(
     assert (row.tried, row.survived, row.lost) == (51, 50, 1)
     assert "seed 8" in row.failures[0]
     assert "live is not replay" in row.failures[0]
+
+
+@pytest.mark.parametrize("during", ["purging", "repairing"])
+def test_kills_are_counted_by_a_command(during: str) -> None:
+    command = ["kill", "--rounds", "1", "--during", during, "--json"]
+    run = subprocess.run(
+        [sys.executable, "-m", "bench", *command], cwd=ROOT, capture_output=True, check=True
+    )
+    assert msgspec.json.decode(run.stdout)["rounds"] == 1
