@@ -16,7 +16,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from eventlog.placing import LOG
+from eventlog import CorruptLog
+from eventlog.datafile import check_file
+from eventlog.placing import ANCHOR, LOG
 from memory_actors.cli.output import size
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.model import model_dir, model_path
@@ -35,6 +37,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 SENTENCES: Final = ("User enjoys skiing in the Alps", "They like winter sports")
 COSINE_MIN, COSINE_MAX = 0.38, 0.44  # 0.412 in int8, 0.405 at full precision
+_RESTORE: Final = "restore a backup, or see what `memory-actors repair` can keep"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +60,7 @@ def checks(directory: Path) -> Iterator[Check]:
         ("free disk", lambda: _free_disk(directory)),
         ("file system", lambda: _file_system(directory)),
         ("log lock", lambda: _lock(directory)),
+        ("log file", lambda: _log_file(directory)),
         ("fsync", lambda: _fsync(directory)),
     ]
     for name, look in looks:
@@ -183,20 +187,48 @@ def _mounts() -> str:
 
 
 def _lock(directory: Path) -> Check:
-    """Say whether some process has the log open. Holds the lock for a moment, shared."""
+    owner = _owner(directory)
+    if owner is None:
+        return _check("log lock", True, "free", "")
+    return Check(
+        name="log lock", status="warning", found=f"open in process {owner}",
+        advice="only one process may have it open: commands work when that one has closed it",
+    )  # fmt: skip
+
+
+def _owner(directory: Path) -> str | None:
+    """Return which process has the log open, if one has. Holds the lock for a moment, shared."""
     path = directory / f"{LOG}.lock"
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return _check("log lock", True, "no store here yet", "")
+        return None
     except BlockingIOError:
-        owner = path.read_text(errors="replace").strip() or "unknown"
+        return path.read_text(errors="replace").strip() or "unknown"
+    return None
+
+
+def _log_file(directory: Path) -> Check:
+    """Look at the log's file as opening does: at its pages, and not at what they say."""
+    path, name = directory / LOG, "log file"
+    has_anchor = (directory / ANCHOR).exists()
+    if not path.exists() or not path.stat().st_size:
+        lost = f"{path} is missing or empty, and {ANCHOR} is there"
+        return _check(name, not has_anchor, lost if has_anchor else "no store here yet", _RESTORE)
+    if _owner(directory) is not None:
+        return _check(name, True, "not looked at: it is in use", "")
+    try:
+        check_file(path)
+    except CorruptLog as error:
+        return _check(name, False, str(error), _RESTORE)
+    if not has_anchor:
         return Check(
-            name="log lock", status="warning", found=f"open in process {owner}",
-            advice="only one process may have it open: commands work when that one has closed it",
+            name=name, status="warning", found=f"{ANCHOR} is missing",
+            advice="commits that were lost would not show: compare with `verify --against`",
         )  # fmt: skip
-    return _check("log lock", True, "free", "")
+    whole = f"{size(path.stat().st_size)}, every page in order; `verify` reads what they say"
+    return _check(name, True, whole, "")
 
 
 def _fsync(directory: Path) -> Check:

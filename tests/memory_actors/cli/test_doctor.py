@@ -42,7 +42,7 @@ def test_a_healthy_machine_passes_every_check_and_is_left_as_it_was(program) -> 
     code, made = examine(program)
     assert list(made) == [
         "python", "packages", "model", "embedding", "data directory", "free disk", "file system",
-        "log lock", "fsync",
+        "log lock", "log file", "fsync",
     ]  # fmt: skip
     assert code == 0, made
     assert {made[name]["status"] for name in ("python", "packages", "model", "embedding")} == {"ok"}
@@ -101,7 +101,7 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
     code, made = examine(program)
     assert code == 1
     assert (made["packages"]["status"], "kaboom" in made["packages"]["found"]) == ("failed", True)
-    assert len(made) == 9
+    assert len(made) == 10
 
 
 @pytest.mark.parametrize(
@@ -148,3 +148,20 @@ def test_a_source_that_has_no_model_is_refused(program, no_model, tmp_path: Path
     (tmp_path / "empty").mkdir()
     error = program.refused("model", "install", "--from", str(tmp_path / "empty"))
     assert error["type"] == "ModelInstallError"
+
+
+def test_the_file_of_the_log_is_looked_at(program) -> None:
+    program.ok("add", "likes tea")
+    assert examine(program)[1]["log file"]["status"] == "ok"
+    log, anchor = program.data / "log.mdb", program.data / "log.anchor"
+    whole, there = log.read_bytes(), anchor.read_bytes()
+    anchor.unlink()
+    assert examine(program)[1]["log file"]["status"] == "warning"
+    anchor.write_bytes(there)
+    for damaged in (whole[: len(whole) // 2], b"junk", b""):
+        log.write_bytes(damaged)
+        code, made = examine(program)
+        assert (code, made["log file"]["status"]) == (1, "failed")
+        assert log.read_bytes() == damaged
+    log.unlink()
+    assert "is missing or empty" in examine(program)[1]["log file"]["found"]
