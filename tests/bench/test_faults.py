@@ -116,7 +116,7 @@ def test_the_command_prints_rows_for_a_program() -> None:
     (row,) = msgspec.json.decode(run.stdout, type=list[Row])
 
     assert (row.name, row.lost) == ("formats", 0)
-    assert row.tried == row.survived == 6
+    assert row.tried == row.survived == 8
 
 
 def test_a_row_that_is_not_there_is_refused_by_name() -> None:
