@@ -105,7 +105,8 @@ async def _work(
 async def _operation(user: Any, rng: random.Random, n: int) -> None:
     choice = rng.random()
     if choice < 0.35:
-        await user.add(f"fact {n} " + "word " * rng.choice([1, 10, 100]), memory_id=f"fact {n}")
+        content = f"fact {n} " + "word " * rng.choice([1, 10, 100])
+        await user.add_with_auto_prune(content, memory_id=f"fact {n}")  # the busiest come to 10,000
     elif choice < 0.5:
         await user.short_term.add_message(f"message {n}")
     elif choice < 0.7:
