@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 import anyio.to_thread
@@ -29,6 +30,7 @@ from memory_actors import user_state
 from memory_actors.api_keys import KeyStore
 from memory_actors.compaction.archiving import checkpoint_name
 from memory_actors.compaction.job import Compaction
+from memory_actors.errors import InvalidInputError
 from memory_actors.live_user import remove_indexes, touched
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.privacy import hashed, reason
@@ -79,7 +81,14 @@ class Erasing:
         self._watchers: list[Callable[[str], object]] = []
 
     def watch(self, forget: Callable[[str], object]) -> None:
-        """Have `forget(user id)` called whenever a user is erased: for what others remember."""
+        """Have `forget(user id)` called whenever a user is erased: for what others remember.
+
+        :raises InvalidInputError: it is no function, or one that would have to be awaited.
+        """
+        if not callable(forget) or any(map(iscoroutinefunction, (forget, type(forget).__call__))):
+            raise InvalidInputError(
+                f"{forget!r:.80} cannot watch erasures: it must be a plain function, not `async`"
+            )
         self._watchers.append(forget)
 
     async def erase(self, user_id: str) -> EraseReceipt:
@@ -99,8 +108,7 @@ class Erasing:
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(user_id)
             self._alerts.forget(user_id)
-            for forget in self._watchers:
-                forget(user_id)
+            self._tell(user_id)
             erased = await self._log.erase(
                 stream, counted=counted, projections=[checkpoint_name(stream)]
             )
@@ -116,6 +124,14 @@ class Erasing:
             log_bytes_after=erased.after_bytes,
             key_deleted=self._log.is_encrypted,
         )
+
+    def _tell(self, user_id: str) -> None:
+        """Tell all who watch; one that fails keeps neither the others nor the erasure back."""
+        for forget in self._watchers:
+            try:
+                forget(user_id)
+            except Exception as error:  # of whatever kind: it is not our code
+                _logger.warning("watcher of erasures failed", error=reason(error))
 
     async def _known(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
         """Return the digest of every text that a user ever had, and what counts in the totals.

@@ -68,6 +68,12 @@ def _many(origins: Origins) -> Origin:
 
 
 def matches(one: Origin, source: str | None, trust: Trust | None) -> bool:
-    """Say whether an origin is one of a source, and of a trust; None is any."""
+    """Say whether an origin is one of a source, and of a trust; None is any.
+
+    Words of which nobody said where they come from are of no source, not of one of unknown trust:
+    they have no origin, unless they are told of beside others that have.
+    """
+    if one == UNSAID:
+        return False
     of_source = source is None or one.source in (source, MANY)
     return of_source and (trust is None or one.trust == trust or one.source == MANY)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import Final, Self, get_args
 
 from eventlog import OnDropped, system_clock_us, to_datetime
 from memory_actors.audit.diff import diff
@@ -47,9 +47,17 @@ from memory_actors.streams import known_users, recall_stream_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.system_upkeep import SystemUpkeep
 from memory_actors.usage import SystemUsage, system_usage
-from memory_actors.validation import check_count, check_name, check_optional_name, time_us
+from memory_actors.validation import (
+    check_choice,
+    check_count,
+    check_name,
+    check_optional_name,
+    time_us,
+)
 from memory_actors.wiring import Parts, Plan, wired
 from memory_actors.writers.scope import Scope
+
+ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 
 
 class MemorySystem(SystemUpkeep):
@@ -157,7 +165,8 @@ class MemorySystem(SystemUpkeep):
         there was: `dropped="mark"` opens what is left, and `lost` says how much is not.
 
         :raises NotFoundError: there is no such user, or what they had at that moment is erased.
-        :raises InvalidInputError: the log has no such position, or it is no time.
+        :raises InvalidInputError: the log has no such position, it is no time, or `dropped` is
+            neither "raise" nor "mark".
         :raises PayloadDropped: retention has dropped something that was there then.
         """
         async with past_memory(
@@ -166,7 +175,7 @@ class MemorySystem(SystemUpkeep):
             as_of,
             agent_id=agent_id,
             session_id=session_id,
-            dropped=dropped,
+            dropped=check_choice(dropped, ON_DROPPED, "dropped"),
         ) as past:
             yield past
 
@@ -179,11 +188,12 @@ class MemorySystem(SystemUpkeep):
         about it in between: by whom, and why. Moments are given as in `replay`.
 
         :raises NotFoundError: there is no such user, or what they had at a moment is erased.
-        :raises InvalidInputError: `a` is later than `b`, or one of them is no moment.
+        :raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.
         :raises PayloadDropped: retention has dropped something that was there at one of them;
             `dropped="mark"` compares what is left.
         """
-        return await diff(self._services, user_id, a, b, dropped)
+        on_dropped = check_choice(dropped, ON_DROPPED, "dropped")
+        return await diff(self._services, user_id, a, b, on_dropped)
 
     async def events(
         self,
@@ -265,7 +275,7 @@ class MemorySystem(SystemUpkeep):
         run after the cluster in hand; what was replaced stays replaced. A second run waits.
 
         :raises NotFoundError: there is no such user.
-        :raises InvalidInputError: `older_than` is no age.
+        :raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.
         """
         return await self._compaction.run(
             user_id,

@@ -152,7 +152,10 @@ class SystemUpkeep:
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called on the loop when a user is erased.
 
-        For what a program remembers of users beside the store.
+        For what a program remembers of users beside the store. One that raises is logged, by type
+        alone, and the erasure goes on.
+
+        :raises InvalidInputError: it is no function, or an `async` one.
         """
         self._erasing.watch(forget)
 

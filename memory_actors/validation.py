@@ -215,6 +215,16 @@ def check_choice(value: T, choices: Sequence[str], what: str) -> T:
     return value
 
 
+def check_flag(value: object, what: str) -> bool:
+    """Return a yes or no.
+
+    :raises InvalidInputError: it is neither True nor False; "no", say, would count as yes.
+    """
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{what} must be True or False, not {value!r:.80}")
+    return value
+
+
 def check_count(value: object, what: str) -> int:
     """Return a number of things.
 

@@ -113,12 +113,19 @@ class PastScope(Scope):
             await self._past.fill()
             yield past
 
-    def writable(self) -> NoReturn:
+    def check_writable(self) -> NoReturn:
         """Refuse.
 
         :raises ReadOnlyError: always.
         """
         raise ReadOnlyError("the past cannot be written: write to `memory.user(...)`")
+
+    def writable(self) -> NoReturn:
+        """Refuse.
+
+        :raises ReadOnlyError: always.
+        """
+        self.check_writable()
 
     async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
         """Do nothing: looking back is nobody's recall."""

@@ -222,7 +222,7 @@ def list_(app: App, /, document: str, archived: bool) -> None:
 
 @context.command("search", cls=Command)
 @click.argument("query")
-@click.option("--top-k", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--top-k", type=options.Count(min=1), default=5, show_default=True)
 @document
 @pass_app
 def search(app: App, /, query: str, document: str, top_k: int) -> None:

@@ -153,11 +153,11 @@ def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None
 @entity.command("neighbours", cls=Command)
 @click.argument("name")
 @click.option(
-    "--depth", type=click.IntRange(1), default=1, show_default=True, help="How many steps away."
+    "--depth", type=options.Count(min=1), default=1, show_default=True, help="How many steps away."
 )
 @a_time("--as-of", help="As it was then.  [default: now]")
 @click.option("--ended", is_flag=True, help="What was ever true, not only what is.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--limit", type=options.Count(min=1), default=100, show_default=True)
 @pass_app
 def neighbours(
     app: App, /, name: str, depth: int, as_of: datetime | None, ended: bool, limit: int

@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from memory_actors import text_files
-from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import counted, note, printable, say, stderr, stdout, write_bytes
 from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.errors import (
@@ -50,9 +50,9 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--llm", is_flag=True, help="Ask a language model, see below; otherwise none.")
-@click.option("--rounds", type=click.IntRange(min=0), default=10, show_default=True)
+@click.option("--rounds", type=Count(min=0), default=10, show_default=True)
 @click.option("--stop", "target", type=click.FloatRange(0, 1), help="A score that is good enough.")
-@click.option("--words", "words_max", type=click.IntRange(min=1), help="Shorten it to so many.")
+@click.option("--words", "words_max", type=Count(min=1), help="Shorten it to so many.")
 @click.option("--term", "terms", multiple=True, help="A name as it is spelt. May be repeated.")
 @click.option("--goal", default="", help="What the text is to be like: for --llm.")
 @click.option("--record", is_flag=True, help="Keep the run as an episode of the user.")

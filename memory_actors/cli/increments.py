@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from eventlog import Exported, Imported
-from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say, size
 from memory_actors.cli.running import run, with_system
 from memory_actors.system import MemorySystem
@@ -14,7 +14,7 @@ INCREMENT = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("export-since", cls=Command)
-@click.argument("position", type=click.IntRange(min=0))
+@click.argument("position", type=Count(min=0))
 @click.argument("file", type=INCREMENT)
 @pass_app
 def export_since(app: App, /, position: int, file: Path) -> None:

@@ -50,11 +50,11 @@ def style_of(done: str) -> str:
 
 
 @click.command(cls=Command)
-@click.option("--after", type=click.IntRange(min=0), help="Only what stands behind this position.")
+@click.option("--after", type=options.Count(min=0), help="Only what stands behind this position.")
 @options.a_time("--since", help="Only what was recorded at this time or later.")
 @options.a_time("--until", help="Only what was recorded before this time.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True,
+    "--limit", type=options.Count(min=1), default=50, show_default=True,
     help="How many at most: the first behind --after or --since, else the last.",
 )  # fmt: skip
 @click.option("--follow", is_flag=True, help="Go on with each new event (JSON: one a line).")

@@ -184,11 +184,26 @@ def given_text(argument: str) -> str:
 
 MEMORY_TYPE = click.Choice([kind.value for kind in MemoryType])
 TRUST = click.Choice([trust.value for trust in Trust])
+LOCAL = "ISO 8601; without a zone in local time"
+COUNT_MAX = 2**63 - 1  # what a signed integer of 64 bits holds
+
+
+class Count(click.IntRange):
+    """A whole number from `min` on, of at most 64 bits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read one."""
+        count: int = super().convert(value, param, ctx)
+        if count > COUNT_MAX:
+            self.fail(f"{value!r:.80} is more than {COUNT_MAX}.", param, ctx)
+        return count
 
 
 def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's own word
     """Return an option that takes a time."""
-    return click.option(*names, type=local_time, metavar="TIME", help=help)
+    said, space, default = help.partition("  ")
+    told = f"{said} {LOCAL}.{space}{default}"
+    return click.option(*names, type=local_time, metavar="TIME", help=told)
 
 
 agent = click.option("--agent", metavar="ID", help="The agent it comes from.")
@@ -201,8 +216,8 @@ prune = click.option("--prune", is_flag=True, help="Make room if there is none: 
 types = click.option(
     "--type", "kinds", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
 )
-limit = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-offset = click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+limit = click.option("--limit", type=Count(min=1), default=20, show_default=True)
+offset = click.option("--offset", type=Count(min=0), default=0, show_default=True)
 
 
 min_trust = click.option(

@@ -26,7 +26,7 @@ from memory_actors.records import Change, Diff, Memory, Moment, Why, WhyStep
 from memory_actors.system import MemorySystem
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
-MOMENT = "a position of the log or a time"
+MOMENT = f"a position of the log or a time ({options.LOCAL})"
 
 left = click.option(
     "--left", is_flag=True,
@@ -92,7 +92,8 @@ def _say_lost(lost: int) -> None:
 def diff(app: App, /, a: int | datetime, b: int | datetime | None, left: bool) -> None:
     """Show what changed between the moments A and B, by whom and why. B is now, if it is missing.
 
-    A moment is a position of the log, or a time such as 2024-05-01T12:00.
+    A moment is a position of the log, or a time such as 2024-05-01T12:00, in local time unless it
+    names a zone.
     """
 
     async def work(memory: MemorySystem) -> Diff:

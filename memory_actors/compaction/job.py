@@ -42,6 +42,7 @@ from memory_actors.streams import known_user, known_users, stream_of
 from memory_actors.summarizers import Summarizer
 from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
+from memory_actors.validation import check_flag
 from memory_actors.writers.scope import Scope
 
 _logger = structlog.get_logger("memory_actors.compaction")
@@ -80,6 +81,9 @@ class Compaction:
         stop: asyncio.Event | None = None,
     ) -> CompactionReport:
         """Compact one user, or all. See `MemorySystem.compact`."""
+        check_flag(dry_run, "dry_run")
+        if episodes is not None:
+            check_flag(episodes, "episodes")
         least = None if older_than is None else age(older_than)
         users = await self._users(user_id)
         await self._alone.acquire()

@@ -112,6 +112,7 @@ class Documents:
 
         :raises NotFoundError: there is none.
         """
+        self._scope.check_writable()
         async with self._scope.live() as live:
             row = self._row(live.state.structured, check_name(collection, "collection"), key)
         return await self._writer.delete(row)

@@ -84,6 +84,7 @@ class EntityGraph:
 
         :raises NotFoundError: there is no such entity.
         """
+        self._scope.check_writable()
         row = await self._entity(entity_ref)
         return await self._writer.add_entity(row.name, row.type, observations, must_exist=True)
 
@@ -92,6 +93,7 @@ class EntityGraph:
 
         :raises NotFoundError: there is no such entity, or no such observation.
         """
+        self._scope.check_writable()
         return await self._writer.remove_observation(await self._entity(entity_ref), observation)
 
     async def relate(
@@ -119,6 +121,7 @@ class EntityGraph:
         :raises NotFoundError: one of the entities is not there: add it first.
         :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
         """
+        self._scope.check_writable()
         return await self._writer.relate(
             source,
             relation,
@@ -138,6 +141,7 @@ class EntityGraph:
 
         :raises NotFoundError: there is no such relationship.
         """
+        self._scope.check_writable()
         async with self._scope.live() as live:
             row = entity.find(live.state.entity, check_name(relationship_id, "relationship_id"))
         if not isinstance(row, graph.Relationship):
@@ -149,6 +153,7 @@ class EntityGraph:
 
         :raises NotFoundError: there is neither.
         """
+        self._scope.check_writable()
         async with self._scope.live() as live:
             row = entity.find(live.state.entity, check_name(entity_ref, "entity"))
         return await self._writer.delete(row or await self._entity(entity_ref))

@@ -103,7 +103,10 @@ class Episodes:
             state = live.state
         row = episodic.find(state.episodic, check_name(episode_id, "episode_id"))
         if row is None:
-            raise NotFoundError(f"no episode {episode_id!r}: never there, evicted or deleted")
+            raise NotFoundError(
+                f"no episode {episode_id!r}: never there, evicted, deleted, or compressed into a "
+                "summary; `why` tells what became of it"
+            )
         (episode,) = await self._read([row], state.provenance)
         return episode
 

@@ -32,7 +32,10 @@ def found_in(state: UserState, memory_id: str) -> Found:
         row = kind.find(state.of(kind), memory_id)
         if row is not None:
             return Found(kind, row)
-    raise NotFoundError(f"no memory {memory_id!r}: never there, deleted, evicted or expired")
+    raise NotFoundError(
+        f"no memory {memory_id!r}: never there, deleted, evicted, expired, or compressed into a "
+        "summary; `why` tells what became of it"
+    )
 
 
 async def found_summary(scope: Scope, memory_id: str) -> Found:

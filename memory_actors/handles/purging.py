@@ -23,7 +23,7 @@ from memory_actors.records import Purged, PurgeReport, Trust
 from memory_actors.services import Services
 from memory_actors.sourcing import check_optional_trust
 from memory_actors.user_state import KINDS, UserState
-from memory_actors.validation import check_optional_name
+from memory_actors.validation import check_flag, check_optional_name
 from memory_actors.writers.scope import Scope
 
 _logger = structlog.get_logger("memory_actors.purging")
@@ -34,6 +34,7 @@ async def purge(
 ) -> Purged:
     """Take what came from a source, or of a trust, out of memory. See `UserMemory.purge`."""
     named, level = checked(source, trust)
+    check_flag(dry_run, "dry_run")
     started_us = scope.now_us()
     work = _purge(scope, named, level, dry_run=dry_run)
     with scope.measured("Purge", "any"):
@@ -63,6 +64,7 @@ async def purge_users(
 ) -> PurgeReport:
     """Take the same out of the memory of many users. See `MemorySystem.purge`."""
     checked(source, trust)
+    check_flag(dry_run, "dry_run")
     receipts, failed = [], []
     for done, user_id in enumerate(user_ids, start=1):
         try:

@@ -142,7 +142,8 @@ class UserReads:
     async def get(self, memory_id: str) -> Memory:
         """Return one memory.
 
-        :raises NotFoundError: there is none with this id: never was, deleted, evicted or expired.
+        :raises NotFoundError: there is none with this id: never was, deleted, evicted, expired, or
+            compressed into a summary: `why` tells.
         """
         check_name(memory_id, "memory_id")
         state = await state_now(self._scope)

@@ -170,6 +170,7 @@ class UserMemory(UserReads):
         """
         if content is None and metadata is None:
             raise InvalidInputError("nothing to update: give a content, metadata, or both")
+        self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].update(row, content, metadata)
 
@@ -178,6 +179,7 @@ class UserMemory(UserReads):
 
         :raises NotFoundError: there is no such memory.
         """
+        self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].delete(row)
 
@@ -191,9 +193,11 @@ class UserMemory(UserReads):
 
         :raises QuotaExceededError: there is no room for them.
         :raises NotFoundError: one of them never was.
+        :raises InvalidInputError: one is a summary whose originals all live.
         """
         if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
             raise InvalidInputError("restore takes a list of memory ids")
+        self._scope.check_writable()
         return await restore(self._scope, self._writers, memory_ids)
 
     async def purge(
@@ -255,6 +259,7 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: there is no room for all of them.
         :raises NotFoundError: it is no summary, or its originals are not here (any more).
         """
+        self._scope.check_writable()
         kind, row = await found_summary(self._scope, compressed_id)
         ids = await originals_of(self._scope, row)
         return await self._compacted[kind.NAME].undo_compaction(compressed_id, ids)

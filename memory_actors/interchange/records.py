@@ -23,7 +23,9 @@ Every field but the content may be left out:
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
-- `origins`: who had a say in it, a list of {"source", "trust"}; a file is taken at its word
+- `source`, `trust`: where it comes from and how far that is trusted, as `memory.user` has them
+- `origins`, in place of both: who had a say in it, a list of {"source", "trust"}; a file is taken
+  at its word
 - `id`: the memory's id
 
 A line without an id gets one from what it says: the SHA-256 of session, time, role, content and how
@@ -51,7 +53,7 @@ from memory_actors.interchange.parts import (
 )
 from memory_actors.origins import Origins
 from memory_actors.records import Item, Memory, MemoryType, Origin
-from memory_actors.sourcing import checked
+from memory_actors.sourcing import checked, origin
 from memory_actors.validation import (
     check_memory_type,
     check_name,
@@ -115,6 +117,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] | None = None
     pinned: bool = False
     origins: tuple[Origin, ...] = ()
+    source: str | None = None
+    trust: str | None = None
 
 
 class Entry(NamedTuple):
@@ -223,7 +227,7 @@ class LineReader:
             pinned=line.pinned,
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
-        return Entry(place, kind, item, value, parts, checked(line.origins))
+        return Entry(place, kind, item, value, parts, _origins(line))
 
     def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""
@@ -270,21 +274,33 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
         return fields.get("memory_type") in HAVE_DATA
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
-    if name == "origins":
-        return isinstance(fields[name], list) and all(map(_is_origin, fields[name]))
     return name in Line.__struct_fields__
 
 
-def _is_origin(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() <= set(Origin.__struct_fields__)
-
-
 def _typed(fields: dict[str, Any]) -> Line:
+    _check_origins(fields)
     try:
         return msgspec.convert(fields, Line)
     except msgspec.ValidationError as error:
         reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
         raise InvalidInputError(reason) from error
+
+
+def _check_origins(fields: Mapping[str, Any]) -> None:
+    """Refuse what would leave a part of where a line comes from unread."""
+    if "origins" not in fields:
+        return
+    for name in Origin.__struct_fields__:
+        if fields.get(name) is not None:
+            raise InvalidInputError(f"it has both 'origins' and {name!r}: keep one")
+    given = fields["origins"]
+    for one in given if isinstance(given, list) else ():
+        if isinstance(one, dict) and one.keys() - set(Origin.__struct_fields__):
+            raise InvalidInputError("one of its 'origins' has more than 'source' and 'trust'")
+
+
+def _origins(line: Line) -> Origins:
+    return checked(line.origins) or origin(line.source, line.trust)
 
 
 def _check_fields(line: Line, kind: MemoryType) -> None:

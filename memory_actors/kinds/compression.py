@@ -264,6 +264,21 @@ def coming_back(event: Summary, recorded_at_us: int) -> dict[str, Any]:
     return {**msgspec.structs.asdict(event), "created_at_us": first_seen}
 
 
+def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> None:
+    """Refuse events that bring back a summary of which every original lives, or comes back too.
+
+    :raises InvalidInputError: there is one.
+    """
+    back = {event.memory_id for event in events}
+    for event in events:
+        ids = event.compressed_from_ids if isinstance(event, SummaryAdded) else ()
+        if ids and all(one in rows or one in back for one in ids):
+            raise InvalidInputError(
+                f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
+                "originals live: it would say again what they say; restore it when they are deleted"
+            )
+
+
 def refuse_lost(memory_id: str, dropped: Dropped | None) -> NoReturn:
     """Refuse to bring back what is not in the log, or not any more.
 

@@ -58,6 +58,9 @@ class Scope:
         async with self.writable() as live:
             yield live
 
+    def check_writable(self) -> None:
+        """Do nothing: this user takes writes. Asked where a write begins with a look."""
+
     @asynccontextmanager
     async def writable(self) -> AsyncIterator[LiveUser]:
         """Hold the user's actor live, to give it commands. Every write comes this way."""

@@ -172,6 +172,38 @@ async def test_a_wrong_type_is_refused_by_a_typed_error(open_memory: Any, part: 
             await refuse_odd_arguments(getattr(handle(user, part), name))
 
 
+@pytest.mark.parametrize("odd", ["no", 1, 0, None])
+async def test_what_is_no_yes_or_no_is_refused(open_memory: Any, odd: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u").from_source("web")
+        await user.add("a rose")
+        for refused in (
+            user.purge("web", dry_run=odd),
+            memory.purge("web", dry_run=odd),
+            memory.compact(dry_run=odd),
+        ):
+            with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+                await refused
+        if odd is not None:
+            with pytest.raises(InvalidInputError, match="episodes must be True or False"):
+                await memory.compact(episodes=odd)
+
+
+@pytest.mark.parametrize("odd", ["Mark", "", None, True, ["mark"]])
+async def test_what_to_do_with_what_was_dropped_is_one_of_two_words(
+    open_memory: Any, odd: Any
+) -> None:
+    async with open_memory() as memory:
+        await memory.user("u").add("a rose")
+        with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
+            await memory.diff("u", 0, dropped=odd)
+        with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
+            async with memory.replay("u", dropped=odd):
+                pass
+        async with memory.replay("u", dropped="mark") as past:
+            assert past.lost == 0
+
+
 # --- how
 
 

@@ -1,11 +1,13 @@
 """Erasing a user: nothing of them in any file or answer, and nobody else notices."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from support.canaries import canaries_everywhere, found_in
 from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
@@ -265,6 +267,34 @@ async def test_who_watches_is_told(open_memory: Any) -> None:
         await memory.user("ada").add("likes tea")
         await memory.erase("ada")
         assert told == ["ada"]
+
+
+async def test_who_watches_and_fails_keeps_nothing_back(open_memory: Any, directory: Path) -> None:
+    def fails(user_id: str) -> None:
+        raise RuntimeError(f"canary {user_id}")
+
+    async with open_memory() as memory:
+        told: list[str] = []
+        memory.watch_erasures(fails)
+        memory.watch_erasures(told.append)
+        await memory.user(USER).add("canary likes tea")
+        with structlog.testing.capture_logs() as logged:
+            assert (await memory.erase(USER)).events == 1
+        assert told == [USER]
+        assert found_in(directory) == set()
+    (line,) = [one for one in logged if one["event"] == "watcher of erasures failed"]
+    assert line["error"].startswith("RuntimeError at ")
+    assert "canary" not in str(logged)
+
+
+async def test_who_would_have_to_be_awaited_cannot_watch(open_memory: Any) -> None:
+    class Later:
+        async def __call__(self, user_id: str) -> None: ...
+
+    async with open_memory() as memory:
+        for watcher in (Later(), Later().__call__, partial(Later.__call__, Later()), None):
+            with pytest.raises(InvalidInputError, match="plain function"):
+                memory.watch_erasures(watcher)
 
 
 async def test_alerts_that_wait_are_not_delivered(open_memory: Any) -> None:

@@ -529,6 +529,23 @@ async def test_a_summary_with_an_original_of_the_source_goes_and_the_others_come
         assert (again.data["original_count"], again.origins) == (9, ())
 
 
+async def test_a_purge_of_none_of_its_originals_leaves_a_summary(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user, items = memory.user("ada"), some(LOGIN, 12)
+        await user.add_many(items[:8])
+        await user.from_source("boss", "trusted").add_many(items[8:])
+        assert (await user.purge(trust="unknown")).count == 0
+        assert (await memory.compact()).compressed == 1
+        (summary,) = await summaries(user)
+        assert set(summary.origins) == {Origin(), Origin("boss", Trust.TRUSTED)}
+
+        assert (await user.purge(trust="unknown")).count == 0
+        assert await summaries(user) == [summary]
+        receipt = await user.purge(trust="trusted")
+        assert receipt.gone == {"long_term": (summary.memory_id,)}
+        assert set(receipt.came_back) == {item.memory_id for item in items[:8]}
+
+
 async def test_originals_without_room_stay_out_until_there_is_some(open_memory: Any) -> None:
     limits = Limits(long_term_memories=12)
     async with open_memory(summarizer=SHORT, tiers=pro(limits)) as memory:

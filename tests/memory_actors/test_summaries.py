@@ -1,5 +1,6 @@
 """What can be done with a summary: undo it, restore it, find it, drop its originals, export it."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -95,12 +96,32 @@ async def test_a_summary_and_an_original_can_be_restored(open_memory: Any) -> No
         assert (await memory.compaction_stats()).originals == 12
 
 
+async def test_a_summary_does_not_come_back_beside_its_originals(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        await memory.compact()
+        lunch, _ = await summaries(user)
+        await user.undo_compaction(lunch.memory_id)
+        before = await contents(user)
+        with pytest.raises(InvalidInputError, match="its originals live"):
+            await user.restore([lunch.memory_id])
+        assert await contents(user) == before
+        assert (await memory.compaction_stats()).originals == 12
+        await user.delete("lunch3")
+        with pytest.raises(InvalidInputError, match="its originals live"):
+            await user.restore([lunch.memory_id, "lunch3"])
+        await user.restore([lunch.memory_id])  # it alone says what that one said
+
+
 async def test_the_history_of_an_original_tells_what_became_of_it(open_memory: Any) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         user = await with_a_past(memory)
         await memory.compact()
         lunch, _ = await summaries(user)
         added, compressed = await user.history("lunch3")
+        for refused in (user.get, user.delete, user.expand, partial(user.update, content="x")):
+            with pytest.raises(NotFoundError, match="compressed into a summary; `why` tells"):
+                await refused("lunch3")
         assert (added.event, added.data["content"]) == ("long_term.added", f"{LUNCH} #3")
         assert compressed.event == "long_term.compressed"
         assert compressed.data["memory_id"] == lunch.memory_id

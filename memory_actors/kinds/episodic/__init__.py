@@ -19,7 +19,7 @@ import msgspec
 
 from eventlog import Dropped, Recorded
 from memory_actors.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.compression import Summary, refuse_rewording
+from memory_actors.kinds.compression import Summary, refuse_beside_originals, refuse_rewording
 from memory_actors.kinds.episodic import commands, compression, episode, room, text
 from memory_actors.kinds.episodic import state as episode_state
 from memory_actors.kinds.episodic.commands import (
@@ -237,8 +237,10 @@ def _updated(command: UpdateEpisode, **changed: Any) -> EpisodeUpdated:
 
 def _restore(command: RestoreEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:
     back = all_returning(command, state, limits)
+    events = [event for one in back for event in one.events]
+    refuse_beside_originals(events, state.held.rows)
     refuse_without_room([Coming.of(one.row) for one in back], state, limits)
-    return [event for one in back for event in one.events]
+    return events
 
 
 def _running(state: Episodic, memory_id: str) -> Row:
@@ -251,7 +253,10 @@ def _running(state: Episodic, memory_id: str) -> Row:
 def _living(state: Episodic, memory_id: str) -> Row:
     row = find(state, memory_id)
     if row is None:
-        raise NotFoundError(f"no episode {memory_id!r}: it was never there, deleted or evicted")
+        raise NotFoundError(
+            f"no episode {memory_id!r}: it was never there, deleted, evicted, or compressed into a "
+            "summary; `why` tells what became of it"
+        )
     return row
 
 

@@ -16,6 +16,7 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.compression import (
     compressible,
     is_there,
+    refuse_beside_originals,
     refuse_rewording,
     summary_data,
     summary_passages,
@@ -137,7 +138,7 @@ def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]
     """Turn a command into events.
 
     :raises QuotaExceededError: no room, and no leave to make some.
-    :raises InvalidInputError: an id that stands for another memory.
+    :raises InvalidInputError: an id that stands for another memory, a summary of what lives.
     :raises NotFoundError: no such memory.
     """
     if isinstance(command, AddMemories):
@@ -155,6 +156,7 @@ def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]
         return _add_summary(command, state, limits)
     assert isinstance(command, RestoreMemories)
     restored = gone_as_it_was(command.memory_ids, command.past, state)
+    refuse_beside_originals(restored, state.held.rows)
     _make_room(restored, state, limits, auto_prune=False)
     return restored
 
@@ -273,7 +275,10 @@ def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequen
 def _living(state: LongTerm, memory_id: str) -> Row:
     row = find(state, memory_id)
     if row is None:
-        raise NotFoundError(f"no memory {memory_id!r}: it was never there, or it was deleted")
+        raise NotFoundError(
+            f"no memory {memory_id!r}: it was never there, deleted, or compressed into a summary; "
+            "`why` tells what became of it"
+        )
     return row
 
 

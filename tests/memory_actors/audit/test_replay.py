@@ -197,6 +197,12 @@ async def test_the_past_takes_no_writes(open_memory: Any, embedder: FakeEmbedder
                 lambda: past.set_tier("free"), lambda: past.working.set("k", 1),
                 lambda: past.add("n", "entity"), lambda: past.short_term.add_message("m"),
                 lambda: past.documents.put("c", {}), lambda: past.episodes.start("g"),
+                lambda: past.delete("?"), lambda: past.update("?", content="y"),
+                lambda: past.restore(["?"]), lambda: past.undo_compaction("?"),
+                lambda: past.documents.delete("?"), lambda: past.entities.delete("?"),
+                lambda: past.entities.relate("?", "knows", "!"), lambda: past.entities.end("?"),
+                lambda: past.entities.observe("?", "o"),
+                lambda: past.entities.remove_observation("?", "o"),
             )  # fmt: skip
             for write in writes[:1] + writes[2:]:
                 with pytest.raises(ReadOnlyError):

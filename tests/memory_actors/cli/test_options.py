@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from support.fakes import FakeEmbedder
@@ -14,6 +15,7 @@ from support.programs import INTERRUPTIBLE
 
 from memory_actors import MemorySystem
 from memory_actors.cli import App, main
+from memory_actors.cli.options import Count, a_moment, local_time
 from memory_actors.errors import EmbedderError
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +46,33 @@ def test_these_are_the_commands() -> None:
         "context restore", "context search", "context sync",
         "serve", "keys create", "keys list", "keys revoke",
     }  # fmt: skip
+
+
+def parameters() -> list[click.Parameter]:
+    """Return what every command takes."""
+    found = []
+    for path in commands():
+        command = main
+        for name in path:
+            command = command.commands[name]
+        found += command.params
+    return found
+
+
+def test_every_count_has_a_limit() -> None:
+    counts = [one.type for one in parameters() if isinstance(one.type, click.IntRange)]
+    assert sum(isinstance(one, Count) for one in counts) > 10
+    assert all(isinstance(one, Count) or one.max is not None for one in counts)
+
+
+def test_every_time_says_which_zone_it_is_in() -> None:
+    times = [
+        one for one in parameters()
+        if getattr(one.type, "func", None) in (local_time, a_moment) and one.name not in ("a", "b")
+    ]  # fmt: skip
+    assert len(times) > 6
+    for one in times:
+        assert "without a zone in local time" in one.help, one.name
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
@@ -116,6 +145,8 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
         (["fly"], "No such command 'fly'"),
         (["add"], "Missing argument 'CONTENT'"),
         (["list", "--limit", "0"], "--limit"),
+        (["list", "--offset", "9" * 20], "is more than 9223372036854775807"),
+        (["log", "--limit", "9" * 20], "is more than 9223372036854775807"),
         (["list", "--bogus"], "--bogus"),
         (["add", "x", "--type", "dream"], "'dream' is not one of"),
         (["add", "x", "--metadata", "[1]"], "no JSON object"),

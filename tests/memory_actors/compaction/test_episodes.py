@@ -280,6 +280,8 @@ async def test_undoing_brings_them_back_whole_and_they_stay(open_memory: Any) ->
             with pytest.raises(NotFoundError):
                 await gone(summary.memory_id)
         assert (await memory.compact(episodes=True)).memories_considered == 0
+        with pytest.raises(InvalidInputError, match="its originals live"):
+            await user.restore([summary.memory_id])
         assert (await memory.compaction_stats()).originals == 0
 
 

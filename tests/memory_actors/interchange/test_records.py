@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors import InvalidInputError, Memory
+from memory_actors import InvalidInputError, Memory, Origin, Trust
 from memory_actors.interchange.parts import DocumentParts, RelationshipParts
 from memory_actors.interchange.records import LineReader, line_of
 
@@ -88,6 +88,23 @@ def test_fields_of_others_become_metadata_and_their_names_for_ours_are_known() -
     assert item.metadata == {"topic": "tea", "a": 2}
 
 
+@pytest.mark.parametrize(
+    ("said", "origins"),
+    [
+        (b'"source": "web", "trust": "untrusted"', (Origin("web", Trust.UNTRUSTED),)),
+        (b'"source": "web"', (Origin("web"),)),
+        (b'"trust": "trusted"', (Origin(None, Trust.TRUSTED),)),
+        (b'"source": null, "trust": null', ()),
+        (b'"origins": [{"source": "web"}, {"trust": "trusted"}]',
+         (Origin("web"), Origin(None, Trust.TRUSTED))),
+    ],
+)  # fmt: skip
+def test_a_line_says_where_it_comes_from(said: bytes, origins: tuple[Origin, ...]) -> None:
+    entry = read(b'{"content": "x", ' + said + b"}")
+    assert entry.origins == origins
+    assert entry.item.metadata == {}
+
+
 def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
     assert read(LINE).kind == "long_term"
     assert read(b'{"memory_type": "short_term", "content": "x"}').kind == "short_term"
@@ -136,6 +153,15 @@ def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
         (b'{"memory_type": "structured", "value": [1]}', "must be a JSON object"),
         (b'{"memory_type": "structured", "data": {"value": [1]}}', "`data.value`"),
         (b'{"content": "x", "id": ""}', "id is empty"),
+        (b'{"content": "x", "source": 7}', "`source`"),
+        (b'{"content": "x", "source": "*"}', "name one"),
+        (b'{"content": "x", "trust": "some"}', "unknown trust 'some'"),
+        (b'{"content": "x", "origins": "web"}', "`origins`"),
+        (b'{"content": "x", "origins": ["web"]}', "`origins["),
+        (b'{"content": "x", "origins": [{"trust": "some"}]}', "trust"),
+        (b'{"content": "x", "origins": [{"source": "web", "url": "u"}]}', "more than 'source'"),
+        (b'{"content": "x", "origins": [], "source": "web"}', "'origins' and 'source'"),
+        (b'{"content": "x", "origins": [], "trust": "trusted"}', "'origins' and 'trust'"),
         (b'{"content": "' + b"x" * (256 * 1024 + 1) + b'"}', "shorten it"),
     ],
 )
