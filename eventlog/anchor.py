@@ -41,6 +41,11 @@ class Tail(NamedTuple):
     position: int = 0
     chain: bytes = b""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was ever committed, as far as the anchor can be read."""
+        return self.transaction > 0
+
 
 class Anchor:
     """The last tail known to be committed."""

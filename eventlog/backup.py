@@ -24,7 +24,7 @@ import msgspec
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, sync_to_disk
+from eventlog.datafile import beside, is_there, named, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.keys import NO_KEYS
@@ -101,7 +101,7 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
 
     Raises as `EventLog.backup` does.
     """
-    if directory.exists():
+    if is_there(directory):
         raise LogUnavailable(f"{directory} is there already: give the backup another name")
     with written(directory, ".partial") as scratch:
         tail = _copy_log(files, scratch)
@@ -208,7 +208,7 @@ def restore_files(
     What is there is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
     into the new one. Nothing is changed before the copy of the backup has been verified.
 
-    :raises LogUnavailable: `backup` is none, or `directory` holds something else.
+    :raises LogUnavailable: `backup` is none, or `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
     :raises CorruptLog: the backup is damaged.
     :raises DiskFull, StorageFailed: nothing was changed, or see the message.
@@ -294,5 +294,5 @@ async def restore(
 ) -> Restored:
     """Put a backup in the place of a log. See `restore_files`, which it runs in a thread."""
     return await anyio.to_thread.run_sync(
-        restore_files, Path(backup), Path(directory), registry, clock(), kept
+        restore_files, Path(backup), named(directory), registry, clock(), kept
     )

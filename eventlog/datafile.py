@@ -98,6 +98,36 @@ def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
             yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
+def named(directory: str | Path) -> Path:
+    """Return the path of a directory with a name of its own, beside which files can go.
+
+    `.` and `..` become absolute, others stay as they are.
+
+    :raises LogUnavailable: it has none: nothing was named, or the root.
+    """
+    if not str(directory):
+        raise LogUnavailable("no directory is named: name one")
+    path = Path(directory)
+    if path.name in ("", ".."):
+        path = path.resolve()
+    if not path.name:
+        raise LogUnavailable(f"{path} cannot be a store: name a directory in it")
+    return path
+
+
+def is_there(path: Path) -> bool:
+    """Say whether there is something of a name.
+
+    :raises LogUnavailable: there cannot be.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot use {path}: {error.strerror}: give it another name"
+        ) from error
+
+
 def beside(path: Path, suffix: str) -> Path:
     """Return the path of a file that goes with a data file."""
     return path.with_name(path.name + suffix)

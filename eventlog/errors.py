@@ -14,9 +14,10 @@ class InvalidAppend(EventLogError, ValueError):
 class WrongExpectedVersion(EventLogError):
     """The stream has moved on: read it again, decide again, append again."""
 
-    def __init__(self, stream: str, expected: int, actual: int):
+    def __init__(self, stream: str, expected: int, actual: int, said: str | None = None):
         super().__init__(
-            f"stream {stream!r} is at version {actual}, not {expected}: "
+            said
+            or f"stream {stream!r} is at version {actual}, not {expected}: "
             "read the new events, decide again, then append"
         )
         self.stream = stream

@@ -15,15 +15,17 @@ An erasure travels with the next export: the stream is erased there as well, up 
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from eventlog import frame
-from eventlog.datafile import means_no_room, written_whole
+from eventlog.datafile import is_there, means_no_room, written_whole
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
+from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.reading import check_entry
@@ -110,7 +112,7 @@ def write_export(
     :raises CorruptLog: a payload or a row is damaged.
     :raises DiskFull, StorageFailed: there is nothing of it.
     """
-    if path.exists():
+    if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")
     try:
         with written_whole(path) as out, files.env.read() as txn:
@@ -193,6 +195,25 @@ def read_export(path: Path) -> Iterator[Message]:
             yield from _read(file, path)
     except OSError as error:
         raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
+
+
+def unpacked(path: Path, event: Event) -> Frame:
+    """Take the frame of an event in a file apart.
+
+    :raises CorruptLog: it is not what was written.
+    :raises UnknownEvent: it was written in a newer format.
+    """
+    with found_in(path):
+        return frame.unpack(event.position, event.data)
+
+
+@contextmanager
+def found_in(path: Path) -> Iterator[None]:
+    """Say of damage in which file it is."""
+    try:
+        yield
+    except CorruptLog as error:
+        raise CorruptLog(f"{path} is damaged, export it again ({error})") from error
 
 
 def _read(file: BinaryIO, path: Path) -> Iterator[Message]:

@@ -19,7 +19,17 @@ import msgspec
 from eventlog import frame
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, EncryptionMismatch, WrongExpectedVersion
-from eventlog.exporting import Begin, End, Event, Key, Message, Stream, read_export
+from eventlog.exporting import (
+    Begin,
+    End,
+    Event,
+    Key,
+    Message,
+    Stream,
+    found_in,
+    read_export,
+    unpacked,
+)
 from eventlog.frame import Frame
 from eventlog.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
 from eventlog.opening import Files
@@ -71,7 +81,7 @@ class Importing:
         if isinstance(message, Begin):
             self.last = message.since
             if message.since > self.position:
-                raise WrongExpectedVersion(WHOLE_LOG, message.since, self.position)
+                raise gap(self._path, message.since, self.position)
             for chain in islice(chains, message.since):
                 digest.update(chain)
         elif isinstance(message, Stream):
@@ -79,14 +89,15 @@ class Importing:
         elif isinstance(message, Event):
             self._take_event(message, chains, digest)
         elif isinstance(message, Key):
-            record = unseal_record(message.data, RequestRecord, "an idempotency key")
+            with found_in(self._path):
+                record = unseal_record(message.data, RequestRecord, "an idempotency key")
             self.keys.setdefault(record.last_position, []).append(message)
         else:
             self._take_end(message, digest)
 
     def _take_event(self, event: Event, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
         self.last += 1
-        known, taken = self.last <= self.position, frame.unpack(event.position, event.data)
+        known, taken = self.last <= self.position, unpacked(self._path, event)
         if event.position != self.last or taken.stream_id not in self.streams:
             raise CorruptLog(f"{self._path} has event {event.position} out of place")
         if taken.gone is None and not known:
@@ -105,7 +116,11 @@ class Importing:
 
     def _take_end(self, end: End, digest: "hashlib._Hash") -> None:
         if self.position > end.position:
-            raise WrongExpectedVersion(WHOLE_LOG, end.position, self.position)
+            raise WrongExpectedVersion(
+                WHOLE_LOG, end.position, self.position,
+                f"{self._path} ends at position {end.position}, and this store at "
+                f"{self.position} already: import a later one, if there is one",
+            )  # fmt: skip
         if end.position != self.last or end.digest != digest.digest():
             raise CorruptLog(
                 f"{self._path} continues another log: the two have parted; restore a backup of "
@@ -142,10 +157,14 @@ class Importing:
         """
         last = self._files.ledger.last_position(txn)
         if last != events[0].position - 1:
-            raise WrongExpectedVersion(WHOLE_LOG, events[0].position - 1, last)
+            raise WrongExpectedVersion(
+                WHOLE_LOG, events[0].position - 1, last,
+                f"somebody else has appended to this store, which ends at position {last} now: "
+                "let nobody, and import again",
+            )  # fmt: skip
         records: dict[bytes, StreamRecord] = {}
         for event in events:
-            taken = frame.unpack(event.position, event.data)
+            taken = unpacked(self._path, event)
             stream = self.streams[taken.stream_id]
             before = records.get(taken.stream_id) or self._record(txn, stream)
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
@@ -186,6 +205,15 @@ class Importing:
                 txn.put(row, key_check(row), db=tables["keys"])
         for key_row in self.keys.get(event.position, ()):
             txn.put(key_row.key, key_row.data, db=tables["requests"])
+
+
+def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
+    """Return what to raise about a file that begins behind the end of a log."""
+    return WrongExpectedVersion(
+        WHOLE_LOG, since, position,
+        f"{path} begins behind position {since}, and this store ends at {position}: import what "
+        "was exported in between first",
+    )  # fmt: skip
 
 
 def _after(before: StreamRecord, stream: Stream, taken: Frame) -> StreamRecord:

@@ -84,6 +84,8 @@ class KeyFile:
         """
         check_installed()
         there = self.path.exists()
+        if there:
+            self._check_magic()
         if identity is not None and not there:
             raise KeysUnavailable(
                 f"the store is encrypted, and its keys are not in {self.path}: put the file back, "
@@ -116,6 +118,19 @@ class KeyFile:
     def _create(self) -> None:
         identity = secrets.token_bytes(IDENTITY_BYTES)
         write_whole(self.path, _head(identity))
+
+    def _check_magic(self) -> None:
+        """See that nothing is said of, or put beside, a file that is something else."""
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(len(_MAGIC))
+        except OSError as error:
+            raise KeysUnavailable(f"cannot read {self.path}: {error.strerror}") from error
+        if magic != _MAGIC:
+            raise KeysUnavailable(
+                f"{self.path} is no file of keys, or its head is damaged: name the right file, or "
+                "put a copy of it back"
+            )
 
     def _load(self) -> None:
         try:
@@ -219,12 +234,12 @@ class KeyFile:
             file.flush()
             os.fsync(file.fileno())
 
-    def forget(self, sid: bytes) -> None:
-        """Delete the key of the owner whose stream has this id, for good, if there is one."""
+    def forget(self, sid: bytes) -> bool:
+        """Delete the key of the owner whose stream has this id, for good; say if there was one."""
         with self._lock, self._storing():
             self._fresh.pop(sid, None)
             if sid not in self._keys:
-                return
+                return False
             left = {owner: key for owner, key in self._keys.items() if owner != sid}
             with self.path.open("r+b") as old:
                 write_whole(self.path, self._whole(left))
@@ -232,6 +247,7 @@ class KeyFile:
                     _overwrite(old.fileno())
             self._keys = left
             self._ciphers.clear()
+            return True
 
     def _whole(self, keys: dict[bytes, bytes]) -> bytes:
         records = (self._record(self._identity, *made) for made in keys.items())

@@ -78,8 +78,8 @@ class Keys(Protocol):
         """
         ...
 
-    def forget(self, sid: bytes) -> None:
-        """Delete the key of the stream with this id, for good, if it has one of its own.
+    def forget(self, sid: bytes) -> bool:
+        """Delete the key of the stream with this id, for good; say whether it had one of its own.
 
         :raises DiskFull, StorageFailed: it may still be there: repeat it.
         """
@@ -104,7 +104,7 @@ class _NoKeys:
     def sync(self) -> None:
         pass
 
-    def forget(self, sid: bytes) -> None:
+    def forget(self, sid: bytes) -> bool:
         raise KeyGone(f"the key of stream {sid.hex()} is not here: open the log with its keys")
 
 

@@ -21,7 +21,7 @@ import msgspec
 from eventlog.archive import NotInMemory
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.datafile import CHECKED_BYTES_MAX, named
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
@@ -136,7 +136,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
         opening = asyncio.ensure_future(
             anyio.to_thread.run_sync(
                 Files.open,
-                Path(directory),
+                named(directory),
                 registry,
                 clock(),
                 size_max_bytes,

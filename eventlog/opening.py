@@ -10,7 +10,7 @@ import structlog
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.codec import EventRegistry
-from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.datafile import CHECKED_BYTES_MAX, is_there
 from eventlog.environment import Environment
 from eventlog.erase import Erasing, finish
 from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, StorageFailed
@@ -57,6 +57,7 @@ class Files(msgspec.Struct, frozen=True):
         Raises as `EventLog.open` does.
         """
         finish_restore(directory)
+        _check_there(directory)
         with ExitStack() as opened:
             env = Environment(
                 directory / LOG,
@@ -89,6 +90,24 @@ class Files(msgspec.Struct, frozen=True):
         """Close the files. Blocks while somebody reads."""
         self.anchor.close()
         self.env.close()
+
+
+def _check_there(directory: Path) -> None:
+    """See that nothing was committed where there is no log: LMDB would begin an empty one.
+
+    :raises CorruptLog: something was.
+    """
+    path, log = directory / ANCHOR, directory / LOG
+    if not is_there(path):
+        return
+    anchor = Anchor(path)
+    known = anchor.read()
+    anchor.close()
+    if known.is_known and not (is_there(log) and log.stat().st_size):
+        raise CorruptLog(
+            f"{log} is empty or not there, but {known.position} events had been committed: "
+            "restore a backup"
+        )
 
 
 def _count_on(env: Environment) -> None:

@@ -119,18 +119,28 @@ def finish_restore(directory: Path) -> None:
 def held(directory: Path) -> Iterator[bool]:
     """Keep everybody out of a log; say whether there is one.
 
-    :raises LogUnavailable: there is something else.
+    :raises LogUnavailable: there is something else, or it cannot be written to.
     :raises LogLocked: somebody has it open.
     """
+    try:
+        fd = _locked(directory)
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot use {directory}: {error.strerror}: make it writable, or name another directory"
+        ) from error
+    try:
+        yield fd is not None
+    finally:
+        if fd is not None:
+            unlock(fd)
+
+
+def _locked(directory: Path) -> int | None:
+    """Lock a log; None if there is none."""
     if _is_empty(directory):
         directory.rmdir()
     if not directory.exists():
-        yield False
-        return
+        return None
     if not (directory / LOG).exists():
         raise LogUnavailable(f"{directory} holds something that is no log: name another directory")
-    fd = lock(beside(directory / LOG, ".lock"))
-    try:
-        yield True
-    finally:
-        unlock(fd)
+    return lock(beside(directory / LOG, ".lock"))

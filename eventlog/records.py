@@ -174,6 +174,8 @@ class Erased(msgspec.Struct, frozen=True, gc=False):
     before_bytes: int = 0
     after_bytes: int = 0
     """Of the store's file."""
+    key_deleted: bool = False
+    """Whether there was a key of this stream, of an encrypted log, which is deleted now."""
 
 
 class ArchiveStatistics(msgspec.Struct, frozen=True, gc=False):

@@ -27,7 +27,7 @@ from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.backup import verify_copy
 from eventlog.codec import EventRegistry
-from eventlog.datafile import pad, sync_to_disk
+from eventlog.datafile import is_there, pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
@@ -64,6 +64,14 @@ class RepairReport(msgspec.Struct, frozen=True):
     unreadable: int
     """Positions of the old log at which there was no whole event."""
     left_behind: list[LeftBehind]
+    missing: int | None
+    """Events that the old log or its anchor knows of, beyond those that are in the new one or in
+    `left_behind`: whose they were cannot be told. None: neither says how many there were."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is known that nothing was left behind."""
+        return not self.left_behind and self.missing == 0
 
 
 @dataclass(slots=True)
@@ -100,7 +108,7 @@ def repair(
     :raises KeysUnavailable: `keys` are not those of the log; see the message.
     :raises DiskFull, StorageFailed: there is nothing of the new log.
     """
-    if target.exists() or not (source / LOG).exists():
+    if is_there(target) or not is_there(source / LOG):
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
     with written(target, ".repairing") as scratch, held(source):
         for name in (LOG, ANCHOR):
@@ -144,9 +152,12 @@ class _Repair:
         self._dropped: Counter[SegmentId] = Counter()
         self._position = 0
         self._unreadable = 0
+        self._last: int | None = None
+        """Of the old log; None if it cannot be told."""
 
     def run(self, target: Path) -> RepairReport:
         try:
+            self._last = self._last_position()
             identity = self._matched()
             ledger, keys = Ledger(self._new), self._keys if identity else None
             self._reading = Reading(self._new, ledger, self._registry, self._archive, keys)
@@ -169,7 +180,7 @@ class _Repair:
 
     def _has_encrypted(self) -> bool:
         """Say whether the first event that is whole is encrypted."""
-        for position in range(1, self._last_position() + 1):
+        for position in range(1, (self._last or 0) + 1):
             with suppress(EventLogError), self._old.read() as txn:
                 data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
                 return frame.unpack(position, data).is_encrypted
@@ -179,7 +190,13 @@ class _Repair:
         left = [self._left(sid, kept) for sid, kept in self._streams.items()]
         streams = sum(kept.record.version > 0 for kept in self._streams.values())
         left_behind = [each for each in left if each is not None]
-        return RepairReport(str(target), self._position, streams, self._unreadable, left_behind)
+        missing = None
+        if self._last is not None:
+            found = self._position + sum(each.lost for each in left_behind)
+            missing = max(0, self._last - found)
+        return RepairReport(
+            str(target), self._position, streams, self._unreadable, left_behind, missing
+        )
 
     def _left(self, sid: bytes, kept: _Kept) -> LeftBehind | None:
         known = self._old_record(sid)
@@ -194,7 +211,7 @@ class _Repair:
 
     def _copy_events(self) -> None:
         batch: list[tuple[Frame, bytes]] = []
-        for position in range(1, self._last_position() + 1):
+        for position in range(1, (self._last or 0) + 1):
             whole = self._whole(position)
             if whole is None:
                 continue
@@ -204,16 +221,16 @@ class _Repair:
                 batch = []
         self._put(batch)
 
-    def _last_position(self) -> int:
-        """Return how far the log went, by what is left of it, or by the anchor."""
+    def _last_position(self) -> int | None:
+        """Return how far the log went, by what is left of it and by the anchor."""
         anchor = Anchor(self._scratch / f"damaged-{ANCHOR}")
-        known = anchor.read().position
+        known = anchor.read()
         anchor.close()
         try:
             with self._old.read() as txn:
-                return max(known, Ledger(self._old).last_position(txn))
+                return max(known.position, Ledger(self._old).last_position(txn))
         except EventLogError:
-            return known
+            return known.position if known.is_known else None
 
     def _whole(self, position: int) -> tuple[Frame, bytes] | None:
         """Return an event that is whole and follows, with its payload; count it otherwise."""

@@ -131,30 +131,36 @@ class Upkeep:
             counters=counted,
         )
         if erasure is None:
-            if self._files.keys is not None:  # other streams may have been under its key
-                await anyio.to_thread.run_sync(self._files.keys.forget, sid)
-            return Erased()
+            keys = self._files.keys
+            if keys is None:
+                return Erased()
+            # other streams may have been under its key
+            return Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
+        key_deleted = await self._delete_key(sid)
         segments = await self._erase_payloads(sid)
         shrunk = await self._forget_erased([sid])
         return Erased(
-            erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes
-        )
+            erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
+            key_deleted,
+        )  # fmt: skip
 
     async def _erase_payloads(self, sid: bytes) -> int:
-        """Do what is left of an erasure but the copy; return how many files of the archive went."""
-        await self._delete_key(sid)
+        """Do what is left of an erasure but key and copy; return how many archive files went."""
         step = partial(self._erasing.step, sid=sid)
         while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
             pass
         return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
 
-    async def _delete_key(self, sid: bytes) -> None:
+    async def _delete_key(self, sid: bytes) -> bool:
+        """Delete the key of a stream that is being erased; say whether this erasure deleted one."""
         keys = self._files.keys
         with self._env.read() as txn:
             erasure = self._erasing.pending(txn)[sid]
-        if keys is not None and not erasure.key_gone:
-            await anyio.to_thread.run_sync(keys.forget, sid)
-            await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
+        if keys is None or erasure.key_gone:
+            return erasure.key_gone
+        deleted = await anyio.to_thread.run_sync(keys.forget, sid)
+        await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
+        return deleted
 
     async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
         """Take the bytes of erased streams out of the file, and note that they are done."""
@@ -209,6 +215,7 @@ class Upkeep:
         for stream, _ in erased:
             mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
             await self._intake.submit(mark)
+            await self._delete_key(stream.sid)
             await self._erase_payloads(stream.sid)
         return [stream.sid for stream, _ in erased]
 

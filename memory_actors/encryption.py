@@ -7,7 +7,7 @@ eventlog/keys.py and docs/security.md.
 from pathlib import Path
 from typing import TypeAlias
 
-from eventlog.datafile import beside
+from eventlog.datafile import beside, named
 
 Encrypt: TypeAlias = bool | str | Path
 """False: not; True: with the keys beside the store; a path: with those in this file."""
@@ -18,7 +18,7 @@ def default_key_file(directory: str | Path) -> Path:
 
     Beside the directory, so that neither a backup nor a copy of the directory has them in it.
     """
-    return beside(Path(directory).resolve(), ".keys")
+    return beside(named(directory).resolve(), ".keys")
 
 
 def key_file_of(directory: str | Path, encrypt: Encrypt) -> Path | None:

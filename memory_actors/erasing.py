@@ -59,7 +59,7 @@ class EraseReceipt(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes_before: int
     log_bytes_after: int
     key_deleted: bool = False
-    """Whether the store is encrypted, so that old backups do not give the user back."""
+    """Whether there was a key of the user's, so that old backups do not give the user back."""
 
 
 class Erasing:
@@ -122,7 +122,7 @@ class Erasing:
             api_keys=keys,
             log_bytes_before=erased.before_bytes,
             log_bytes_after=erased.after_bytes,
-            key_deleted=self._log.is_encrypted,
+            key_deleted=erased.key_deleted,
         )
 
     def _tell(self, user_id: str) -> None:

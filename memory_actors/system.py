@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Self, get_args
 
 from eventlog import OnDropped, system_clock_us, to_datetime
+from eventlog.datafile import named
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
@@ -101,6 +102,7 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: a setting is not what it must be.
         :raises LogLocked: another process has it open.
+        :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
         :raises ModelMismatchError: it was indexed with another model.
         :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
@@ -108,7 +110,7 @@ class MemorySystem(SystemUpkeep):
             others: see the message. In all these cases nothing was touched.
         """
         plan = Plan(
-            directory=Path(directory),
+            directory=named(directory),
             settings=settings or Settings(),
             embedder=embedder or DefaultEmbedder(),
             summarizer=summarizer or ExtractiveSummarizer(),

@@ -17,6 +17,7 @@ from eventlog import (
     VerifyReport,
     restore,
 )
+from eventlog.datafile import named
 from memory_actors.api_keys.store import FILE as API_KEYS
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import EraseReceipt, Erasing
@@ -147,7 +148,7 @@ class SystemUpkeep:
         :raises LogUnavailable: `file` cannot be read.
         """
         keys = None if key_file is None else Path(key_file)
-        return await import_events(Path(file), Path(directory), progress, keys)
+        return await import_events(Path(file), named(directory), progress, keys)
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user_id)` called on the loop when a user is erased.

@@ -62,7 +62,7 @@ def demo(app: App, /, path: Path | None) -> None:
 def _directory(app: App, /) -> Iterator[Path]:
     """Hold the directory that --data names, or a temporary one; never the user's usual memory."""
     if app.data is not None:
-        yield app.data
+        yield app.directory
         return
     with TemporaryDirectory(prefix="memory-actors-demo-") as scratch:
         yield Path(scratch)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from eventlog import BackedUp, write_heads
+from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.signing import new_key
 from memory_actors.cli.audit import FILE
 from memory_actors.cli.options import App, Command, pass_app
@@ -50,16 +50,29 @@ def restore_backup(app: App, /, backup: Path) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @pass_app
 def repair(app: App, /, target: Path) -> None:
-    """Write what is whole of a damaged store to a new one in TARGET, and say what is not."""
+    """Write what is whole of a damaged store to a new one in TARGET, and say what is not.
+
+    Exits with 1 if anything was left behind, or nothing says how much there was.
+    """
     check_store(app)
     report = repair_store(app.directory, target, key_file=app.key_file)
     if app.json:
         print_json(report)
-        return
+    else:
+        _say_repaired(report)
+    if not report.is_whole:
+        raise click.exceptions.Exit(1)
+
+
+def _say_repaired(report: RepairReport) -> None:
     say(f"{report.events:,} events of {report.streams:,} streams are in {report.directory}")
     for left in report.left_behind:
         say(f"✗ stream {left.stream}: {left.lost:,} events left behind: {left.reason}", "yellow")
-    if not report.left_behind:
+    if report.missing is None:
+        say("✗ How many events there were cannot be told: log and anchor are damaged", "yellow")
+    elif report.missing:
+        say(f"✗ {report.missing:,} more events had been committed and are lost", "yellow")
+    if report.is_whole:
         say("✓ Nothing was left behind.", "green")
 
 
@@ -82,11 +95,12 @@ def erase(app: App, /, yes: bool) -> None:
         print_json(receipt)
     elif receipt.events:
         say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
-        say(
-            "Their key is deleted: backups made before cannot be read."
-            if receipt.key_deleted
-            else "Backups made before still hold them."
-        )
+        if receipt.key_deleted:
+            say("Their key is deleted: backups made before cannot be read.")
+        elif app.key_file is not None:
+            say("There was no key of theirs: see that no other copy of the file of keys has one.")
+        else:
+            say("Backups made before still hold them.")
     else:
         say("There was nothing to erase.")
 

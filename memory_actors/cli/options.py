@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from eventlog.datafile import named
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import default_key_file, known_key_file
 from memory_actors.records import MemoryType, Trust
@@ -25,7 +26,7 @@ DEFAULT_USER = "default"
 class App:
     """What the shared options say. Start the program with one to give it another embedder."""
 
-    data: Path | None = None
+    data: str | Path | None = None
     user: str | None = None
     json: bool = False
     debug: bool = False
@@ -40,7 +41,8 @@ class App:
     @property
     def directory(self) -> Path:
         """The data directory: the option, the environment's, or ./memory."""
-        return self.data or Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
+        given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
+        return named(given)
 
     @property
     def key_file(self) -> Path | None:
@@ -70,7 +72,7 @@ def shared_options() -> list[click.Parameter]:
         _shared(
             "--data",
             "data",
-            type=click.Path(path_type=Path),
+            type=click.Path(),
             metavar="DIR",
             help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),

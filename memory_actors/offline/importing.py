@@ -6,15 +6,15 @@ vectors say what texts were about, keys let them in. Vectors lie under the diges
 what the texts were is about to be forgotten, so the whole file of them goes: it is made again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import anyio.to_thread
 
-from eventlog import EventLog, Imported, WrongExpectedVersion, keyfile
-from eventlog.exporting import Begin, read_export
-from eventlog.importing import WHOLE_LOG
+from eventlog import EncryptionMismatch, EventLog, Imported, keyfile
+from eventlog.exporting import Begin, Event, Stream, read_export, unpacked
+from eventlog.importing import gap
 from eventlog.placing import LOG, finish_restore
 from eventlog.verification import Progress
 from memory_actors.api_keys.store import KeyStore
@@ -33,21 +33,48 @@ async def import_events(
     def forget(streams: Sequence[str]) -> None:
         _forget(directory, streams)
 
-    await anyio.to_thread.run_sync(_check_new, file, directory)
     path = known_key_file(directory, key_file)
+    await anyio.to_thread.run_sync(_check_new, file, directory, path)
     with nullcontext() if path is None else keyfile.opened(path, key_owner) as keys:
         async with EventLog.open(directory, event_registry(), keys=keys) as log:
             return await log.import_events(file, progress=progress, erasing=forget)
 
 
-def _check_new(file: Path, directory: Path) -> None:
+def _check_new(file: Path, directory: Path, key_file: Path | None) -> None:
     """Refuse what would leave an empty store behind, where there is none yet."""
     finish_restore(directory)
     if (directory / LOG).exists():
         return
+    names: dict[bytes, str] = {}
+    encrypted: dict[str, bool] = {}
     for message in read_export(file):
         if isinstance(message, Begin) and message.since:
-            raise WrongExpectedVersion(WHOLE_LOG, message.since, 0)
+            raise gap(file, message.since, 0)
+        if isinstance(message, Stream):
+            names[message.sid] = message.name
+        if isinstance(message, Event):
+            taken = unpacked(file, message)
+            if taken.gone is None and taken.stream_id in names:
+                encrypted[names[taken.stream_id]] = taken.is_encrypted
+    _check_keys(file, encrypted, key_file)
+
+
+def _check_keys(file: Path, encrypted: Mapping[str, bool], key_file: Path | None) -> None:
+    """See that a new store has the keys of the streams in a file, or none if it needs none."""
+    needed = [stream for stream, is_encrypted in encrypted.items() if is_encrypted]
+    if needed and key_file is None:
+        raise EncryptionMismatch(
+            f"{file} is of a store that is encrypted: name a copy of that store's file of keys"
+        )
+    if encrypted and not needed and key_file is not None:
+        raise EncryptionMismatch(
+            f"{file} is of a store that is not encrypted: import it without {key_file}"
+        )
+    if needed and key_file is not None:
+        with keyfile.opened(key_file, key_owner) as keys:
+            keys.attach(b"")
+            for stream in needed:
+                keys.cipher(stream)
 
 
 def _forget(directory: Path, streams: Sequence[str]) -> None:

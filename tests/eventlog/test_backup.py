@@ -256,6 +256,21 @@ async def test_a_directory_that_holds_something_else_is_not_restored_over(tmp_pa
 # --- damage and errors
 
 
+async def test_a_disk_that_is_read_only_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.backup(tmp_path / "backup")
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("eventlog.placing.lock", refuse)
+    with pytest.raises(LogUnavailable, match="Read-only file system: make it writable, or name"):
+        await restore(tmp_path / "backup", tmp_path / "log", registry)
+
+
 async def damaged_files(tmp_path: Path) -> list[Path]:
     async with opened(tmp_path / "log") as log:
         await filled(log)

@@ -199,3 +199,15 @@ def test_a_file_that_was_written_once_is_read_by_every_later_version(path: Path)
         assert keys.attach(b"i" * 16) == b"i" * 16
         known = StreamCipher(bytes(range(32)), stream_id("a"))
         assert keys.cipher("a").blind(b"x") == known.blind(b"x")
+
+
+@pytest.mark.parametrize("content", [b"", b"root:x:0:0:root:/root:/bin/bash\n" * 9])
+def test_a_file_that_is_something_else_is_not_to_be_changed(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o644)
+
+    with keyfile.opened(path) as keys, pytest.raises(KeysUnavailable, match="is no file of keys"):
+        keys.attach(None)
+
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]

@@ -19,6 +19,7 @@ from eventlog import (
     LogLocked,
     LogUnavailable,
 )
+from eventlog.ledger import Ledger
 from eventlog.repair import RepairReport, repair
 from eventlog.tables import TABLES, U64
 
@@ -101,6 +102,8 @@ async def test_a_whole_log_comes_whole(tmp_path: Path):
     report = repaired(tmp_path)
 
     assert (report.events, report.streams, report.unreadable, report.left_behind) == (31, 3, 0, [])
+    assert report.missing == 0
+    assert report.is_whole
     async with opened(tmp_path / "new") as log:
         assert await log.read_all(0, 100, dropped="mark") == before
         assert [await log.head(stream) for stream in "abc"] == heads
@@ -190,7 +193,11 @@ async def test_a_file_cut_short_gives_what_is_left(tmp_path: Path):
 
     report = repaired(tmp_path)
 
-    assert 0 <= report.events <= 30
+    assert 0 <= report.events < 30
+    lost = sum(each.lost for each in report.left_behind)
+    assert report.missing is not None
+    assert report.events + lost + report.missing >= 30
+    assert not report.is_whole
     found = await texts(tmp_path / "new")
     assert all(ALL[stream][: len(kept)] == kept for stream, kept in found.items())
 
@@ -216,3 +223,59 @@ async def test_it_never_writes_over_anything_nor_reads_an_open_log(tmp_path: Pat
     with pytest.raises(LogUnavailable):
         repair(tmp_path / "none", tmp_path / "other", registry, NOW_US)
     assert {path.name for path in tmp_path.iterdir()} == {"log", "new"}
+
+
+def without_its_end(env: Environment, txn: Any) -> None:
+    """Leave nothing of the log that says how many events it had."""
+    for name in ("events", "versions", "streams"):
+        txn.drop(env.tables[name], delete=False)
+
+
+async def test_the_anchor_knows_of_events_of_which_nothing_is_left(tmp_path: Path):
+    await fill(tmp_path / "log")
+    changed(tmp_path / "log", without_its_end)
+
+    report = repaired(tmp_path)
+
+    assert (report.events, report.left_behind, report.missing) == (0, [], 30)
+    assert not report.is_whole
+
+
+async def test_where_nothing_says_how_many_there_were_nothing_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    await fill(tmp_path / "log")
+    (tmp_path / "log" / "log.anchor").write_bytes(b"")
+    assert repaired(tmp_path).is_whole  # by the log itself
+    (tmp_path / "new").rename(tmp_path / "whole")
+
+    last_position = Ledger.last_position
+
+    def damaged(self: Ledger, txn: Any) -> int:
+        if self._env.path.name.startswith("damaged-"):
+            raise CorruptLog("its root is damaged")
+        return last_position(self, txn)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "last_position", damaged)
+        report = repaired(tmp_path)
+
+    assert (report.events, report.missing, report.is_whole) == (0, None, False)
+
+
+@pytest.mark.parametrize("left", [b"", None])
+async def test_a_log_that_is_empty_where_there_were_events_is_refused_and_stays_so(
+    tmp_path: Path, left: bytes | None
+):
+    await fill(tmp_path / "log")
+    path = tmp_path / "log" / "log.mdb"
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match="30 events had been committed"):
+            async with opened(tmp_path / "log"):
+                pass
+
+    assert (path.read_bytes() if path.exists() else None) == left

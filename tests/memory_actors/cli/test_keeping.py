@@ -1,6 +1,9 @@
-"""backup, restore-backup, erase, heads."""
+"""backup, restore-backup, repair, erase, heads."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 
 def test_a_backup_is_written_and_put_back(program, tmp_path: Path) -> None:
@@ -85,12 +88,79 @@ def test_a_damaged_store_is_repaired_into_a_new_one(program, tmp_path: Path) -> 
     path = program.data / "log.mdb"
     path.write_bytes(path.read_bytes().replace(secret.encode(), secret.upper().encode()))
 
-    said = program.ok("repair", str(tmp_path / "new"))
+    done = program("repair", str(tmp_path / "new"))
 
-    assert "2 events of 2 streams" in said
-    assert "1 events left behind" in said
+    assert done.exit_code == 1
+    assert "2 events of 2 streams" in done.stdout
+    assert "1 events left behind" in done.stdout
+    assert "Nothing was left behind" not in done.stdout
     assert program.refused("repair", str(tmp_path / "new"))["type"] == "LogUnavailable"
     program.data = tmp_path / "new"
     assert [found["content"] for found in program.json("list")] == ["likes tea"]
     assert program.json("verify")["ok"]
     assert "✓" in program.ok("repair", str(tmp_path / "newer"))
+
+
+def test_a_log_cut_short_is_not_said_to_be_whole(program, tmp_path: Path) -> None:
+    for n in range(11):
+        program.ok("add", f"note {n}")
+    path = program.data / "log.mdb"
+    path.write_bytes(path.read_bytes()[:20_000])
+
+    done = program("repair", str(tmp_path / "new"))
+    as_json = program("repair", str(tmp_path / "newer"), "--json")
+
+    assert (done.exit_code, as_json.exit_code) == (1, 1)
+    report = json.loads(as_json.stdout)
+    lost = sum(each["lost"] for each in report["left_behind"])
+    assert report["events"] + lost + report["missing"] == 11
+    assert f"{report['missing']} more events had been committed" in done.stdout
+    assert "Nothing was left behind" not in done.stdout
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_the_current_directory_may_be_the_store(
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "memory" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "memory" / ("sub" if name == ".." else ""))
+    program.data = name
+
+    program.ok("add", "likes tea", "--encrypt")
+    program.ok("backup", str(tmp_path / "saved"))
+    assert [found["content"] for found in program.json("list")] == ["likes tea"]
+    assert program.json("verify")["ok"]
+    program.ok("restore-backup", str(tmp_path / "saved"))
+
+    assert (tmp_path / "memory.keys").exists()
+    program.data = tmp_path / "memory"
+    assert [found["content"] for found in program.json("list")] == ["likes tea"]
+
+
+@pytest.mark.parametrize("name", ["/", ""])
+def test_what_has_no_name_cannot_be_a_store(program, name: str) -> None:
+    program.data = name
+    for command in (["add", "likes tea"], ["list"], ["restore-backup", "saved"], ["verify"]):
+        refused = program.refused(*command)
+        assert refused["type"] == "LogUnavailable"
+        assert "name" in refused["message"]
+
+
+def test_no_key_is_said_to_be_deleted_where_there_was_none(program) -> None:
+    program.ok("add", "likes tea", "--encrypt", "--user", "ada")
+
+    nobody = program.json("erase", "--yes", "--user", "nobody")
+    ada = program.json("erase", "--yes", "--user", "ada")
+
+    assert (nobody["events"], nobody["key_deleted"]) == (0, False)
+    assert (ada["events"], ada["key_deleted"]) == (1, True)
+
+
+def test_a_name_that_is_too_long_is_refused(program, tmp_path: Path) -> None:
+    program.ok("add", "likes tea")
+    name = str(tmp_path / ("n" * 300))
+
+    for command in (["backup", name], ["export-since", "0", name], ["repair", name]):
+        refused = program.refused(*command)
+        assert refused["type"] == "LogUnavailable"
+        assert "another name" in refused["message"]
