@@ -80,12 +80,15 @@ class Compaction:
         stop: asyncio.Event | None = None,
     ) -> CompactionReport:
         """Compact one user, or all. See `MemorySystem.compact`."""
+        self._check_open()
         least = None if older_than is None else age(older_than)
         users = await self._users(user_id)
         await self._alone.acquire()
-        if self._closing:
+        try:
+            self._check_open()
+        except SystemClosedError:
             self._alone.release()
-            raise SystemClosedError("the memory system is closed: open it again")
+            raise
         halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses)
         kinds = self._kinds(episodes)
@@ -104,6 +107,7 @@ class Compaction:
 
     async def stats(self, user_id: str | None) -> CompactionStats:
         """Return what compaction has come to. See `MemorySystem.compaction_stats`."""
+        self._check_open()
         if user_id is None:
             totals = self._services.totals.now()
         else:
@@ -134,6 +138,10 @@ class Compaction:
             if late:
                 task.cancel()
                 await asyncio.wait([task], timeout=deadline_s)
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise SystemClosedError("the memory system is closed: open it again")
 
     def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
         if episodes is None:
