@@ -24,7 +24,6 @@ neither takes the place of the other.
 `docs/internals/retrieval.md` says what each signal is worth.
 """
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -48,6 +47,9 @@ Chains = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
 
+WEIGHT_MAX: Final = 1_000_000  # beyond it float32 has no digits left for the other signals
+
+
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """What each signal counts for; 0 switches it off."""
 
@@ -63,14 +65,16 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 def check_weights(weights: object) -> Weights:
     """Return weights.
 
-    :raises InvalidInputError: they are not `Weights`, or one is no finite number.
+    :raises InvalidInputError: they are not `Weights`, or one is no number of a size that counts.
     """
     if not isinstance(weights, Weights):
         raise InvalidInputError(f"weights must be Weights(late=…), not {type(weights).__name__}")
     for name in weights.__struct_fields__:
         value = getattr(weights, name)
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise InvalidInputError(f"the weight {name} must be a finite number, not {value!r:.80}")
+        if not isinstance(value, int | float) or not -WEIGHT_MAX <= value <= WEIGHT_MAX:
+            raise InvalidInputError(
+                f"the weight {name} must be a number from -{WEIGHT_MAX:,} to {WEIGHT_MAX:,}"
+            )
     return weights
 
 

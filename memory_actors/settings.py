@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     embedder_deadline_s: float = DEADLINE_S
     """How long one batch of the embedder may take."""
     shutdown_s: float = 10.0
-    """How long closing waits for work in hand."""
+    """How long closing waits for work in hand; for a call of the embedder no longer than 5 s."""
     log_bytes_max: int = 512 * 1024 * MIB
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
     checked_bytes_max: int = 1024 * MIB

@@ -22,7 +22,7 @@ Rule = Callable[[str, Any], None]
 FINITE = sys.float_info.max
 DEADLINE_S_MIN = 0.001
 RECALL_MODES = ("hashed", "plain")
-RECALL_DAYS_MAX = 100_000
+DAYS_MAX = 100_000  # 270 years: arithmetic with times holds it, and nobody means more
 
 
 def check(settings: Settings) -> None:
@@ -62,6 +62,8 @@ def _number(least: float, most: float = FINITE) -> Rule:
 
     def rule(name: str, value: Any) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and value > FINITE:  # of whole numbers, those that no float holds
+            is_number = value == inf
         if not is_number or not least <= value <= most:
             raise InvalidInputError(
                 f"{name} must be a number from {least:g}{upto}, not {_of(value)}"
@@ -130,8 +132,7 @@ def _counter(name: str, value: Any) -> None:
 
 
 def _age(name: str, value: Any) -> None:
-    rule = _number(0)
-    (_by_tier(rule) if isinstance(value, Mapping) else rule)(name, value)
+    (_by_tier(_days) if isinstance(value, Mapping) else _days)(name, value)
 
 
 def _distance(name: str, value: Any) -> None:
@@ -156,6 +157,7 @@ def _of(value: Any) -> str:
 
 _flag = _is(bool, "True or False")
 _deadline = _number(DEADLINE_S_MIN, inf)
+_days = _number(0, DAYS_MAX)
 
 RULES: Mapping[str, Rule] = {
     "tiers": _by_tier(_plan),
@@ -182,9 +184,9 @@ RULES: Mapping[str, Rule] = {
     "compaction_batch": _whole(2),
     "compaction_schedule": _or_none(_cron),
     "summarizer_deadline_s": _number(DEADLINE_S_MIN),
-    "archive_retention_days": _or_none(_number(0)),
+    "archive_retention_days": _or_none(_days),
     "recall_audit": _mode,
-    "recall_audit_days": _number(0, RECALL_DAYS_MAX),
+    "recall_audit_days": _days,
     "check_replay": _flag,
 }
 """By the name of the setting: every one has a rule."""

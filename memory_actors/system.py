@@ -172,7 +172,7 @@ class MemorySystem(SystemUpkeep):
         :raises PayloadDropped: retention has dropped something that was there then.
         """
         async with past_memory(
-            self._services,
+            self._open,
             user_id,
             as_of,
             agent_id=agent_id,
@@ -195,7 +195,7 @@ class MemorySystem(SystemUpkeep):
             `dropped="mark"` compares what is left.
         """
         on_dropped = check_choice(dropped, ON_DROPPED, "dropped")
-        return await diff(self._services, user_id, a, b, on_dropped)
+        return await diff(self._open, user_id, a, b, on_dropped)
 
     async def events(
         self,
@@ -241,7 +241,7 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: an argument is not what it must be.
         """
-        return await self._services.recalls.read(
+        return await self._open.recalls.read(
             recall_stream_of(check_name(user_id, "user_id")),
             query=query,
             memory_id=check_optional_name(memory_id, "memory_id"),
@@ -305,7 +305,7 @@ class MemorySystem(SystemUpkeep):
         """Return what the parts have done since the system was opened."""
         services = self._services
         return SystemStatistics(
-            log=self._log.statistics(),
+            log=self._eventlog.statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
             memory=services.monitor.statistics(),

@@ -35,9 +35,27 @@ class SystemUpkeep:
     """The upkeep of all memories in one data directory. See `MemorySystem`."""
 
     def __init__(self, log: EventLog, services: Services, erasing: Erasing):
-        self._log = log
+        self._eventlog = log
         self._services = services
         self._erasing = erasing
+
+    @property
+    def _log(self) -> EventLog:
+        """The log, for a call that begins.
+
+        :raises SystemClosedError: the system is closed, or closing.
+        """
+        self._services.runtime.check_open()
+        return self._eventlog
+
+    @property
+    def _open(self) -> Services:
+        """The services, for a call that begins.
+
+        :raises SystemClosedError: the system is closed, or closing.
+        """
+        self._services.runtime.check_open()
+        return self._services
 
     async def erase(self, user_id: str) -> EraseReceipt:
         """Erase a user, for good: memories, history, vectors, indexes, archive, keys.

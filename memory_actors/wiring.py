@@ -24,6 +24,7 @@ from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.embedding.of_user import embeddings_of
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.embedding.service import EmbeddingService
+from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import DAMAGED
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
@@ -118,7 +119,7 @@ def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]
 async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> EmbeddingService:
     async def opening() -> EmbeddingService:
         opened = await anyio.to_thread.run_sync(_open_embeddings, plan, keys)
-        stack.push_async_callback(opened.close)
+        stack.push_async_callback(opened.close, min(plan.settings.shutdown_s, LEAVE_S_MAX))
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
@@ -228,6 +229,7 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.push_async_callback(alerts.close, shutdown_s)
     services.runtime.start()
     stack.push_async_callback(services.runtime.close, shutdown_s)
+    stack.callback(services.embeddings.stop_background)
     watch = asyncio.create_task(services.monitor.watch())
     stack.callback(watch.cancel)
 

@@ -121,7 +121,7 @@ class Runtime(Generic[L]):
         :raises BeingErasedError: somebody else is alone with it, as who comes is told meanwhile.
         :raises SystemClosedError: the runtime is closing.
         """
-        self._check_open(key)
+        self._may_enter(key)
         self._barred[key] = asyncio.Event()
         self._count(+1)
         try:
@@ -179,7 +179,7 @@ class Runtime(Generic[L]):
 
     async def _enter(self, key: str) -> _Slot[L]:
         while True:
-            self._check_open(key)
+            self._may_enter(key)
             slot = self._slots.get(key) or self._new_slot(key)
             if slot.leaving is not None:
                 await asyncio.wait([slot.leaving])
@@ -194,9 +194,16 @@ class Runtime(Generic[L]):
                 raise
             return slot
 
-    def _check_open(self, key: str) -> None:
+    def check_open(self) -> None:
+        """Refuse who comes too late.
+
+        :raises SystemClosedError: the runtime is closing, or closed.
+        """
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
+
+    def _may_enter(self, key: str) -> None:
+        self.check_open()
         if key in self._barred:
             raise BeingErasedError("this user's memory is being erased: try again later")
 

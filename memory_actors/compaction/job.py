@@ -84,12 +84,15 @@ class Compaction:
         check_flag(dry_run, "dry_run")
         if episodes is not None:
             check_flag(episodes, "episodes")
+        self._check_open()
         least = None if older_than is None else age(older_than)
         users = await self._users(user_id)
         await self._alone.acquire()
-        if self._closing:
+        try:
+            self._check_open()
+        except SystemClosedError:
             self._alone.release()
-            raise SystemClosedError("the memory system is closed: open it again")
+            raise
         halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses)
         kinds = self._kinds(episodes)
@@ -108,6 +111,7 @@ class Compaction:
 
     async def stats(self, user_id: str | None) -> CompactionStats:
         """Return what compaction has come to. See `MemorySystem.compaction_stats`."""
+        self._check_open()
         if user_id is None:
             totals = self._services.totals.now()
         else:
@@ -138,6 +142,10 @@ class Compaction:
             if late:
                 task.cancel()
                 await asyncio.wait([task], timeout=deadline_s)
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise SystemClosedError("the memory system is closed: open it again")
 
     def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
         if episodes is None:

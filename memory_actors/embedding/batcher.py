@@ -12,19 +12,18 @@ long as that takes no longer than a batch may hold up the next.
 """
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
+import anyio.to_thread
 import numpy as np
 
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.thread import LEAVE_S_MAX, EmbedderThread, closed, failed
 from memory_actors.embedding.tokens import unpack
 from memory_actors.embedding.vector_table import as_stored
 from memory_actors.errors import EmbedderError
@@ -75,7 +74,10 @@ class Batcher:
         self._background_next = False
         """Whose turn it is where both have something."""
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
-        self._thread = _Thread()
+        self._thread = EmbedderThread()
+        self._closing = False
+        """Whether what can wait has to wait for the next opening."""
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
         self._begun_at_s: float | None = None
         """When the thread began what it is at."""
@@ -117,17 +119,30 @@ class Batcher:
         except EmbedderError:
             raise
         except Exception as error:
-            raise _failed(error) from error
+            raise failed(error) from error
 
-    def close(self) -> None:
-        """Let the thread go. What is being computed is left to itself."""
-        for queue in (self._queue, self._background):
-            for want in queue:
-                want.settle(EmbedderError("the memory system is closed: open it again"))
-            queue.clear()
+    def stop_background(self) -> None:
+        """Begin nothing more that can wait: who waits for it, or comes with it, gets an error."""
+        self._closing = True
+        self._refuse(self._background)
+
+    async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
+        """Begin nothing more, and wait for what is being computed, for `wait_s` at most."""
+        self._closed = True
+        self.stop_background()
+        self._refuse(self._queue)
         self._thread.stop()
+        await anyio.to_thread.run_sync(self._thread.join, wait_s)
+
+    def _refuse(self, queue: deque[_Wanted]) -> None:
+        for want in queue:
+            del self._wanted[want.text]
+            want.settle(closed())
+        queue.clear()
 
     async def _embed_some(self, texts: Sequence[str], *, background: bool) -> list[Outcome]:
+        if self._closed or (background and self._closing):
+            return [closed()] * len(texts)
         if self.waiting >= QUEUE_TEXTS_MAX:
             full = EmbedderError(
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
@@ -167,7 +182,7 @@ class Batcher:
     async def _run(self, begun: _Begun | None) -> None:
         try:
             while begun is not None:
-                outcomes: list[Outcome] = await begun.outcomes
+                outcomes = await self._ended(begun)
                 self._begun_at_s = None
                 for want, outcome in zip(begun.batch, outcomes, strict=True):
                     del self._wanted[want.text]
@@ -175,6 +190,12 @@ class Batcher:
                 begun = self._begun()
         finally:
             self._task = None
+
+    async def _ended(self, begun: _Begun) -> list[Outcome]:
+        try:
+            return await begun.outcomes
+        except EmbedderError as error:  # closed before the thread came to it
+            return [error] * len(begun.batch)
 
     def _begun(self) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""
@@ -214,7 +235,7 @@ class Batcher:
         try:
             return list(self._embed(texts))
         except BaseException as error:
-            failure = _failed(error)
+            failure = failed(error)
         return [failure] if len(texts) == 1 else self._one_by_one(texts, failure)
 
     def _one_by_one(self, texts: Sequence[str], failure: EmbedderError) -> list[Outcome]:
@@ -242,50 +263,6 @@ class Batcher:
         return np.stack([one.vector for one in encoded]), [one.tokens for one in encoded]
 
 
-class _Thread:
-    """One thread that runs calls in turn. A daemon: a call that hangs must not keep a process."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
-        self._calls = SimpleQueue()
-        self._started = False
-
-    def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Begin a call; the result is what it returns or raises."""
-        if not self._started:
-            self._started = True
-            threading.Thread(target=self._work, name="embedder", daemon=True).start()
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls.put((call, result))
-        return result
-
-    def stop(self) -> None:
-        """End the thread after the calls it has."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while (taken := self._calls.get()) is not None:
-            call, result = taken
-            outcome: Any
-            try:
-                outcome, failure = call(), None
-            except Exception as error:
-                outcome, failure = None, error
-            except BaseException as error:  # a panic of a library in Rust is none of Exception
-                outcome, failure = None, _failed(error)
-            with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
-                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
-
-
-def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | None) -> None:
-    if result.done():
-        return
-    if failure is None:
-        result.set_result(outcome)
-    else:
-        result.set_exception(failure)
-
-
 def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
     """Return what is known of all texts, or raise the first error."""
     found: list[Embedded] = []
@@ -310,11 +287,3 @@ def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.all(np.abs(lengths - 1) < 1e-2):  # NaN compares false, so it is caught here too
         raise EmbedderError("the embedder returned a vector that is not of unit length")
-
-
-def _failed(error: BaseException) -> EmbedderError:
-    if isinstance(error, EmbedderError):
-        return error
-    failure = EmbedderError(f"the embedder failed: {error!r}")
-    failure.__cause__ = error
-    return failure

@@ -18,6 +18,7 @@ from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner, owner_of
+from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
@@ -267,9 +268,13 @@ class EmbeddingService:
             self._from_memory, self._from_disk, self._batcher.texts_embedded, self._batcher.waiting
         )
 
-    async def close(self) -> None:
-        """Write what waits and close."""
-        self._batcher.close()
+    def stop_background(self) -> None:
+        """Embed nothing more in the background: closing has begun."""
+        self._batcher.stop_background()
+
+    async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
+        """Wait for what is being computed, for `wait_s` at most; write what waits and close."""
+        await self._batcher.close(wait_s)
         if self._flusher is not None:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)

@@ -45,6 +45,7 @@ async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind
 
     :raises NotFoundError: one of them never was.
     """
+    scope.services.runtime.check_open()
     log, stream = scope.services.log, scope.stream
     ids = dict.fromkeys(check_name(one, "memory_id") for one in memory_ids)
     about = dict(await versions_about(log, stream, ids))

@@ -101,6 +101,7 @@ _NAMES: Final[Mapping[int, str]] = {
     503: "unavailable",
 }  # fmt: skip
 _TITLES: Final[Mapping[int, str]] = {400: "Invalid input", 413: "Content too large"}
+_NO_BODY: Final = "This address takes a JSON body, and there was none: see /schema for its fields."
 _DETAILS: Final[Mapping[int, str]] = {
     404: "There is nothing at this address: see /schema for what there is.",
     405: "This address does not take this method: the header Allow says which it takes.",
@@ -159,6 +160,8 @@ def _told(error: HTTPException) -> str:
     """Return what is wrong with a request; of a parameter, which and why."""
     if not isinstance(error, ValidationException) or not isinstance(error.extra, list):
         return error.detail
+    if any(one.get("key") == "data" for one in error.extra):  # what the routes call the body
+        return _NO_BODY
     found = [f"{one.get('key', 'request')}: {one.get('message', 'invalid')}" for one in error.extra]
     return "; ".join(found) or error.detail
 

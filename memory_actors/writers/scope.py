@@ -75,6 +75,7 @@ class Scope:
 
     async def versions_about(self, memory_id: str) -> list[int]:
         """Return the versions of the events about a memory, in order."""
+        self.services.runtime.check_open()
         await self.services.log.flush()  # working memory is acknowledged before it is in the log
         return await self.services.log.versions_about(self.stream, memory_id)
 

@@ -374,6 +374,9 @@ async def test_the_ends_of_time_are_no_place_to_fall_off(open_memory, when: str)
     [
         lambda u: u.retrieve("x", weights="x"),
         lambda u: u.retrieve("x", weights=Weights(late=float("nan"))),
+        lambda u: u.retrieve("x", weights=Weights(words=1e308)),
+        lambda u: u.retrieve("x", weights=Weights(words=-1_000_001)),
+        lambda u: u.retrieve("x", weights=Weights(words=10**400)),
         lambda u: u.entities.neighbours("A", "x"),
         lambda u: u.entities.neighbours("A", relation=5),
         lambda u: u.entities.relationships("A", relation=5),

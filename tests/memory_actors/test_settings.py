@@ -34,7 +34,9 @@ WRONG: list[tuple[str, Any]] = [
     ("memory_soft_bytes", -1),
     ("memory_hard_bytes", 0),
     ("idle_s", "x"),
+    ("idle_s", 10**400),
     ("deadline_s", -1),
+    ("deadline_s", 10**400),
     ("deadline_s", 0),
     ("embedder_deadline_s", nan),
     ("shutdown_s", None),
@@ -42,6 +44,8 @@ WRONG: list[tuple[str, Any]] = [
     ("checked_bytes_max", None),
     ("compaction_after_days", -1),
     ("compaction_after_days", inf),
+    ("compaction_after_days", 10**12),
+    ("compaction_after_days", {Tier.FREE: 100_001}),
     ("compaction_after_days", {"gold": 1}),
     ("compaction_after_days", {Tier.FREE: "x"}),
     ("compaction_episodes", 1),
@@ -52,13 +56,14 @@ WRONG: list[tuple[str, Any]] = [
     ("compaction_schedule", 5),
     ("summarizer_deadline_s", 0),
     ("archive_retention_days", -1),
+    ("archive_retention_days", 10**12),
     ("recall_audit", "all"),
     ("recall_audit_days", 1e9),
     ("check_replay", "no"),
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
+@pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda value: f"{value!r:.40}")
 async def test_a_wrong_setting_is_refused_by_name_and_nothing_is_opened(
     tmp_path: Path, name: str, value: Any
 ) -> None:

@@ -137,21 +137,72 @@ async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_aske
             await asyncio.sleep(0.01)
     batcher.embedder.go.release()  # type: ignore[attr-defined]
     assert len(await batcher.embed(["again"])) == 1
-    batcher.close()
+    await batcher.close()
 
 
-async def test_closing_answers_those_who_wait() -> None:
+async def test_closing_answers_those_who_wait_and_waits_for_what_is_being_computed() -> None:
     embedder = SlowEmbedder()
     batcher = Batcher(embedder, deadline_s=5)
     busy = asyncio.create_task(batcher.embed(["a"]))
     await asyncio.sleep(0.02)
     waiting = asyncio.create_task(batcher.embed(["b"]))
     await asyncio.sleep(0.02)
-    batcher.close()
+    closing = asyncio.create_task(batcher.close())
     with pytest.raises(EmbedderError, match="closed"):
         await waiting
+    await asyncio.sleep(0.05)
+    assert not closing.done()
     embedder.go.release()
+    with anyio.fail_after(1):
+        await closing
+    assert len(await busy) == 1
+    for late in (batcher.embed(["c"]), batcher.run(lambda: None)):
+        with pytest.raises(EmbedderError, match="closed"):
+            await late
+
+
+async def test_closing_answers_those_whose_batch_is_behind_another_call() -> None:
+    go = threading.Event()
+    batcher = Batcher(FakeEmbedder(), deadline_s=5)
+    loading = asyncio.create_task(batcher.run(go.wait))
+    await asyncio.sleep(0.02)
+    behind = asyncio.create_task(batcher.embed(["a"]))
+    await asyncio.sleep(0.02)
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0)
+    go.set()
+    with anyio.fail_after(1):
+        await closing
+        assert await loading
+        with pytest.raises(EmbedderError, match="closed"):
+            await behind
+
+
+async def test_closing_waits_for_an_embedder_that_hangs_no_longer_than_it_is_told() -> None:
+    embedder = SlowEmbedder()
+    batcher = Batcher(embedder, deadline_s=0.05)
+    with pytest.raises(EmbedderError, match="hangs"):
+        await batcher.embed(["a"])
+    with anyio.fail_after(1):
+        await batcher.close(0.1)
+    embedder.go.release()
+
+
+async def test_once_closing_has_begun_nothing_is_embedded_in_the_background() -> None:
+    embedder = SlowEmbedder()
+    batcher = Batcher(embedder, deadline_s=5)
+    busy = asyncio.create_task(batcher.embed(["a"]))
+    await asyncio.sleep(0.02)
+    waiting = asyncio.create_task(batcher.embed_each(["b"], background=True))
+    await asyncio.sleep(0.02)
+    batcher.stop_background()
+    embedder.go.release(2)
+    for outcomes in (await waiting, await batcher.embed_each(["c"], background=True)):
+        assert [str(one) for one in outcomes] == ["the memory system is closed: open it again"]
     await busy
+    assert len(await batcher.embed(["b"])) == 1  # a query that is in hand still gets its answer
+    assert embedder.batches == [["a"], ["b"]]
+    await batcher.close()
 
 
 async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path: Path) -> None:

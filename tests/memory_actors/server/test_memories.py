@@ -225,6 +225,19 @@ def test_a_body_that_is_no_memory_is_refused(ask: Ask, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/memories"), ("POST", "/memories/search"), ("POST", "/purge"),
+        ("PATCH", "/memories/m"),
+    ],
+)  # fmt: skip
+def test_who_sends_no_body_is_told_that_one_is_needed(ask: Ask, method: str, path: str) -> None:
+    answer = ask(method, path)
+    problem(answer, 400, "invalid-input")
+    assert "takes a JSON body" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {}, {"query": ""}, {"query": "x", "top_k": 0}, {"query": "x", "top_k": 1001},

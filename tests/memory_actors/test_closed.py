@@ -1,0 +1,158 @@
+"""What closing leaves undone; and every call of a system that is closed says that it is."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+from support.fakes import FakeEmbedder
+
+from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
+
+pytestmark = pytest.mark.anyio
+
+CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
+    "backup": lambda system, path: system.backup(path / "backup"),
+    "check_replay": lambda system, _: system.check_replay(),
+    "compact": lambda system, _: system.compact(),
+    "compaction_stats": lambda system, _: system.compaction_stats(),
+    "diff": lambda system, _: system.diff("u", 0),
+    "erase": lambda system, _: system.erase("u"),
+    "events": lambda system, _: system.events(),
+    "export_since": lambda system, path: system.export_since(0, path / "file"),
+    "heads": lambda system, _: system.heads(),
+    "purge": lambda system, _: system.purge("a source"),
+    "recalls": lambda system, _: system.recalls("u"),
+    "replay": lambda system, _: system.replay("u"),
+    "usage": lambda system, _: system.usage(),
+    "users": lambda system, _: system.users(),
+    "verify": lambda system, _: system.verify(),
+}
+OTHERS_OF_SYSTEM = {"open", "import_events", "restore_backup"} | {
+    "statistics", "user", "watch_erasures",
+}  # fmt: skip
+"""What is about a store that is closed, and what has nothing to do with the store."""
+
+BLOCK = {"document": "MEMORY.md", "raw": "- x\n", "rank": "n"}
+SUMMARY = {
+    "original_count": 1,
+    "compressed_from_ids": ["m"],
+    "time_range_start": "2024-05-01T00:00:00Z",
+    "time_range_end": "2024-05-01T00:00:00Z",
+    "compression_method": "own",
+    "bytes_before": 2,
+    "bytes_after": 1,
+}
+CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
+    "add": lambda user, _: user.add("late"),
+    "add_many": lambda user, _: user.add_many([Item(content="late")]),
+    "add_with_auto_prune": lambda user, _: user.add_with_auto_prune("late"),
+    "delete": lambda user, old: user.delete(old.memory_id),
+    "estimate_monthly_cost": lambda user, _: user.estimate_monthly_cost(),
+    "expand": lambda user, old: user.expand(old.memory_id),
+    "export": lambda user, _: user.export(),
+    "get": lambda user, old: user.get(old.memory_id),
+    "history": lambda user, old: user.history(old.memory_id),
+    "list_memories": lambda user, _: user.list_memories(),
+    "purge": lambda user, _: user.purge("a source"),
+    "put_block": lambda user, _: user.put_block("b", Item(content="x"), BLOCK),
+    "put_summary": lambda user, old: user.put_summary(replace(old, memory_id="s", data=SUMMARY)),
+    "restore": lambda user, old: user.restore([old.memory_id]),
+    "retrieve": lambda user, _: user.retrieve("tea"),
+    "set_tier": lambda user, _: user.set_tier("pro"),
+    "undo_compaction": lambda user, old: user.undo_compaction(old.memory_id),
+    "update": lambda user, old: user.update(old.memory_id, content="late"),
+    "usage": lambda user, _: user.usage(),
+    "why": lambda user, old: user.why(old.memory_id),
+}
+OTHERS_OF_USER = {"from_origins", "from_source", "user_id"}
+
+
+async def called(made: Any) -> None:
+    """Begin what a call has made: something to await, to enter, or to iterate."""
+    if isinstance(made, AbstractAsyncContextManager):
+        async with made:
+            pass
+    elif isinstance(made, AsyncIterator):
+        await anext(made, None)
+    else:
+        await made
+
+
+@pytest.mark.parametrize("name", CALLS_OF_SYSTEM)
+async def test_a_call_of_a_closed_system_says_so(open_memory, tmp_path: Path, name: str) -> None:
+    async with open_memory() as memory:
+        await memory.user("u").add("likes tea")
+    with pytest.raises(SystemClosedError):
+        await called(CALLS_OF_SYSTEM[name](memory, tmp_path))
+
+
+@pytest.mark.parametrize("name", CALLS_OF_USER)
+async def test_a_call_of_a_user_of_a_closed_system_says_so(open_memory, name: str) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        known = await user.get((await user.add("likes tea")).memory_id)
+    with pytest.raises(SystemClosedError):
+        await called(CALLS_OF_USER[name](user, known))
+
+
+class GatedEmbedder(FakeEmbedder):
+    """Waits in each call until it is let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called, self.go = threading.Event(), threading.Event()
+        self.batches = 0
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        self.batches += 1
+        self.called.set()
+        assert self.go.wait(10)
+        return super().embed(texts)
+
+
+async def test_while_closing_waits_for_work_in_hand_nothing_is_begun_in_the_background(
+    open_memory, tmp_path: Path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user("u").add_many([Item(content=f"memory {n} " * 60) for n in range(9)])
+    for path in (tmp_path / "memory").glob("derived*"):
+        path.unlink()
+    embedder, close, leave = GatedEmbedder(), asyncio.Event(), asyncio.Event()
+
+    async def in_hand(memory: MemorySystem) -> None:
+        async with memory._services.runtime.use("user:another"):
+            await leave.wait()
+
+    async def opened() -> None:
+        async with MemorySystem.open(tmp_path / "memory", embedder=embedder) as memory:
+            held = asyncio.create_task(in_hand(memory))
+            await memory.user("u").list_memories()
+            await asyncio.to_thread(embedder.called.wait, 10)
+            await close.wait()
+        await held
+
+    system = asyncio.create_task(opened())
+    with anyio.fail_after(20):
+        await asyncio.to_thread(embedder.called.wait, 10)
+        close.set()
+        await asyncio.sleep(0.05)
+        embedder.go.set()
+        await asyncio.sleep(0.2)
+        assert (system.done(), embedder.batches) == (False, 1)
+        leave.set()
+        await system
+    assert embedder.batches == 1
+
+
+def test_every_public_call_is_called_here() -> None:
+    def public(of: type) -> set[str]:
+        return {name for name in dir(of) if not name.startswith("_")}
+
+    assert public(MemorySystem) == CALLS_OF_SYSTEM.keys() | OTHERS_OF_SYSTEM
+    assert public(UserMemory) == CALLS_OF_USER.keys() | OTHERS_OF_USER
