@@ -226,6 +226,8 @@ class InMemoryLog(TakesAppends):
         check_stream_name(stream)
         check_text("snapshot's fingerprint", fingerprint)
         held = self._streams.get(stream) or _Stream()
+        if len(held.events) == held.erased_version:
+            return None
         version = len(held.events) if until is None else min(len(held.events), until)
         usable = [s for f, s in self._snapshots[stream].values() if f == fingerprint]
         usable = [snapshot for snapshot in usable if snapshot.version <= version]

@@ -897,6 +897,11 @@ async def test_a_snapshot_ahead_of_its_stream_is_ignored(store: EventStore):
     assert await store.load_snapshot("s", "f") == Snapshot(1, b"one")
 
 
+async def test_of_a_stream_without_events_there_is_no_snapshot(store: EventStore):
+    await store.save_snapshot("s", Snapshot(0, b"of nothing"), "f")
+    assert await store.load_snapshot("s", "f") is None
+
+
 async def test_a_snapshot_makes_no_stream(store: EventStore):
     await store.save_snapshot("s", Snapshot(0, b""), "f")
 
