@@ -15,7 +15,9 @@ def closest(index: DenseIndex, query: Vectors, centre: Vectors, k: int) -> list[
 
     `query` and `centre` are float32 [d].
     """
-    return closest_of(index, index.proposed(query, centre, PROPOSED), query, centre, k)
+    proposed = index.proposed(query, centre, PROPOSED)
+    rows = np.arange(len(index.view().labels)) if proposed is None else proposed
+    return closest_of(index, rows, query, centre, k)
 
 
 def closest_of(index: DenseIndex, rows: Rows, query: Vectors, centre: Vectors, k: int) -> list[int]:

@@ -194,7 +194,7 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     traits, text = parts.traits, question.text
     words = parts.words.score_all(text)[1][: parts.size]
     columns = traits.view(parts.size)  # of many rows no column is taken that does not count
-    if rows is None and parts.dense.has_graph:
+    if rows is None:
         rows = _proposed(parts, words, columns.summaries, question)
     taken = slice(0, parts.size) if rows is None else rows
     rows = np.arange(parts.size) if rows is None else rows
@@ -220,10 +220,15 @@ def _equal(numbers: Chains, number: int) -> Numbers:
     return np.asarray(numbers == number, np.float32)
 
 
-def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows:
-    """Return the rows that vectors or words put among the best, and all summaries, in order."""
+def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows | None:
+    """Return the rows that vectors or words put among the best, and all summaries, in order.
+
+    None where nothing proposes rows: then all are scored.
+    """
     count = max(PROPOSED, 2 * question.many)
     close = parts.dense.proposed(question.embedded.vector, question.centre, count)
+    if close is None:
+        return None
     worded = np.flatnonzero(words)
     if len(worded) > count:
         worded = worded[np.argpartition(-words[worded], count)[:count]]

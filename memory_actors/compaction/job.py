@@ -25,7 +25,7 @@ from eventlog import EventLog, EventLogError
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
-from memory_actors.compaction.pace import Pace
+from memory_actors.compaction.pace import Pace, short_turns
 from memory_actors.compaction.replacing import Replacing
 from memory_actors.compaction.run import Progress, Run
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
@@ -185,6 +185,10 @@ class Compaction:
     # --- a run
 
     async def _run(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
+        with short_turns():
+            return await self._carried_out(run, users, everyone=everyone)
+
+    async def _carried_out(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
         before = await self._file_bytes()
         run.users_total, self._now = len(users), run
         for user_id in users:

@@ -1,11 +1,12 @@
-"""Gathers texts from many callers into batches for one embedder in one thread.
+"""Gathers texts from many callers into batches for one embedder, called in threads of its own.
 
 While a batch is being computed, what arrives is collected and becomes the next one. So an idle
 embedder starts at once, and a busy one works in full batches. A text that several callers want at
 the same time is computed once.
 
-What can wait (the passages of a summary, say) is embedded a little at a time in the background, and
-takes turns with what cannot: a query then waits for 10 ms of such work at most, not for 200.
+What can wait (the passages of a summary, say) is embedded a little at a time in the background: in
+a thread of its own, where the embedder may be called by two at once, so that a query does not wait
+for it. Elsewhere both take turns: a query waits for 10 ms of such work at most, not for 200.
 
 One caller's text must not fail another's: a batch that fails is tried again text by text, for as
 long as that takes no longer than a batch may hold up the next.
@@ -51,16 +52,47 @@ class _Wanted:
 
 
 class _Begun(NamedTuple):
-    """A batch that the thread is at."""
+    """A batch that a thread is at."""
 
     batch: list[_Wanted]
     outcomes: "asyncio.Future[list[Outcome]]"
 
 
+class _Lane:
+    """A thread, and the texts that wait for it: those that cannot wait and those that can."""
+
+    def __init__(self) -> None:
+        self.thread = EmbedderThread()
+        self.urgent: deque[_Wanted] = deque()
+        self.background: deque[_Wanted] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self._background_next = False
+        """Whose turn it is where both have something."""
+
+    @property
+    def waiting(self) -> int:
+        """How many texts wait."""
+        return len(self.urgent) + len(self.background)
+
+    def take(self) -> list[_Wanted]:
+        """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
+        if self.urgent and not (self.background and self._background_next):
+            self._background_next = True
+            return [self.urgent.popleft() for _ in range(min(BATCH_TEXTS_MAX, len(self.urgent)))]
+        self._background_next = False
+        taken, characters = list[_Wanted](), 0
+        while self.background and len(taken) < BATCH_TEXTS_MAX:
+            characters += len(self.background[0].text)
+            if taken and characters > BACKGROUND_CHARACTERS_MAX:
+                break
+            taken.append(self.background.popleft())
+        return taken
+
+
 class Batcher:
     """The only caller of an embedder.
 
-    Callers who wait longer than `deadline_s` get an error. The embedder's thread cannot be stopped,
+    Callers who wait longer than `deadline_s` get an error. An embedder's thread cannot be stopped,
     so the next batch waits for it. While it is at one batch for longer than that, callers get the
     error at once: who is written to has no use for waiting until the end of a hang.
     """
@@ -69,29 +101,22 @@ class Batcher:
         self.embedder = embedder
         self.texts_embedded = 0
         self._deadline_s = deadline_s
-        self._queue: deque[_Wanted] = deque()
-        self._background: deque[_Wanted] = deque()
-        self._background_next = False
-        """Whose turn it is where both have something."""
+        self._first = _Lane()
+        self._apart = _Lane() if getattr(embedder, "parallel", False) else self._first
+        self._lanes = {self._first, self._apart}
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
-        self._thread = EmbedderThread()
         self._closing = False
         """Whether what can wait has to wait for the next opening."""
         self._closed = False
-        self._task: asyncio.Task[None] | None = None
-        self._begun_at_s: float | None = None
-        """When the thread began what it is at."""
 
-    @property
-    def hangs(self) -> bool:
-        """Whether the thread is at one batch for longer than a caller may wait."""
-        since_s = self._begun_at_s
-        return since_s is not None and time.monotonic() - since_s > self._deadline_s
+    def hangs(self, *, background: bool = False) -> bool:
+        """Whether the thread is at one call for longer than a caller may wait."""
+        return self._lane(background).thread.busy_s > self._deadline_s
 
     @property
     def waiting(self) -> int:
         """How many texts are queued."""
-        return len(self._queue) + len(self._background)
+        return sum(lane.waiting for lane in self._lanes)
 
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
         """Return what is known of each text, or why nothing is; `background` is what can wait."""
@@ -115,7 +140,7 @@ class Batcher:
         """
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._thread.submit(call)
+                return await self._first.thread.submit(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -124,21 +149,27 @@ class Batcher:
     def stop_background(self) -> None:
         """Begin nothing more that can wait: who waits for it, or comes with it, gets an error."""
         self._closing = True
-        self._refuse(self._background)
+        self._refuse(self._apart.background)
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Begin nothing more, and wait for what is being computed, for `wait_s` at most."""
         self._closed = True
         self.stop_background()
-        self._refuse(self._queue)
-        self._thread.stop()
-        await anyio.to_thread.run_sync(self._thread.join, wait_s)
+        self._refuse(self._first.urgent)
+        for lane in self._lanes:
+            lane.thread.stop()
+        async with anyio.create_task_group() as joining:
+            for lane in self._lanes:
+                joining.start_soon(anyio.to_thread.run_sync, lane.thread.join, wait_s)
 
     def _refuse(self, queue: deque[_Wanted]) -> None:
         for want in queue:
             del self._wanted[want.text]
             want.settle(closed())
         queue.clear()
+
+    def _lane(self, background: bool) -> _Lane:
+        return self._apart if background else self._first
 
     async def _embed_some(self, texts: Sequence[str], *, background: bool) -> list[Outcome]:
         if self._closed or (background and self._closing):
@@ -148,11 +179,12 @@ class Batcher:
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
             return [full] * len(texts)
-        if self.hangs:
+        if self.hangs(background=background):
             return [self._late()] * len(texts)
         outcomes = [self._want(text, background=background) for text in texts]
-        if self._task is None:  # the thread begins at once, not when the task has its turn
-            self._task = asyncio.create_task(self._run(self._begun()))
+        lane = self._lane(background)
+        if lane.task is None:  # the thread begins at once, not when the task has its turn
+            lane.task = asyncio.create_task(self._run(lane, self._begun(lane)))
         try:
             async with asyncio.timeout(self._deadline_s):
                 return [await outcome for outcome in outcomes]
@@ -171,25 +203,25 @@ class Batcher:
         want = self._wanted.get(text)
         if want is None:
             want = self._wanted[text] = _Wanted(text)
-            (self._background if background else self._queue).append(want)
-        elif not background and want in self._background:
-            self._background.remove(want)
-            self._queue.append(want)
+            (self._apart.background if background else self._first.urgent).append(want)
+        elif not background and want in self._apart.background:
+            self._apart.background.remove(want)
+            self._first.urgent.append(want)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         want.callers.append(outcome)
         return outcome
 
-    async def _run(self, begun: _Begun | None) -> None:
+    async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:
             while begun is not None:
                 outcomes = await self._ended(begun)
-                self._begun_at_s = None
                 for want, outcome in zip(begun.batch, outcomes, strict=True):
+                    self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
                     want.settle(outcome)
-                begun = self._begun()
+                begun = self._begun(lane)
         finally:
-            self._task = None
+            lane.task = None
 
     async def _ended(self, begun: _Begun) -> list[Outcome]:
         try:
@@ -197,30 +229,14 @@ class Batcher:
         except EmbedderError as error:  # closed before the thread came to it
             return [error] * len(begun.batch)
 
-    def _begun(self) -> _Begun | None:
+    def _begun(self, lane: _Lane) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""
-        while self.waiting:
-            batch = [want for want in self._taken() if self._still_wanted(want)]
+        while taken := lane.take():
+            batch = [want for want in taken if self._still_wanted(want)]
             if batch:
                 texts = [want.text for want in batch]
-                self._begun_at_s = time.monotonic()
-                return _Begun(batch, self._thread.submit(partial(self._outcomes, texts)))
+                return _Begun(batch, lane.thread.submit(partial(self._outcomes, texts)))
         return None
-
-    def _taken(self) -> list[_Wanted]:
-        """Take what makes a batch out of the queue whose turn it is."""
-        if self._queue and not (self._background and self._background_next):
-            self._background_next = True
-            return [self._queue.popleft() for _ in range(min(BATCH_TEXTS_MAX, len(self._queue)))]
-        self._background_next = False
-        taken = [self._background.popleft()]
-        characters = len(taken[0].text)
-        while self._background and len(taken) < BATCH_TEXTS_MAX:
-            characters += len(self._background[0].text)
-            if characters > BACKGROUND_CHARACTERS_MAX:
-                break
-            taken.append(self._background.popleft())
-        return taken
 
     def _still_wanted(self, want: _Wanted) -> bool:
         """Say whether somebody waits; forget a text that nobody waits for any more."""
@@ -229,7 +245,7 @@ class Batcher:
             return False
         return True
 
-    # --- in the thread
+    # --- in a thread
 
     def _outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         try:
@@ -249,7 +265,6 @@ class Batcher:
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
         vectors, tokens = self._computed(texts)
         check_vectors(vectors, len(texts), self.embedder.dimension)
-        self.texts_embedded += len(texts)
         return list(map(Embedded, as_stored(vectors), tokens))
 
     def _computed(self, texts: Sequence[str]) -> tuple[Vectors, Sequence[bytes | None]]:

@@ -29,6 +29,8 @@ PROJECTION_FILE = f"projection {PROJECTION_RECIPE.replace('/', '-')}.f32"
 class DefaultEmbedder:
     """all-MiniLM-L6-v2, loaded on first use."""
 
+    parallel = True  # once it is prepared
+
     def __init__(self, precision: Precision = "int8", cache_dir: Path | None = None):
         self._precision: Precision = precision
         self._cache_dir = cache_dir

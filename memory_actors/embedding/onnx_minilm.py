@@ -64,7 +64,7 @@ class Encoding:
 
 
 class OnnxEmbedder:
-    """Runs an installed model. One call at a time: callers in several threads take turns.
+    """Runs an installed model, in the thread that calls; several may at once.
 
     `folder` is what `install_model` returned. `threads` is what one call may use: one by default,
     since a second gains nothing on short texts and takes a core from the application. Raises
@@ -75,6 +75,8 @@ class OnnxEmbedder:
         self._manifest = _manifest(folder)
         self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
         self._session = _session(folder / GRAPH_FILE, threads)
+
+    parallel = True
 
     @classmethod
     def load(

@@ -23,8 +23,10 @@ class Embedder(Protocol):
 
     An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states,
     which makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the
-    first text and outside of any deadline, and `background_mean() -> float32 [dimension]`, the mean
-    vector of general text; without it, that is computed from 400 sentences, once for each store.
+    first text and outside of any deadline; `background_mean() -> float32 [dimension]`, the mean
+    vector of general text (without it, that is computed from 400 sentences, once for each store);
+    and `parallel = True`, if two threads may call it at once: then nobody waits while summaries of
+    old memories are embedded.
     """
 
     @property
@@ -44,7 +46,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return a float32 array `[len(texts), dimension]` whose rows have length 1.
 
-        Called from one worker thread at a time, never from the event loop. The same text must give
-        the same vector, whatever else is in the batch (up to rounding).
+        Called from one worker thread at a time, unless it is `parallel`; never from the event loop.
+        The same text must give the same vector, whatever else is in the batch (up to rounding).
         """
         ...

@@ -1,4 +1,4 @@
-"""The thread that an embedder is called in, and how it ends.
+"""A thread that an embedder is called in, and how it ends.
 
 It is a daemon: a call that hangs must not keep a process. But a daemon that comes back out of a
 library in C++ while the interpreter is taken down aborts the process. So who closes waits for the
@@ -31,6 +31,13 @@ class EmbedderThread:
         self._thread: threading.Thread | None = None
         self._given_up_at_s: float | None = None
         """Until when it is waited for. None: it is to go on."""
+        self._begun_at_s: float | None = None
+
+    @property
+    def busy_s(self) -> float:
+        """For how long it has been at the call in hand; 0 if there is none."""
+        since_s = self._begun_at_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
 
     def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Begin a call; the result is what it returns or raises.
@@ -62,7 +69,9 @@ class EmbedderThread:
     def _work(self) -> None:
         while (taken := self._calls.get()) is not None:
             call, result = taken
+            self._begun_at_s = time.monotonic()
             outcome, failure = self._called(call)
+            self._begun_at_s = None
             with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
                 result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
 
@@ -96,9 +105,13 @@ def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | No
         result.set_exception(failure)
 
 
-def closed() -> EmbedderError:
+class EmbedderClosedError(EmbedderError):
+    """Who asks has come too late: nothing has failed."""
+
+
+def closed() -> EmbedderClosedError:
     """Return what those are told who come too late."""
-    return EmbedderError("the memory system is closed: open it again")
+    return EmbedderClosedError("the memory system is closed: open it again")
 
 
 def failed(error: BaseException) -> EmbedderError:

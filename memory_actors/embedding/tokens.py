@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.products import float_dots
 
 TOKENS_MAX: Final = 256
 """What the encoder reads of a text."""
@@ -41,7 +42,7 @@ class Packed(NamedTuple):
 
 def project(states: Vectors, projection: Vectors) -> Vectors:
     """Return token states float32 `[tokens, width]` as unit rows `[tokens, dimensions]`."""
-    return _unit(_unit(states) @ projection)
+    return _unit(float_dots(_unit(states), projection.T))
 
 
 def pack(token_ids: AnyIds, projected: Vectors) -> bytes:

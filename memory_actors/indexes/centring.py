@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.products import Halves, dots
+from memory_actors.products import Halves, dots
 
 # K above. Measured with `python -m bench centring`: any K from 0 to 50 lifts turn recall@10 from
 # 0.459 to 0.491-0.495, and puts the right one of 10 memories first in 66-67 % of questions instead

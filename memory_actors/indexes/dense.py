@@ -32,8 +32,8 @@ import numpy.typing as npt
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
-from memory_actors.indexes.products import coded_dots
 from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
+from memory_actors.products import coded_dots
 
 EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
 GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
@@ -69,20 +69,20 @@ class Graphed(NamedTuple):
         """Return the rows that are not in it, of the first `count`."""
         return np.concatenate([self.beside, np.arange(min(self.until, count), count)])
 
-    def proposed(self, direction: Vectors, k: int, view: View) -> Rows:
+    def proposed(self, direction: Vectors, k: int, view: View) -> Rows | None:
         """Return the living rows that may be among the `k` closest, and the tail, each once.
 
-        None at all where so many are dead, or alike, that a scan does better.
+        None where so many are dead, or alike, that a scan does better.
         """
         count = len(view.labels)
         living_share = view.living / max(count, 1)
         if living_share < LIVING_MIN:
-            return np.empty(0, np.intp)
+            return None
         reached = self.graph.search(direction, int(k / living_share))
         reached = reached[(reached != NONE) & (reached < count)]
         reached = reached[view.alive[reached]]
         if len(reached) < REACHED_MIN * min(k, view.living):
-            return np.empty(0, np.intp)
+            return None
         return np.union1d(reached, self.tail(count))
 
 
@@ -152,16 +152,14 @@ class DenseIndex:
         scores[~view.alive[chosen]] = -np.inf
         return scores
 
-    def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows:
+    def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows | None:
         """Return about the `k` rows closest to a query, and those that the graph has not got.
 
-        In ascending order. All rows where there is no graph, or it reaches too few living ones.
+        In ascending order. None where there is no graph, or it reaches too few living ones.
         """
-        graphed, view = self._graphed, self._rows.view()
-        proposed = np.empty(0, np.intp)
-        if graphed is not None:
-            proposed = graphed.proposed(direction_of(query, centre), k, view)
-        return proposed if len(proposed) else np.arange(len(view.labels))
+        if self._graphed is None:
+            return None
+        return self._graphed.proposed(direction_of(query, centre), k, self._rows.view())
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.products import Halves
+from memory_actors.products import Halves
 
 M = 16
 EF_CONSTRUCTION = 100  # 200 doubles the build for nothing measurable

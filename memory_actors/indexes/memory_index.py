@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from eventlog import EventStore
 from memory_actors.chores import Chores
@@ -34,7 +35,7 @@ INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 STATES_CHUNK = 256  # token states read in one go after an activation
 
 
-class _Owner(NamedTuple):
+class _Owner(msgspec.Struct, frozen=True, gc=False):
     memory_id: str
     digest: bytes
     place: int

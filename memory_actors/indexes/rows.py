@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.products import Bytes, Halves, byte_codes
+from memory_actors.products import Bytes, Halves, byte_codes
 
 CAPACITY_MIN = 16
 GROWTH = 1.5

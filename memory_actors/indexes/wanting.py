@@ -16,6 +16,7 @@ import structlog
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
+from memory_actors.embedding.thread import EmbedderClosedError
 from memory_actors.kinds.kind import Passage
 
 TEXTS_MAX = 64  # passages embedded in one go
@@ -136,7 +137,7 @@ class Wanting:
             labels = self._labels.pop(digest, None)
             if labels:
                 self._labels[digest] = labels
-        if failed:
+        if any(not isinstance(error, EmbedderClosedError) for error in failed.values()):
             _logger.warning("memories not indexed", count=len(failed))
         for digest in dict(batch).keys() - texts.keys():  # its row has gone
             self._labels.pop(digest, None)

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.products import float_dots
 from memory_actors.summarizers.concepts import Concepts, Floats, Ints, concepts
 from memory_actors.summarizers.sampling import evenly, scattered
 
@@ -95,7 +96,7 @@ def _nearness(said: Concepts, memories: Ints, vectors: Vectors) -> Vectors:
     of_memory = np.bincount(memories, heard, minlength=len(vectors))[memories]
     share = (heard / np.maximum(of_memory, 1e-9)).astype(np.float32)
     anchors = vectors[evenly(len(vectors), ANCHORS_MAX)]
-    cosines = vectors @ anchors.T
+    cosines = float_dots(vectors, anchors)
     nearer: Vectors = share[:, None] * np.maximum(cosines - cosines.mean(axis=0), 0.0)[memories]
     return nearer
 

@@ -53,14 +53,19 @@ class SummaryWriter(Writer):
     async def compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
         """Put a summary in the place of memories; no events if one of them has changed meanwhile.
 
+        It is embedded first: memories do not make room for what cannot be found yet.
+
         :raises QuotaExceededError: there would be more bytes than before, and no room for them.
+        :raises EmbedderError: it could not be embedded; nothing was done.
         """
+        passages = _passages(summary)
+        await self.scope.embeddings.embed(passages, keep=False, background=True)
         command = self.compress_command(
             now_us=self.scope.now_us(),
             summary=summary,
             originals=tuple((row.memory_id, row.version) for row in originals),
         )
-        return await self.write(command, _passages(summary))
+        return await self.write(command, passages)
 
     async def undo_compaction(self, memory_id: str, originals: Sequence[str]) -> list[Receipt]:
         """Take a summary away and bring its originals back; return a receipt for each that came.

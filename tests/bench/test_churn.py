@@ -66,13 +66,14 @@ def test_recall_is_of_what_ranking_asks(
     """If the index answers worse, the measurement says so."""
     whole = getattr(dense.DenseIndex, asked)
     worse = {
-        "proposed": lambda *args: whole(*args)[::2],
+        "proposed": lambda *args: None if (rows := whole(*args)) is None else rows[::2],
         "scores": lambda *args: -whole(*args),
     }
     monkeypatch.setattr(dense.DenseIndex, asked, worse[asked])
     result = bench(tmp_path)
     assert result.exit_code == 1
-    assert all(row["recall@10"] < 0.8 for row in steps(result))
+    filled = steps(result)[1]  # and searched by the graph
+    assert filled["recall@10"] < 0.8
 
 
 def test_what_is_kept_beside_the_index_is_what_lives_in_it() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
@@ -137,8 +138,8 @@ async def test_while_closing_waits_for_work_in_hand_nothing_is_begun_in_the_back
             await close.wait()
         await held
 
-    system = asyncio.create_task(opened())
-    with anyio.fail_after(20):
+    with capture_logs() as logs, anyio.fail_after(20):
+        system = asyncio.create_task(opened())
         await asyncio.to_thread(embedder.called.wait, 10)
         close.set()
         await asyncio.sleep(0.05)
@@ -148,6 +149,7 @@ async def test_while_closing_waits_for_work_in_hand_nothing_is_begun_in_the_back
         leave.set()
         await system
     assert embedder.batches == 1
+    assert not [log for log in logs if log["log_level"] == "warning"], "nothing has failed"
 
 
 def test_every_public_call_is_called_here() -> None:

@@ -1,12 +1,13 @@
 """A run gives way to others, and to nobody if it is alone."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from memory_actors.compaction import pace
-from memory_actors.compaction.pace import REST, REST_S_MAX, Pace
+from memory_actors.compaction.pace import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +50,22 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
     clock[0] = 60.02
     await run.give_way(own_uses=1)
     assert rests == [pytest.approx(REST * 0.01), REST_S_MAX, 0]
+
+
+def test_of_two_runs_the_last_one_restores_what_was_set() -> None:
+    before = sys.getswitchinterval()
+    with short_turns():
+        with short_turns():
+            assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX)
+        assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX)
+    assert sys.getswitchinterval() == before
+
+
+def test_who_has_shorter_turns_keeps_them() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_S_MAX / 5)
+    try:
+        with short_turns():
+            assert sys.getswitchinterval() == pytest.approx(TURN_S_MAX / 5, abs=2e-6)
+    finally:
+        sys.setswitchinterval(before)

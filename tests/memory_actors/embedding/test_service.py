@@ -26,8 +26,10 @@ class SlowEmbedder(FakeEmbedder):
         super().__init__()
         self.go = threading.Semaphore(0)
         self.batches: list[list[str]] = []
+        self.calling = 0
 
     def embed(self, texts):
+        self.calling += 1
         assert self.go.acquire(timeout=10)
         self.batches.append(list(texts))
         return super().embed(texts)
@@ -81,6 +83,29 @@ async def test_what_can_wait_is_embedded_a_little_at_a_time_and_takes_turns() ->
     assert batcher.embedder.batches == [[long[0]], ["a", "b"], [long[1]], [long[2]]]
 
 
+async def test_where_two_may_call_the_embedder_nobody_waits_for_what_can_wait() -> None:
+    embedder = SlowEmbedder()
+    embedder.parallel = True  # type: ignore[attr-defined]
+    batcher = Batcher(embedder, deadline_s=5)
+    long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(2)]
+    waiting = asyncio.create_task(batcher.embed_each([*long], background=True))
+    await asyncio.sleep(0.05)
+    urgent = asyncio.create_task(batcher.embed(["a"]))
+    await asyncio.sleep(0.05)
+    assert embedder.calling == 2  # the query is in the model while a long text is
+
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    embedder.go.release(2)
+    with anyio.fail_after(5):
+        await closing
+        assert len(await urgent) == 1
+        first, second = await waiting
+    assert isinstance(first, Embedded)
+    assert str(second) == "the memory system is closed: open it again"
+
+
 async def test_short_texts_that_can_wait_are_embedded_together() -> None:
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     texts = [f"t{n}" for n in range(BATCH_TEXTS_MAX)]
@@ -123,7 +148,7 @@ async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_aske
     batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
     with pytest.raises(EmbedderError, match="no answer"):
         await batcher.embed(["hangs"])
-    assert batcher.hangs
+    assert batcher.hangs()
 
     late = asyncio.create_task(batcher.embed(["late"]))
     await asyncio.sleep(0)
@@ -133,7 +158,7 @@ async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_aske
 
     batcher.embedder.go.release()  # type: ignore[attr-defined]
     with anyio.fail_after(5):
-        while batcher.hangs:
+        while batcher.hangs():
             await asyncio.sleep(0.01)
     batcher.embedder.go.release()  # type: ignore[attr-defined]
     assert len(await batcher.embed(["again"])) == 1

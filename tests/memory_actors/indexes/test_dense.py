@@ -187,12 +187,12 @@ def test_removed_neighbours_do_not_hide_the_rest() -> None:
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_where_most_rows_are_dead_all_are_proposed() -> None:
+def test_where_most_rows_are_dead_none_are_proposed() -> None:
     rows = vectors(1_000)
     index = maintain(build(rows))
     for label in np.random.default_rng(1).permutation(1_000)[:700].tolist():
         index.remove(label)
-    assert len(index.proposed(rows[0], mu_of(index), 30)) == 1_000
+    assert index.proposed(rows[0], mu_of(index), 30) is None
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -202,6 +202,7 @@ def test_of_a_graph_few_rows_are_proposed_and_none_that_was_removed() -> None:
     for label in range(0, 2_000, 4):
         index.remove(label)
     proposed = index.proposed(rows[1], mu_of(index), 100)
+    assert proposed is not None
     assert 85 <= len(proposed) <= 115
     assert not np.any(proposed % 4 == 0)
     assert proposed.tolist() == sorted(set(proposed.tolist()))
@@ -384,9 +385,10 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_more_rows_than_a_graph_can_reach_are_proposed_all() -> None:
+def test_where_more_rows_are_wanted_than_a_graph_can_reach_it_proposes_none() -> None:
     rows = vectors(2_000)
     rows[:600] = rows[0]
     index = maintain(build(rows))
     for k in (1, 10, 40, 300, 1_500, 2_000):
-        assert len(index.proposed(rows[0], mu_of(index), k)) in (k, 2_000)
+        proposed = index.proposed(rows[0], mu_of(index), k)
+        assert proposed is None or len(proposed) in (k, 2_000)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memory_actors.indexes.products import byte_codes, byte_dots, coded_dots, dots
+from memory_actors.products import byte_codes, byte_dots, coded_dots, dots, float_dots
 
 RNG = np.random.default_rng(7)
 
@@ -21,6 +21,15 @@ def test_nothing_of_a_vector_is_lost_beside_halves(count: int) -> None:
     assert found.shape == (count, 2)
     assert found.dtype == np.float32
     assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 170])
+def test_products_of_floats_are_those_of_doubles(count: int) -> None:
+    rows, vectors = unit(count), unit(64)
+    found = float_dots(rows, vectors)
+    assert found.shape == (count, 64)
+    assert found.dtype == np.float32
+    assert found == pytest.approx(rows.astype(np.float64) @ vectors.astype(np.float64).T, abs=1e-7)
 
 
 @pytest.mark.parametrize(("count", "asked"), [(0, 2), (3, 0), (1, 1), (777, 13)])
