@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 REST = 9  # times as long as the work it follows
-REST_S_MAX = 0.25  # a summary that was waited for has burdened nobody
+REST_S_MAX = 1.0  # what was waited for has burdened nobody; embedding a long summary takes 0.1 s
 TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
 
 _lock = threading.Lock()

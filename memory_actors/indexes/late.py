@@ -212,7 +212,8 @@ class LateIndex:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = list(labels)
         found = list(map(self._held.get, wanted))
-        self._fill(wanted, found)
+        if not all(found):
+            self._fill(wanted, found)
         return max_sim(query, [states or b"" for states in found])
 
     def _fill(self, labels: Sequence[int], found: list[bytes | None]) -> None:

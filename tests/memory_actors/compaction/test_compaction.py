@@ -1,6 +1,8 @@
 """Compaction end to end: a real store, a fake model, summaries of a function of the test's own."""
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +18,7 @@ from support.compacting import (
     summaries,
     with_a_past,
 )
-from support.fakes import FakeTokenEmbedder
+from support.fakes import FakeEmbedder, FakeTokenEmbedder
 
 from memory_actors import (
     CallableSummarizer,
@@ -249,6 +251,50 @@ async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, w
     async with open_memory(summarizer=SHORT) as memory:
         assert outcomes(await memory.compact()) == ["compressed"]
         assert (await memory.compaction_stats()).summaries == 2
+
+
+async def test_a_cluster_whose_summary_cannot_be_embedded_stays_and_is_tried_again(
+    open_memory: Any, embedder: FakeEmbedder
+) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        before = await contents(user)
+        embedder.failure = RuntimeError("no model")
+        report = await memory.compact()
+        assert outcomes(report) == ["failed", "failed"]
+        assert "no model" in str(report.clusters[0].reason)
+        assert await contents(user) == before
+
+        embedder.failure = None
+        assert outcomes(await memory.compact()) == ["compressed", "compressed"]
+
+
+async def test_memories_are_found_until_their_summary_is_embedded(
+    open_memory: Any, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search waits for nobody meanwhile, and one right after it finds the summary."""
+    embed, asked, go = embedder.embed, threading.Event(), threading.Event()
+
+    def gated(texts: Sequence[str]) -> Any:
+        if LOGIN in texts:  # the originals have a number each
+            asked.set()
+            assert go.wait(10)
+        return embed(texts)
+
+    monkeypatch.setattr(embedder, "parallel", True, raising=False)
+    async with open_memory(summarizer=SHORT) as memory:
+        user = await with_a_past(memory)
+        monkeypatch.setattr(embedder, "embed", gated)
+        run = asyncio.create_task(memory.compact())
+        async with asyncio.timeout(5):
+            await asyncio.to_thread(asked.wait, 5)
+            meanwhile = await user.retrieve("login redirect", top_k=3)
+        go.set()
+        await run
+        found = await user.retrieve("login redirect", top_k=3)
+    assert sum(hit.memory_id.startswith("fixed") for hit in meanwhile) >= 2
+    assert all(hit.source == "memory" for hit in meanwhile)
+    assert any(hit.source == "compressed" and LOGIN in hit.content for hit in found)
 
 
 async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
