@@ -232,8 +232,10 @@ def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question
     worded = np.flatnonzero(words)
     if len(worded) > count:
         worded = worded[np.argpartition(-words[worded], count)[:count]]
-    proposed = np.union1d(close[close < parts.size], worded)
-    return np.union1d(proposed, np.flatnonzero(summaries)) if question.summaries else proposed
+    chosen = summaries.copy() if question.summaries else np.zeros(parts.size, np.bool_)
+    chosen[close[close < parts.size]] = True
+    chosen[worded] = True
+    return np.flatnonzero(chosen)
 
 
 def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:

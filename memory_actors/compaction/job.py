@@ -94,7 +94,7 @@ class Compaction:
             self._alone.release()
             raise
         halt = self._halt = asyncio.Event()
-        pace = Pace(lambda: self._services.runtime.uses)
+        pace = Pace(lambda: self._services.runtime.uses, halt)
         kinds = self._kinds(episodes)
         run = Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(

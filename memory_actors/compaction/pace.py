@@ -11,7 +11,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 REST = 9  # times as long as the work it follows
@@ -24,10 +24,14 @@ _turn_s_before = 0.0
 
 
 class Pace:
-    """Rests after each piece of work if somebody else has used the memory meanwhile."""
+    """Rests after each piece of work if somebody else has used the memory meanwhile.
 
-    def __init__(self, uses: Callable[[], int]):
+    `halt` ends a rest.
+    """
+
+    def __init__(self, uses: Callable[[], int], halt: asyncio.Event):
         self._uses = uses
+        self._halt = halt
         self._seen = uses()
         self._since_s = perf_counter()
 
@@ -35,8 +39,14 @@ class Pace:
         """Rest, maybe; `own_uses` are of the work itself."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
         others = before - self._seen > own_uses
-        await asyncio.sleep(min(REST * worked_s, REST_S_MAX) if others else 0)
+        await self._rest(min(REST * worked_s, REST_S_MAX) if others else 0)
         self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
+
+    async def _rest(self, rest_s: float) -> None:
+        await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._halt.wait()
 
 
 @contextmanager

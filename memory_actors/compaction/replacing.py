@@ -14,7 +14,12 @@ import structlog
 
 from eventlog.records import to_datetime
 from memory_actors.compaction.selection import Old, said_by, vectors_of
-from memory_actors.errors import MemoryActorsError, SummarizerError, SystemClosedError
+from memory_actors.errors import (
+    EmbedderError,
+    MemoryActorsError,
+    SummarizerError,
+    SystemClosedError,
+)
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import Compressed
 from memory_actors.privacy import hashed, reason
@@ -44,6 +49,8 @@ class Replacing:
     def __init__(self, summarizer: Summarizer, deadline_s: float):
         self._summarizer = summarizer
         self._deadline_s = deadline_s
+        self._embedder_failed = False
+        """With the last summary: it is asked again before another one is paid for."""
 
     async def replace(
         self, scope: Scope, old: Old, halt: asyncio.Event, *, dry_run: bool
@@ -54,7 +61,10 @@ class Replacing:
         """
         told = _Told(scope, old, await said_by(scope, old))
         try:
-            content = await self._summary(await told.cluster(), told.bytes_before, halt)
+            cluster = await told.cluster()
+            if self._embedder_failed:
+                await scope.embeddings.embed([cluster.heading], keep=False, background=True)
+            content = await self._summary(cluster, told.bytes_before, halt)
             fields = summary_text(content)
             if dry_run:
                 return told.report("would_compress", summary=content)
@@ -63,7 +73,9 @@ class Replacing:
         except SystemClosedError:
             raise
         except Exception as error:  # of a summariser of the caller's own, anything
+            self._embedder_failed = isinstance(error, EmbedderError)
             return told.failed(error)
+        self._embedder_failed = False
         if not written.reply.events:
             return told.report("changed")
         return told.report("compressed", content, summary.memory_id)

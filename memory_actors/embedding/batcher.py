@@ -183,8 +183,10 @@ class Batcher:
             return [self._late()] * len(texts)
         outcomes = [self._want(text, background=background) for text in texts]
         lane = self._lane(background)
-        if lane.task is None:  # the thread begins at once, not when the task has its turn
-            lane.task = asyncio.create_task(self._run(lane, self._begun(lane)))
+        # The thread begins at once, not when the task has its turn. There may be nothing to begin:
+        # the other lane is at what is wanted.
+        if lane.task is None and (begun := self._begun(lane)) is not None:
+            lane.task = asyncio.create_task(self._run(lane, begun))
         try:
             async with asyncio.timeout(self._deadline_s):
                 return [await outcome for outcome in outcomes]
@@ -211,15 +213,16 @@ class Batcher:
         want.callers.append(outcome)
         return outcome
 
-    async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
+    async def _run(self, lane: _Lane, begun: _Begun) -> None:
+        next_one: _Begun | None = begun
         try:
-            while begun is not None:
-                outcomes = await self._ended(begun)
-                for want, outcome in zip(begun.batch, outcomes, strict=True):
+            while next_one is not None:
+                outcomes = await self._ended(next_one)
+                for want, outcome in zip(next_one.batch, outcomes, strict=True):
                     self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
                     want.settle(outcome)
-                begun = self._begun(lane)
+                next_one = self._begun(lane)
         finally:
             lane.task = None
 

@@ -76,8 +76,6 @@ class OnnxEmbedder:
         self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
         self._session = _session(folder / GRAPH_FILE, threads)
 
-    parallel = True
-
     @classmethod
     def load(
         cls,

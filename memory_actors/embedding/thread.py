@@ -22,6 +22,10 @@ LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow mac
 _started: "WeakSet[EmbedderThread]" = WeakSet()
 
 
+class EmbedderClosedError(EmbedderError):
+    """Who asks has come too late: nothing has failed."""
+
+
 class EmbedderThread:
     """One thread that runs calls in turn, started with the first."""
 
@@ -103,10 +107,6 @@ def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | No
         result.set_result(outcome)
     else:
         result.set_exception(failure)
-
-
-class EmbedderClosedError(EmbedderError):
-    """Who asks has come too late: nothing has failed."""
 
 
 def closed() -> EmbedderClosedError:

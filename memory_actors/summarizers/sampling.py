@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.products import float_dots
 
 GOLDEN: Final = 0.6180339887498949
 """Multiples of it, less their whole part, are spread most evenly and keep to no beat."""
@@ -31,7 +32,7 @@ def typical(vectors: Vectors | None, count: int, at_most: int) -> list[int]:
     """
     if vectors is None:
         return evenly(count, at_most)
-    centrality = vectors @ vectors.mean(axis=0)
+    centrality = float_dots(vectors, vectors.mean(axis=0)[None])[:, 0]
     return [
         start + int(np.argmax(centrality[start:end])) for start, end in _stretches(count, at_most)
     ]

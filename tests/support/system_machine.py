@@ -54,6 +54,7 @@ class SystemMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
+        self.usual = live_user.SNAPSHOT_MIN_EVENTS, pace.REST_S_MAX
         live_user.SNAPSHOT_MIN_EVENTS = 1  # every passivation leaves a snapshot to start from
         pace.REST_S_MAX = 0.0  # nobody is to notice compaction less
         self.directory = tempfile.TemporaryDirectory()
@@ -68,7 +69,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.run(self.stack.aclose())
         self.runner.close()
         self.directory.cleanup()
-        live_user.SNAPSHOT_MIN_EVENTS, pace.REST_S_MAX = 100, 0.25
+        live_user.SNAPSHOT_MIN_EVENTS, pace.REST_S_MAX = self.usual
 
     def run(self, call: Any) -> Any:
         return self.runner.run(call)

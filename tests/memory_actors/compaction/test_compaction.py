@@ -256,11 +256,15 @@ async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, w
 async def test_a_cluster_whose_summary_cannot_be_embedded_stays_and_is_tried_again(
     open_memory: Any, embedder: FakeEmbedder
 ) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
+    """And the summariser, which may cost money, is asked only for the first one meanwhile."""
+    asked: list[Cluster] = []
+    counting = CallableSummarizer(lambda cluster: asked.append(cluster) or short(cluster))
+    async with open_memory(summarizer=counting) as memory:
         user = await with_a_past(memory)
         before = await contents(user)
         embedder.failure = RuntimeError("no model")
         report = await memory.compact()
+        assert len(asked) == 1
         assert outcomes(report) == ["failed", "failed"]
         assert "no model" in str(report.clusters[0].reason)
         assert await contents(user) == before

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.anyio
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    async def rest(_self: Pace, seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(Pace, "_rest", rest)
     return slept
 
 
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def test_alone_it_does_not_rest(rests: Any, clock: Any) -> None:
     uses = [5]
-    run = Pace(lambda: uses[0])
+    run = Pace(lambda: uses[0], asyncio.Event())
     clock[0], uses[0] = 0.01, 6
     await run.give_way(own_uses=1)
     assert rests == [0]
@@ -42,7 +42,7 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
     rests: Any, clock: Any
 ) -> None:
     uses = [5]
-    run = Pace(lambda: uses[0])
+    run = Pace(lambda: uses[0], asyncio.Event())
     clock[0], uses[0] = 0.01, 7
     await run.give_way(own_uses=1)
     clock[0], uses[0] = 60.01, 9
@@ -50,6 +50,19 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
     clock[0] = 60.02
     await run.give_way(own_uses=1)
     assert rests == [pytest.approx(REST * 0.01), REST_S_MAX, 0]
+
+
+async def test_who_is_to_stop_rests_no_longer(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+    monkeypatch.setattr(pace, "REST_S_MAX", 60.0)
+    uses, halt = [5], asyncio.Event()
+    run = Pace(lambda: uses[0], halt)
+    clock[0], uses[0] = 60.0, 7
+    resting = asyncio.create_task(run.give_way())
+    await asyncio.sleep(0.02)
+    assert not resting.done()
+    halt.set()
+    async with asyncio.timeout(5):
+        await resting
 
 
 def test_of_two_runs_the_last_one_restores_what_was_set() -> None:

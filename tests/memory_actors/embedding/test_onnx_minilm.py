@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -290,3 +291,20 @@ def test_load_installs_on_first_use_only_and_says_so(
         OnnxEmbedder.load(cache_dir=tmp_path)
     assert installs == [tmp_path]
     assert [entry["log_level"] for entry in logs] == ["info"]
+
+
+# From two threads
+
+
+def test_two_threads_at_once_get_what_one_after_the_other_gets(minilm_int8: OnnxEmbedder) -> None:
+    texts = [TEXTS[0], TEXTS[2]]
+    alone = [minilm_int8.encode([text])[0] for text in texts]
+
+    def again(text: str) -> list[onnx_minilm.Encoding]:
+        return [minilm_int8.encode([text])[0] for _ in range(40)]
+
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(again, texts))
+    for expected, found in zip(alone, together, strict=True):
+        assert all(np.array_equal(one.pooled, expected.pooled) for one in found)
+        assert all(np.array_equal(one.token_states, expected.token_states) for one in found)

@@ -106,6 +106,21 @@ async def test_where_two_may_call_the_embedder_nobody_waits_for_what_can_wait() 
     assert str(second) == "the memory system is closed: open it again"
 
 
+@pytest.mark.parametrize("first", [True, False])
+async def test_who_wants_what_the_other_thread_is_at_holds_up_nobody(first: bool) -> None:
+    embedder = SlowEmbedder()
+    embedder.parallel = True  # type: ignore[attr-defined]
+    batcher = Batcher(embedder, deadline_s=1)
+    busy = asyncio.create_task(batcher.embed_each(["b"], background=first))
+    await asyncio.sleep(0.05)
+    calls = [batcher.embed_each([text], background=not first) for text in ("b", "q")]
+    (same, other) = await gather_when_queued(batcher, *calls, batches=2)
+    assert isinstance(same[0], Embedded)
+    assert isinstance(other[0], Embedded)
+    await busy
+    await batcher.close()
+
+
 async def test_short_texts_that_can_wait_are_embedded_together() -> None:
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     texts = [f"t{n}" for n in range(BATCH_TEXTS_MAX)]
