@@ -163,7 +163,7 @@ class Desk:
         return took_ms
 
     def _embed(self, texts: Iterator[str]) -> Awaitable[Any]:
-        return self._embeddings.embed([next(texts)], keep=False)
+        return self._embeddings.embed([next(texts)])
 
     def _retrieve(self, filters: dict[str, str] | None) -> Awaitable[Any]:
         return self._user.retrieve(

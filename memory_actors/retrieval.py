@@ -109,7 +109,7 @@ async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit
     if not _at_hand(live, query) and not _indexes(live, query):
         return []
     background = await services.embeddings.background_mean()
-    (embedded,) = await services.embeddings.embed([query.text], keep=False)
+    (embedded,) = await services.embeddings.embed([query.text])
     best = await _searched(services, live, query, embedded, background)
     if await live.indexes.recovered(query.kinds):
         best = await _searched(services, live, query, embedded, background)
@@ -216,7 +216,7 @@ async def _warm(
         for (kind, row), passage in passages
         if passage.label in missing
     }
-    embedded = await services.embeddings.embed(list(phrased.values()), keep=False)
+    embedded = await services.embeddings.embed(list(phrased.values()))
     texts_of = dict(zip(phrased, map(Text, phrased.values(), embedded), strict=True))
     for (_, row), passage in passages:
         if passage.label in missing:

@@ -61,7 +61,7 @@ async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -
 
 async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
     wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, keep=False, background=True)
+    embedded, failed = await embeddings.embed_each(wanted, background=True)
     if failed:
         raise next(iter(failed.values()))
     return embedded

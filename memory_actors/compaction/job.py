@@ -12,7 +12,7 @@ takes no commands, is left for the next run.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +32,7 @@ from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import CompactedKind
+from memory_actors.live_user import LiveUser
 from memory_actors.privacy import reason
 from memory_actors.records import (
     CompactionReport,
@@ -66,6 +67,9 @@ class Compaction:
         self._at: str | None = None  # the user in hand
         self._left = asyncio.Event()  # set when a user's turn is over
         self._barred: set[str] = set()
+        self._bars = asyncio.Event()  # set when the user in hand is to be left alone
+        self._own_uses = 0
+        """How often a run has used an actor: nobody has to give way to that."""
         self._runs = 0
         self._failed_clusters = 0
         self._last_run_at: datetime | None = None
@@ -94,7 +98,7 @@ class Compaction:
             self._alone.release()
             raise
         halt = self._halt = asyncio.Event()
-        pace = Pace(lambda: self._services.runtime.uses, halt)
+        pace = Pace(lambda: self._services.runtime.uses - self._own_uses, halt)
         kinds = self._kinds(episodes)
         run = Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
@@ -154,8 +158,10 @@ class Compaction:
 
     @asynccontextmanager
     async def without(self, user_id: str) -> AsyncIterator[None]:
-        """Leave a user alone; a cluster of theirs in hand is finished, and not reported."""
+        """Leave a user alone. A cluster of theirs in hand is finished or given up, not reported."""
         self._barred.add(user_id)
+        if self._at == user_id:
+            self._bars.set()
         try:
             while self._at == user_id:
                 self._left.clear()
@@ -191,25 +197,30 @@ class Compaction:
     async def _carried_out(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
         before = await self._file_bytes()
         run.users_total, self._now = len(users), run
+        failure: Exception | None = None
         for user_id in users:
             if run.asked_to_stop():
                 break
             try:
                 await self._turn(run, user_id)
+                await run.pace.give_way()
             except Exception as error:  # whatever it is, the others have nothing to do with it
                 if not everyone or isinstance(error, SystemClosedError):
-                    raise
+                    failure = error
+                    break
                 run.leave(user_id, error)
             run.users_done += 1
         cancelled = run.asked_to_stop()
         if not run.dry_run:
             await self._finish(run, None if everyone else stream_of(users[0]), cancelled=cancelled)
+        if failure is not None:
+            raise failure
         return run.reported(before, await self._file_bytes(), cancelled=cancelled)
 
     async def _turn(self, run: Run, user_id: str) -> None:
         if user_id in self._barred:
             raise BeingErasedError("this user's memory is being erased: try again later")
-        self._at = user_id
+        self._at, self._bars = user_id, asyncio.Event()
         try:
             await self._user(run, user_id)
         finally:
@@ -217,7 +228,7 @@ class Compaction:
             self._left.set()
 
     async def _user(self, run: Run, user_id: str) -> None:
-        scope = Scope(self._services, user_id, None, None)
+        scope = _OwnScope(self._services, user_id, self._used)
         found = await self._clusters(run, scope)
         run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):
@@ -225,9 +236,10 @@ class Compaction:
                 break
             if done == len(found) and not run.dry_run:
                 await self._snapshot(scope)  # the log keeps two: neither is to hold the originals
-            run.count(await self._replacing.replace(scope, cluster, run.halt, dry_run=run.dry_run))
+            halts = (run.halt, self._bars)
+            run.count(await self._replacing.replace(scope, cluster, halts, dry_run=run.dry_run))
             run.tell(user_id, done, len(found))
-            await run.pace.give_way(own_uses=1)
+            await run.pace.give_way()
         if not run.dry_run and not run.asked_to_stop():
             run.archived += await self._settle(scope)
 
@@ -282,6 +294,9 @@ class Compaction:
             await self._snapshot(scope)
         return archived
 
+    def _used(self) -> None:
+        self._own_uses += 1
+
     async def _snapshot(self, scope: Scope) -> None:
         async with scope.writable() as live:
             await live.snapshot()
@@ -300,7 +315,7 @@ class Compaction:
                 await self._log.drop_archived(before_us, stream)
             if stream is None:
                 await self._services.recalls.trim_all()
-            if run.archived and not cancelled:
+            if not cancelled:  # both look first whether a good part is free
                 await self._log.shrink()
                 await self._services.embeddings.shrink()
         except EventLogError as error:
@@ -308,6 +323,21 @@ class Compaction:
 
     async def _file_bytes(self) -> int:
         return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+
+
+class _OwnScope(Scope):
+    """A user as a run reaches them: it says so, for it does not give way to itself."""
+
+    def __init__(self, services: Services, user_id: str, used: Callable[[], None]):
+        super().__init__(services, user_id, None, None)
+        self._used = used
+
+    @asynccontextmanager
+    async def writable(self) -> AsyncIterator[LiveUser]:
+        """Hold the user's actor live. Every use comes this way."""
+        self._used()
+        async with super().writable() as live:
+            yield live
 
 
 def _bytes_under(directory: Path) -> int:

@@ -15,7 +15,9 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 
 REST = 9  # times as long as the work it follows
-REST_S_MAX = 1.0  # what was waited for has burdened nobody; embedding a long summary takes 0.1 s
+REST_S_MAX = (
+    0.25  # a summary that was waited for has burdened nobody; four times that gains nothing
+)
 TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
 
 _lock = threading.Lock()
@@ -26,7 +28,7 @@ _turn_s_before = 0.0
 class Pace:
     """Rests after each piece of work if somebody else has used the memory meanwhile.
 
-    `halt` ends a rest.
+    `uses` says how often others have; `halt` ends a rest.
     """
 
     def __init__(self, uses: Callable[[], int], halt: asyncio.Event):
@@ -35,10 +37,10 @@ class Pace:
         self._seen = uses()
         self._since_s = perf_counter()
 
-    async def give_way(self, *, own_uses: int = 0) -> None:
-        """Rest, maybe; `own_uses` are of the work itself."""
+    async def give_way(self) -> None:
+        """Rest, maybe."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
-        others = before - self._seen > own_uses
+        others = before > self._seen
         await self._rest(min(REST * worked_s, REST_S_MAX) if others else 0)
         self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
 

@@ -53,18 +53,18 @@ class Replacing:
         """With the last summary: it is asked again before another one is paid for."""
 
     async def replace(
-        self, scope: Scope, old: Old, halt: asyncio.Event, *, dry_run: bool
+        self, scope: Scope, old: Old, halts: Sequence[asyncio.Event], *, dry_run: bool
     ) -> ClusterReport:
         """Replace a cluster by its summary, or say why not; `dry_run` only says what would be.
 
-        `halt` gives up a summary that is not there soon.
+        Each of `halts` gives up a summary that is not there soon.
         """
         told = _Told(scope, old, await said_by(scope, old))
         try:
             cluster = await told.cluster()
             if self._embedder_failed:
-                await scope.embeddings.embed([cluster.heading], keep=False, background=True)
-            content = await self._summary(cluster, told.bytes_before, halt)
+                await scope.embeddings.embed([cluster.heading], background=True)
+            content = await self._summary(cluster, told.bytes_before, halts)
             fields = summary_text(content)
             if dry_run:
                 return told.report("would_compress", summary=content)
@@ -80,12 +80,14 @@ class Replacing:
             return told.report("changed")
         return told.report("compressed", content, summary.memory_id)
 
-    async def _summary(self, cluster: Cluster, bytes_before: int, halt: asyncio.Event) -> str:
+    async def _summary(
+        self, cluster: Cluster, bytes_before: int, halts: Sequence[asyncio.Event]
+    ) -> str:
         """Return heading and body.
 
         :raises SummarizerError: there is none, or it is not shorter than the originals.
         """
-        body = checked_body(await self._body(cluster, halt), self._summarizer.name)
+        body = checked_body(await self._body(cluster, halts), self._summarizer.name)
         content = cluster.heading + body
         size = len(content.encode())
         if size >= bytes_before:
@@ -94,24 +96,23 @@ class Replacing:
             )
         return content
 
-    async def _body(self, cluster: Cluster, halt: asyncio.Event) -> str:
+    async def _body(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
         """Ask the summariser, in a task that may hang or be cancelled without harm to this one."""
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
-        halted = asyncio.ensure_future(halt.wait())
+        halted = [asyncio.ensure_future(halt.wait()) for halt in halts]
         try:
             done, _ = await asyncio.wait(
-                {work, halted}, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED
+                {work, *halted}, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED
             )
-            if halted in done and work not in done:
+            if done and work not in done:
                 done, _ = await asyncio.wait({work}, timeout=GRACE_S)
         finally:
-            halted.cancel()
-            work.cancel()
+            for each in (work, *halted):
+                each.cancel()
         if work not in done:
-            why = (
-                "before the run was stopped" if halt.is_set() else f"within {self._deadline_s:g} s"
-            )
+            stopped = any(halt.is_set() for halt in halts)
+            why = "before the run was stopped" if stopped else f"within {self._deadline_s:g} s"
             raise SummarizerError(f"no summary {why}")
         if work.cancelled():
             raise SummarizerError("the summariser was cancelled by what it waited for")

@@ -30,16 +30,18 @@ class Embeddings(Protocol):
         """Name all that an embedding depends on."""
         ...
 
-    async def embed(
-        self, texts: Sequence[str], *, keep: bool = True, background: bool = False
-    ) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[Embedded]:
         """Return what is known of each text."""
         ...
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
+        self, texts: Mapping[bytes, str], *, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by digest, and why the others have none."""
+        ...
+
+    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
+        """Write embeddings of texts that the log has to the disk, soon."""
         ...
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -80,19 +82,19 @@ class UserEmbeddings:
         """Name all that an embedding depends on."""
         return self._service.recipe
 
-    async def embed(
-        self, texts: Sequence[str], *, keep: bool = True, background: bool = False
-    ) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[Embedded]:
         """Return what is known of each text."""
-        return await self._service.embed(texts, keep=keep, background=background, owner=self.owner)
+        return await self._service.embed(texts, background=background, owner=self.owner)
 
     async def embed_each(
-        self, texts: Mapping[bytes, str], *, keep: bool = True, background: bool = False
+        self, texts: Mapping[bytes, str], *, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by digest, and why the others have none."""
-        return await self._service.embed_each(
-            texts, keep=keep, background=background, owner=self.owner
-        )
+        return await self._service.embed_each(texts, background=background, owner=self.owner)
+
+    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
+        """Write embeddings of texts that the log has to the disk, soon."""
+        self._service.keep(embedded, self.owner)
 
     def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return packed token states by digest."""

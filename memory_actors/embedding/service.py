@@ -98,11 +98,10 @@ class EmbeddingService:
         self,
         texts: Sequence[str],
         *,
-        keep: bool = True,
         background: bool = False,
         owner: Owner = EVERYBODY,
     ) -> list[Embedded]:
-        """Return what is known of each text; `keep=False` leaves no trace of the texts on disk.
+        """Return what is known of each text. It leaves no trace on disk: see `keep`.
 
         What can wait is embedded in the `background` of what cannot.
 
@@ -110,7 +109,7 @@ class EmbeddingService:
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found, failed = await self.embed_each(wanted, keep=keep, background=background, owner=owner)
+        found, failed = await self.embed_each(wanted, background=background, owner=owner)
         if failed:
             raise next(iter(failed.values()))
         return [found[digest] for digest in digests]
@@ -119,7 +118,6 @@ class EmbeddingService:
         self,
         texts: Mapping[bytes, str],
         *,
-        keep: bool = True,
         background: bool = False,
         owner: Owner = EVERYBODY,
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
@@ -138,10 +136,15 @@ class EmbeddingService:
             found |= fresh
             self._remember(fresh, owner)
             self._unkept |= {owner.prefix + digest for digest in fresh}
-        if keep:
-            unkept = {d: one for d, one in found.items() if owner.prefix + d in self._unkept}
-            self._keep(unkept, owner)
         return found, failed
+
+    def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
+        """Write what was computed of texts, by digest, to the disk, soon.
+
+        For texts that the log has: who erases a user finds them there.
+        """
+        unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
+        self._keep(unkept, owner)
 
     async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:

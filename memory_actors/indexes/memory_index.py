@@ -74,9 +74,7 @@ class MemoryIndex:
         self._chores = chores
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self._wanting = Wanting(
-            kind.NAME, self._texts, self.settle, embeddings, chores, keep=path is not None
-        )
+        self._wanting = Wanting(kind.NAME, self._texts, self.settle, embeddings, chores)
         self._ends = Ends()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
@@ -182,12 +180,15 @@ class MemoryIndex:
         self._wanting.start()
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
-        """Index the passages that wanted these texts, by digest."""
-        wanted = [
-            (label, text) for digest, text in texts.items() for label in self._wanting.pop(digest)
-        ]
-        for label, text in sorted(wanted, key=lambda pair: pair[0]):  # most go to an end
-            self._add(label, text)
+        """Index the passages that wanted these texts, by digest, and keep their embeddings.
+
+        What nobody wanted is of an event that never came, or has gone: it is not kept.
+        """
+        wanted = [(label, digest) for digest in texts for label in self._wanting.pop(digest)]
+        for label, digest in sorted(wanted):  # most go to an end
+            self._add(label, texts[digest])
+        if wanted and self._files is not None:
+            self._embeddings.keep({digest: texts[digest].embedded for _, digest in wanted})
         self.maintain()
 
     def _add(self, label: int, text: Text) -> None:

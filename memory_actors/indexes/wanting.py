@@ -50,15 +50,12 @@ class Wanting:
         settle: Settle,
         embeddings: Embeddings,
         chores: Chores,
-        *,
-        keep: bool,
     ):
         self._name = name
         self._read = read
         self._settle = settle
         self._embeddings = embeddings
         self._chores = chores
-        self._keep = keep  # what is embedded here, on disk
         self._labels: dict[bytes, set[int]] = {}
         self._waits = False  # for an embedder that failed
 
@@ -130,8 +127,7 @@ class Wanting:
         """Index some of the passages; say whether any was."""
         batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
         texts = await self._read(dict(batch))
-        embed = self._embeddings.embed_each
-        embedded, failed = await embed(texts, keep=self._keep, background=True)
+        embedded, failed = await self._embeddings.embed_each(texts, background=True)
         self._settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
         for digest in failed:  # to the end of the line, so that others get their turn
             labels = self._labels.pop(digest, None)

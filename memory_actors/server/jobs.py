@@ -20,7 +20,7 @@ from memory_actors.errors import NotFoundError, UnavailableError
 from memory_actors.privacy import reason
 from memory_actors.server.problems import problem_of
 
-FINISHED_MAX: Final = 100  # the oldest are forgotten
+FINISHED_MAX: Final = 20  # the oldest are forgotten: a report takes 4 MB at most
 WAITING_MAX: Final = 100  # each would wait for hours behind that many
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -82,6 +82,7 @@ class CompactionJobs:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
         self._running = False
+        self._to_forget: set[str] = set()  # of a user who was erased, and still in hand
 
     def ask_for(
         self,
@@ -123,11 +124,19 @@ class CompactionJobs:
         return job
 
     def forget(self, user_id: str) -> None:
-        """Forget finished jobs of a user who was erased, and what others tell about the user."""
+        """Forget the jobs of a user who was erased, and what others tell about the user.
+
+        The one in hand is forgotten when it ends.
+        """
         for job in list(self._jobs.values()):
-            if job.user_id == user_id and job.state in _ENDED:
+            if job.user_id == user_id and job.state == "running":
+                self._to_forget.add(job.job_id)
+            elif job.user_id == user_id:
                 del self._jobs[job.job_id]
-            elif job.report is not None:
+                continue
+            if job.progress is not None and job.progress["user_id"] == user_id:
+                self._set(job.job_id, progress=None)
+            if job.report is not None:
                 told = [each for each in job.report["clusters"] if each["user_id"] != user_id]
                 self._set(job.job_id, report={**job.report, "clusters": told})
 
@@ -147,7 +156,9 @@ class CompactionJobs:
 
     async def _carry_out_all(self) -> None:
         while True:
-            await self._carry_out(await self._waiting.get())
+            job_id = await self._waiting.get()
+            if job_id in self._jobs:  # its user may have been erased meanwhile
+                await self._carry_out(job_id)
 
     async def _carry_out(self, job_id: str) -> None:
         job = self._set(job_id, state="running", started_at=_now())
@@ -184,6 +195,9 @@ class CompactionJobs:
 
     def _end(self, job_id: str, state: State, **more: Any) -> None:
         self._set(job_id, state=state, finished_at=_now(), **more)
+        if job_id in self._to_forget:
+            self._to_forget.remove(job_id)
+            del self._jobs[job_id]
         ended = [job.job_id for job in self._jobs.values() if job.state in _ENDED]
         for forgotten in ended[:-FINISHED_MAX]:
             del self._jobs[forgotten]

@@ -59,7 +59,7 @@ class SummaryWriter(Writer):
         :raises EmbedderError: it could not be embedded; nothing was done.
         """
         passages = _passages(summary)
-        await self.scope.embeddings.embed(passages, keep=False, background=True)
+        await self.scope.embeddings.embed(passages, background=True)
         command = self.compress_command(
             now_us=self.scope.now_us(),
             summary=summary,

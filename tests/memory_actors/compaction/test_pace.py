@@ -33,8 +33,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_alone_it_does_not_rest(rests: Any, clock: Any) -> None:
     uses = [5]
     run = Pace(lambda: uses[0], asyncio.Event())
-    clock[0], uses[0] = 0.01, 6
-    await run.give_way(own_uses=1)
+    clock[0] = 0.01
+    await run.give_way()
     assert rests == [0]
 
 
@@ -44,11 +44,11 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
     uses = [5]
     run = Pace(lambda: uses[0], asyncio.Event())
     clock[0], uses[0] = 0.01, 7
-    await run.give_way(own_uses=1)
+    await run.give_way()
     clock[0], uses[0] = 60.01, 9
-    await run.give_way(own_uses=1)
+    await run.give_way()
     clock[0] = 60.02
-    await run.give_way(own_uses=1)
+    await run.give_way()
     assert rests == [pytest.approx(REST * 0.01), REST_S_MAX, 0]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.compacting import (
     LOGIN,
+    LUNCH,
     SHORT,
     contents,
     short,
@@ -17,8 +18,11 @@ from memory_actors import (
     CallableSummarizer,
     Cluster,
     CompactionProgress,
+    UserMemory,
 )
-from memory_actors.compaction import job
+from memory_actors.compaction import job, replacing
+from memory_actors.compaction.pace import Pace
+from memory_actors.phrasing import text_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -160,3 +164,58 @@ async def test_a_user_who_is_erased_meanwhile_is_left_alone_and_not_reported(
         assert await memory.users() == ["bob"]
         assert (await memory.verify()).findings == []
         assert await memory.check_replay() == []
+
+
+async def test_who_erases_a_user_does_not_wait_for_a_summariser_that_hangs(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing, "GRACE_S", 0.05)
+    asked = asyncio.Event()
+
+    async def hang(_cluster: Cluster) -> str:
+        asked.set()
+        await asyncio.sleep(60)
+        return ""
+
+    async with open_memory(summarizer=CallableSummarizer(hang)) as memory:
+        await with_a_past(memory, "ada")
+        run = asyncio.ensure_future(memory.compact())
+        await asked.wait()
+        async with asyncio.timeout(5):
+            assert (await memory.erase("ada")).events
+            assert not (await run).clusters
+
+
+async def test_a_summary_that_came_too_late_leaves_no_trace(open_memory: Any) -> None:
+    """Who erases the user later finds what to delete by the events in the log."""
+    users: list[UserMemory] = []
+
+    async def late(cluster: Cluster) -> str:
+        await users[0].update("fixed1", content="another text by now")
+        await users[0].update("lunch1", content="and another one")
+        return short(cluster)
+
+    async with open_memory(summarizer=CallableSummarizer(late)) as memory:
+        users.append(await with_a_past(memory, "ada"))
+        report = await memory.compact()
+        assert [cluster.outcome for cluster in report.clusters] == ["changed", "changed"]
+        embeddings = memory._services.embeddings
+        embeddings._table.flush()
+        assert embeddings.stored([text_digest(LOGIN), text_digest(LUNCH)]) == {}
+
+
+async def test_a_run_does_not_give_way_to_itself(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+
+    async def rest(_self: Pace, seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(Pace, "_rest", rest)
+    async with open_memory(summarizer=SHORT) as memory:
+        for user_id in ("ada", "bob"):
+            await with_a_past(memory, user_id)
+        assert (await memory.compact()).compressed == 4
+    assert len(rests) >= 6
+    assert set(rests) == {0}

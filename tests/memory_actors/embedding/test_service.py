@@ -43,6 +43,13 @@ async def service(tmp_path: Path):
     await service.close()
 
 
+async def embed_and_keep(service: EmbeddingService, texts: list[str]) -> list[Embedded]:
+    """As an index does, once the log has the texts."""
+    embedded = await service.embed(texts)
+    service.keep(dict(zip(map(text_digest, texts), embedded, strict=True)))
+    return embedded
+
+
 async def gather_when_queued(batcher: Batcher, *calls, batches: int = 1):
     tasks = [asyncio.create_task(call) for call in calls]
     await asyncio.sleep(0.05)
@@ -246,7 +253,7 @@ async def test_once_closing_has_begun_nothing_is_embedded_in_the_background() ->
 
 
 async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path: Path) -> None:
-    (fresh,) = await service.embed(["likes tea"])
+    (fresh,) = await embed_and_keep(service, ["likes tea"])
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model(service.recipe)
@@ -256,7 +263,7 @@ async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path:
 
 
 async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path: Path) -> None:
-    await service.embed(["a secret"], keep=False)
+    await service.embed(["a secret"])
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model(service.recipe)
@@ -268,8 +275,8 @@ async def test_a_text_that_was_a_query_before_is_kept_with_the_memory_that_says_
     service, tmp_path: Path
 ) -> None:
     """Else its vector would be missed at the next start, and computed again."""
-    await service.embed(["a word", "another"], keep=False)
-    await service.embed(["a word"])
+    await service.embed(["a word", "another"])
+    await embed_and_keep(service, ["a word"])
     await service.close()
 
     again = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb")
@@ -327,9 +334,9 @@ async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: P
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
     texts = ["red", "blue", "green"]
     digests = [text_digest(text) for text in texts]
-    await service.embed(texts[:2])
+    await embed_and_keep(service, texts[:2])
     service._table.flush()
-    await service.embed(texts[2:])  # waits to be written
+    await embed_and_keep(service, texts[2:])  # waits to be written
     await service.forget([digests[0], digests[2], text_digest("never there")])
     assert set(service.known(digests)) == {digests[1]}
     service._table.flush()
@@ -342,13 +349,13 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
     service: EmbeddingService, tmp_path: Path
 ) -> None:
     texts = [f"text {n}" for n in range(3_000)]
-    await service.embed(texts)
+    await embed_and_keep(service, texts)
     service._table.flush()
     before = (tmp_path / "derived.mdb").stat().st_size
     await service.forget([text_digest(text) for text in texts[1:]])
     await service.shrink()
     assert (tmp_path / "derived.mdb").stat().st_size < before / 5
     assert set(service.stored([text_digest(texts[0])])) == {text_digest(texts[0])}
-    await service.embed(["after it"])
+    await embed_and_keep(service, ["after it"])
     service._table.flush()
     assert service.stored([text_digest("after it")])

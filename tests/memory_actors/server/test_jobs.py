@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.compacting import SHORT, with_a_past
+from support.compacting import SHORT, short, with_a_past
 
-from memory_actors import NotFoundError
+from memory_actors import CallableSummarizer, Cluster, NotFoundError
 from memory_actors.server.jobs import CompactionJobs, Job
 
 pytestmark = pytest.mark.anyio
@@ -43,3 +43,31 @@ async def test_finished_jobs_forget_a_user_who_was_erased(open_memory: Any) -> N
             assert list(kept["clusters"]) == list((of_bob.report or {})["clusters"]) != []
             assert jobs.get(of_all.job_id).state == "done"
             assert (jobs.get(last.job_id).report or {})["clusters"] == []
+            assert jobs.get(last.job_id).progress is None, "the last user it told of"
+
+
+async def test_queued_and_running_jobs_of_an_erased_user_are_forgotten(open_memory: Any) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(cluster: Cluster) -> str:
+        asked.set()
+        await go.wait()
+        return short(cluster)
+
+    async with open_memory(summarizer=CallableSummarizer(waits)) as memory:
+        await with_a_past(memory, "ada")
+        jobs = CompactionJobs(memory)
+        memory.watch_erasures(jobs.forget)
+        async with jobs.running(), asyncio.timeout(10):
+            running, queued = (
+                jobs.ask_for("ada", dry_run=False, older_than=None) for _ in range(2)
+            )
+            await asked.wait()
+            erasing = asyncio.create_task(memory.erase("ada"))
+            await asyncio.sleep(0.02)
+            go.set()
+            await erasing
+            assert (await done(jobs, None)).state == "done"
+            for job in (running, queued):
+                with pytest.raises(NotFoundError):
+                    jobs.get(job.job_id)
