@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 
 REST = 9  # times as long as the work it follows
-REST_S_MAX = (
-    0.25  # a summary that was waited for has burdened nobody; four times that gains nothing
-)
+REST_S_MAX = 0.25  # a summary that was waited for has burdened nobody; a second gains nothing
 TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
 
 _lock = threading.Lock()
