@@ -9,18 +9,16 @@ every product that it computes without it: that took searches from 10 to 20 ms.
 
 import asyncio
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from time import perf_counter
+
+from memory_actors.compaction.process_setting import ProcessSetting
 
 REST = 9  # times as long as the work it follows
 REST_S_MAX = 0.25  # a summary that was waited for has burdened nobody; a second gains nothing
 TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
-
-_lock = threading.Lock()
-_inside = 0
-_turn_s_before = 0.0
 
 
 class Pace:
@@ -49,19 +47,15 @@ class Pace:
                 await self._halt.wait()
 
 
-@contextmanager
-def short_turns() -> Iterator[None]:
-    """Let threads pass the interpreter's lock on soon. A setting of the process, restored."""
-    global _inside, _turn_s_before
-    with _lock:
-        if _inside == 0:
-            _turn_s_before = sys.getswitchinterval()
-            sys.setswitchinterval(min(TURN_S_MAX, _turn_s_before))
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                sys.setswitchinterval(_turn_s_before)
+def _shorten_turns() -> Callable[[], None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(TURN_S_MAX, before_s))
+    return partial(sys.setswitchinterval, before_s)
+
+
+_turns = ProcessSetting(_shorten_turns)
+
+
+def short_turns() -> AbstractContextManager[None]:
+    """Let threads pass the interpreter's lock on soon meanwhile."""
+    return _turns.changed()

@@ -213,16 +213,15 @@ class Batcher:
         want.callers.append(outcome)
         return outcome
 
-    async def _run(self, lane: _Lane, begun: _Begun) -> None:
-        next_one: _Begun | None = begun
+    async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:
-            while next_one is not None:
-                outcomes = await self._ended(next_one)
-                for want, outcome in zip(next_one.batch, outcomes, strict=True):
+            while begun is not None:
+                outcomes = await self._ended(begun)
+                for want, outcome in zip(begun.batch, outcomes, strict=True):
                     self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
                     want.settle(outcome)
-                next_one = self._begun(lane)
+                begun = self._begun(lane)
         finally:
             lane.task = None
 

@@ -1,5 +1,6 @@
 """A user with a past of two topics, agents with a past, and what compaction has made of them."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,6 +28,17 @@ def short(cluster: Cluster) -> str:
 
 
 SHORT = CallableSummarizer(short)
+
+
+def gated(asked: asyncio.Event, go: asyncio.Event) -> CallableSummarizer:
+    """Return a summariser that says when it is asked, and answers once it may: maybe never."""
+
+    async def summarize(cluster: Cluster) -> str:
+        asked.set()
+        await go.wait()
+        return short(cluster)
+
+    return CallableSummarizer(summarize)
 
 
 def some(text: str, count: int, **fields: Any) -> list[Item]:

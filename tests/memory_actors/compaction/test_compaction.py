@@ -12,6 +12,7 @@ from support.compacting import (
     LUNCH,
     SHORT,
     contents,
+    gated,
     outcomes,
     short,
     some,
@@ -302,11 +303,7 @@ async def test_memories_are_found_until_their_summary_is_embedded(
 
 
 async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
-    async def hang(_cluster: Cluster) -> str:
-        await asyncio.sleep(60)
-        return ""
-
-    slow = CallableSummarizer(hang)
+    slow = gated(asyncio.Event(), asyncio.Event())
     async with open_memory(summarizer=slow, summarizer_deadline_s=0.01) as memory:
         await with_a_past(memory)
         report = await memory.compact()
@@ -334,12 +331,7 @@ async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(
     monkeypatch.setattr(replacing, "GRACE_S", 0.05)
     asked = asyncio.Event()
 
-    async def hang(_cluster: Cluster) -> str:
-        asked.set()
-        await asyncio.sleep(60)
-        return ""
-
-    async with open_memory(summarizer=CallableSummarizer(hang)) as memory:
+    async with open_memory(summarizer=gated(asked, asyncio.Event())) as memory:
         user = await with_a_past(memory)
         before = await contents(user)
         run = asyncio.ensure_future(memory.compact())

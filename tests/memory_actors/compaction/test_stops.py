@@ -9,6 +9,7 @@ from support.compacting import (
     LUNCH,
     SHORT,
     contents,
+    gated,
     short,
     summaries,
     with_a_past,
@@ -142,12 +143,7 @@ async def test_a_user_who_is_erased_meanwhile_is_left_alone_and_not_reported(
 ) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()
 
-    async def slow(cluster: Cluster) -> str:
-        begun.set()
-        await gate.wait()
-        return short(cluster)
-
-    async with open_memory(summarizer=CallableSummarizer(slow)) as memory:
+    async with open_memory(summarizer=gated(begun, gate)) as memory:
         for user_id in ("ada", "bob"):
             await with_a_past(memory, user_id)
         run = asyncio.create_task(memory.compact())
@@ -172,12 +168,7 @@ async def test_who_erases_a_user_does_not_wait_for_a_summariser_that_hangs(
     monkeypatch.setattr(replacing, "GRACE_S", 0.05)
     asked = asyncio.Event()
 
-    async def hang(_cluster: Cluster) -> str:
-        asked.set()
-        await asyncio.sleep(60)
-        return ""
-
-    async with open_memory(summarizer=CallableSummarizer(hang)) as memory:
+    async with open_memory(summarizer=gated(asked, asyncio.Event())) as memory:
         await with_a_past(memory, "ada")
         run = asyncio.ensure_future(memory.compact())
         await asked.wait()

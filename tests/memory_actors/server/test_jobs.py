@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.compacting import SHORT, short, with_a_past
+from support.compacting import SHORT, gated, with_a_past
 
-from memory_actors import CallableSummarizer, Cluster, NotFoundError
+from memory_actors import NotFoundError
 from memory_actors.server.jobs import CompactionJobs, Job
 
 pytestmark = pytest.mark.anyio
@@ -49,12 +49,7 @@ async def test_finished_jobs_forget_a_user_who_was_erased(open_memory: Any) -> N
 async def test_queued_and_running_jobs_of_an_erased_user_are_forgotten(open_memory: Any) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
 
-    async def waits(cluster: Cluster) -> str:
-        asked.set()
-        await go.wait()
-        return short(cluster)
-
-    async with open_memory(summarizer=CallableSummarizer(waits)) as memory:
+    async with open_memory(summarizer=gated(asked, go)) as memory:
         await with_a_past(memory, "ada")
         jobs = CompactionJobs(memory)
         memory.watch_erasures(jobs.forget)
