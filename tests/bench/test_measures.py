@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.recall import CUTS, MEASURES, by_cosine, groups, means, measured
+from bench.measures import CUTS, MEASURES, by_cosine, groups, means, measured
 
 
 def test_a_fraction_is_neither_any_nor_all() -> None:
