@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from bench.hashed import HashedEmbedder
-from bench.plots import check_matplotlib, recall_bars
 from bench.measures import Scores, by_cosine, groups, means, measured, speed, stored_vectors
+from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.embedding.default import DefaultEmbedder
