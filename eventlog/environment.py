@@ -35,7 +35,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,7 @@ from eventlog.errors import (
     CorruptLog,
     DiskFull,
     InvalidAppend,
+    LogBusy,
     LogClosed,
     LogUnavailable,
     StorageFailed,
@@ -71,9 +72,7 @@ MAP_BYTES = 1 << 40
 READERS_MAX = 126
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
-DAMAGE = (
-    lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError,
-)  # fmt: skip
+DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 
 _opening = threading.Lock()  # held by who opens or closes a file
@@ -108,7 +107,7 @@ class Environment:
     """Named tables in one LMDB file, with an exclusive lock on it.
 
     The pages of a file of up to `checked_bytes_max` are checked before LMDB follows them. None maps
-    any file, also one that may end the process: for a child that repairs it.
+    any file: for a child that repairs it. `busy` is raised to readers while nobody can read.
 
     :raises LogLocked: another process, or this one, has it open.
     :raises CorruptLog: the file is not whole.
@@ -122,8 +121,10 @@ class Environment:
         *,
         size_max_bytes: int = MAP_BYTES,
         checked_bytes_max: int | None = CHECKED_BYTES_MAX,
+        busy: type[LogBusy] = LogBusy,
     ):
         self.path = path
+        self._busy = busy
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
         self._checked_bytes_max = checked_bytes_max
@@ -189,14 +190,14 @@ class Environment:
     def read(self) -> Iterator[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside.
 
-        :raises LogUnavailable: nobody can read now, which passes.
+        :raises LogBusy: nobody can read now, which passes.
         """
         with self._shared() as file:
             try:
                 with file.env.begin() as txn:
                     yield txn
             except PASSING as error:
-                raise LogUnavailable(f"{self.path}: {error}: try again in a moment") from error
+                raise self._busy(f"{self.path}: {error}: try again in a moment") from error
             except (lmdb.Error, struct.error) as error:
                 raise CorruptLog(f"{self.path} cannot be read: {error}") from error
 
@@ -382,11 +383,9 @@ class Environment:
         finally:
             self._writing.release()
 
-    @contextmanager
-    def _shared(self) -> Iterator[_File]:
+    def _shared(self) -> AbstractContextManager[_File]:
         self.check_process()
-        with self._files.use() as file:
-            yield file
+        return self._files.use()
 
 
 @contextmanager

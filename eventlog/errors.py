@@ -62,6 +62,10 @@ class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
 
 
+class LogBusy(LogUnavailable):
+    """Nobody can read at this moment: a write has failed, or too many read. Try again."""
+
+
 class DiskFull(EventLogError):
     """No room for this write. Nothing of it was kept; reads and deletes still work."""
 

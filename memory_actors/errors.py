@@ -5,6 +5,8 @@ Split by what the caller does next: change the input, make room, look elsewhere,
 
 from typing import Any
 
+from eventlog import LogBusy
+
 
 class MemoryActorsError(Exception):
     """Root of every error this package raises on purpose."""
@@ -92,6 +94,10 @@ class SystemClosedError(UnavailableError):
 
 class CommandCrashedError(MemoryActorsError):
     """A decision raised what it should not: a bug. Nothing of the command was kept; report it."""
+
+
+class StoreBusyError(UnavailableError, LogBusy):
+    """The store cannot be read at this moment, after a write that failed: try again."""
 
 
 class StorageFullError(UnavailableError):

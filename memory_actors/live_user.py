@@ -4,7 +4,9 @@ Derived are the indexes of its memories (see indexes/user_indexes.py), kept in s
 published event, and the order of last use of working memory, known here only and never logged.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +19,7 @@ from eventlog import (
     Decider,
     EventLogError,
     EventStore,
+    LogBusy,
     PoisonedStream,
     Recorded,
     Snapshot,
@@ -44,6 +47,7 @@ SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
+BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
 INDEXES = "indexes"
@@ -345,7 +349,11 @@ class LiveUser:
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
-        return await replay(self._log, self._decider, self.stream, dropped="mark")
+        """Read the state again, after a write that failed; while others fail nobody can read."""
+        while True:
+            with suppress(LogBusy):
+                return await replay(self._log, self._decider, self.stream, dropped="mark")
+            await asyncio.sleep(BUSY_S)
 
 
 def _state_bytes(state: UserState) -> int:

@@ -28,6 +28,7 @@ from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import DAMAGED
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
+from memory_actors.errors import StoreBusyError
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.metrics import Metrics
@@ -113,6 +114,7 @@ def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]
         size_max_bytes=plan.settings.log_bytes_max,
         checked_bytes_max=plan.settings.checked_bytes_max,
         keys=keys,
+        busy=StoreBusyError,
     )
 
 

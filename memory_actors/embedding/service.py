@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from eventlog import Keys
+from eventlog import EventLogError, Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
@@ -169,7 +169,11 @@ class EmbeddingService:
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
-            stored = self._stored(missing, owner)
+            try:
+                stored = self._stored(missing, owner)
+            except EventLogError as error:  # derived data: as good as absent
+                _logger.warning("embeddings not read", count=len(missing), error=str(error))
+                stored = {}
             self._from_disk += len(stored)
             self._remember(stored, owner)
             found |= stored

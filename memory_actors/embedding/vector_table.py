@@ -31,6 +31,7 @@ from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner
+from memory_actors.errors import StoreBusyError
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -109,7 +110,9 @@ class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
     def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
-        self._env = Environment(path, TABLES, checked_bytes_max=checked_bytes_max)
+        self._env = Environment(
+            path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
+        )
         self._waiting: dict[bytes, _Waiting] = {}
         """By the owner's prefix and the digest: whose it is, the digest, what is to be written."""
         self._lock = threading.Lock()
