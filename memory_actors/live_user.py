@@ -25,6 +25,7 @@ from eventlog import (
     Snapshot,
     replay,
 )
+from eventlog.datafile import remove_named
 from eventlog.frame import stream_id
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
@@ -65,12 +66,12 @@ def index_path(directory: Path, stream: str) -> Path:
 
 
 def remove_indexes(directory: Path, stream: str) -> int:
-    """Remove a user's index files; return how many there were."""
+    """Remove a user's index files; return how many there were.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
     begin = index_path(directory, stream)
-    files = list(begin.parent.glob(f"{begin.name}.*"))
-    for file in files:
-        file.unlink(missing_ok=True)
-    return len(files)
+    return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
 
 
 class UserView(Protocol):

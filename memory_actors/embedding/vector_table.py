@@ -27,7 +27,7 @@ import numpy.typing as npt
 import structlog
 
 from eventlog import Environment, EventLogError
-from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.datafile import CHECKED_BYTES_MAX, remove_named
 from eventlog.environment import Transaction
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner
@@ -97,8 +97,8 @@ def _is_unit(vector: npt.NDArray[np.float16]) -> bool:
 
 def remove_files(directory: Path) -> None:
     """Remove all embeddings of a store that is closed: they are made again."""
-    for suffix in (Path(FILE).suffix, DAMAGED):
-        (directory / FILE).with_suffix(suffix).unlink(missing_ok=True)
+    files = FILE, Path(FILE).with_suffix(DAMAGED).name
+    remove_named(directory, lambda name: name in files)
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -241,7 +241,8 @@ class VectorTable:
             for name, keys in found.items():
                 self._env.write(partial(_delete_keys, self._env, name, keys))
             self._env.shrink()
-        self._env.path.with_suffix(DAMAGED).unlink(missing_ok=True)
+        damaged = self._env.path.with_suffix(DAMAGED)
+        remove_named(damaged.parent, lambda name: name == damaged.name)
         return len(known.union(rows[key[MODEL_BYTES:]] for key in found["vectors"]))
 
     def _drop_waiting(self, prefix: bytes) -> None:
