@@ -18,19 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from eventlog import segment as segments
 from eventlog.block import Block, Entry
 from eventlog.datafile import means_no_room, remove_named, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
+from eventlog.logs import get_logger
 from eventlog.segment import SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
 READ_BYTES = 1 << 20
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 
 
 class NotInMemory(Exception):

@@ -18,13 +18,13 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
 from eventlog.keys import Keys
 from eventlog.ledger import Ledger
+from eventlog.logs import get_logger
 from eventlog.records import Appended, StreamHead
 from eventlog.requests import AppendRequest
 from eventlog.totals import Tally
@@ -33,7 +33,7 @@ from eventlog.writer import Job, Landed, Outcome, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 T = TypeVar("T")
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import anyio.to_thread
 import msgspec
-import structlog
 
 from eventlog import EventLog, EventLogError, KeyGone, Recorded
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from memory_actors import user_state
 from memory_actors.api_keys import KeyStore
@@ -41,7 +41,7 @@ from memory_actors.writers.scope import Scope
 
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 
-_logger = structlog.get_logger("memory_actors.erasing")
+_logger = get_logger("memory_actors.erasing")
 
 
 class EraseReceipt(msgspec.Struct, frozen=True, kw_only=True):

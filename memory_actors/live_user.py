@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
-import structlog
 
 from eventlog import (
     CorruptLog,
@@ -27,6 +26,7 @@ from eventlog import (
 )
 from eventlog.datafile import remove_named
 from eventlog.frame import stream_id
+from eventlog.logs import get_logger
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.actors.actor import Actor
@@ -53,7 +53,7 @@ ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are
 
 INDEXES = "indexes"
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 UserDecider = Decider[Command, Any, UserState]
 AlertHandler = Callable[[str, AlertChanged, UserState], None]

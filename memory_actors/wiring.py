@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
-import structlog
 
 from eventlog import CorruptLog, EventLog, Keys, keyfile
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
@@ -43,7 +43,7 @@ from memory_actors.summarizers import Summarizer
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier, UserState, event_registry, user_decider
 
-_logger = structlog.get_logger("memory_actors.system")
+_logger = get_logger("memory_actors.system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

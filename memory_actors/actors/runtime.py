@@ -15,15 +15,15 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 import msgspec
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.errors import BeingErasedError, SystemClosedError
 from memory_actors.privacy import reason
 
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
-_logger = structlog.get_logger("memory_actors.actors.runtime")
+_logger = get_logger("memory_actors.actors.runtime")
 
 
 class Live(Protocol):

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import structlog
 
 from eventlog import Environment, EventLogError
 from eventlog.datafile import CHECKED_BYTES_MAX, remove_named
 from eventlog.environment import Transaction
+from eventlog.logs import get_logger
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner
 from memory_actors.errors import StoreBusyError
@@ -48,7 +48,7 @@ MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
 _Waiting = tuple[Owner, bytes, Embedded]
-_logger = structlog.get_logger("memory_actors.embedding")
+_logger = get_logger("memory_actors.embedding")
 
 
 def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
