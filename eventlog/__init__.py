@@ -40,6 +40,7 @@ from eventlog.errors import (
     StorageFailed,
     UnknownEvent,
     WrongExpectedVersion,
+    WrongLoop,
 )
 from eventlog.exporting import Exported
 from eventlog.frame import stream_id
@@ -130,6 +131,7 @@ __all__ = [
     "UnknownEvent",
     "VerifyReport",
     "WrongExpectedVersion",
+    "WrongLoop",
     "load_heads",
     "repair",
     "replay",

@@ -52,6 +52,7 @@ from memory_actors.errors import (
     MissingExtraError,
     ModelMismatchError,
     NotFoundError,
+    NotOpenError,
     QuarantinedError,
     QuotaExceededError,
     ReaderFailedError,
@@ -62,6 +63,7 @@ from memory_actors.errors import (
     SummarizerError,
     SystemClosedError,
     UnavailableError,
+    WrongLoopError,
 )
 from memory_actors.handles.past import PastMemory
 from memory_actors.handles.user import UserMemory
@@ -233,6 +235,7 @@ __all__ = [
     "Moment",
     "Neighbour",
     "NotFoundError",
+    "NotOpenError",
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
@@ -283,6 +286,7 @@ __all__ = [
     "WhyStep",
     "WordEstimate",
     "WrongExpectedVersion",
+    "WrongLoopError",
     "improve",
     "improve_stream",
     "recorded_run",

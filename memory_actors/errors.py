@@ -5,7 +5,7 @@ Split by what the caller does next: change the input, make room, look elsewhere,
 
 from typing import Any
 
-from eventlog import LogBusy
+from eventlog import LogBusy, WrongLoop
 
 
 class MemoryActorsError(Exception):
@@ -90,6 +90,14 @@ class BeingErasedError(UnavailableError):
 
 class SystemClosedError(UnavailableError):
     """The memory system is closed or closing: open it again."""
+
+
+class WrongLoopError(MemoryActorsError, WrongLoop):
+    """The memory system was opened on another event loop: call it there, or open it here."""
+
+
+class NotOpenError(MemoryActorsError, AttributeError):
+    """What `MemorySystem.open` returned is used as if it were open: see the message for the fix."""
 
 
 class CommandCrashedError(MemoryActorsError):

@@ -150,6 +150,7 @@ class Compaction:
     def _check_open(self) -> None:
         if self._closing:
             raise SystemClosedError("the memory system is closed: open it again")
+        self._services.runtime.check_loop()
 
     def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
         if episodes is None:
