@@ -207,11 +207,15 @@ class Runtime(Generic[L]):
         self.check_loop()
 
     def check_loop(self) -> None:
-        """Refuse who comes from another event loop.
+        """Refuse who comes from another event loop; without one, nobody can wait for anything.
 
         :raises WrongLoopError: the runtime belongs to another one.
         """
-        if asyncio.get_running_loop() is not self._loop:
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if here is not self._loop:
             raise WrongLoopError
 
     def _may_enter(self, key: str) -> None:
