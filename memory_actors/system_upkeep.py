@@ -73,6 +73,7 @@ class SystemUpkeep:
 
         :raises InvalidInputError: that is no user's id.
         :raises BeingErasedError: it is under way.
+        :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
         :raises StorageFailed: a file could not be looked for, removed or written: there may be more
             of the user in it. Repeat it when that is mended.
         :raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it.

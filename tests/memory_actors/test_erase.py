@@ -12,7 +12,7 @@ from support.canaries import canaries_everywhere, found_in
 from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
-from eventlog import DiskFull, StorageFailed
+from eventlog import DiskFull, LogUnavailable, StorageFailed
 from eventlog import erase as stream_erasing
 from memory_actors import (
     BeingErasedError,
@@ -178,22 +178,25 @@ async def test_an_index_file_that_cannot_be_removed_is_named_and_there_is_no_rec
         assert found_in(directory) == set()
 
 
-async def test_an_archive_that_cannot_be_looked_into_keeps_an_erasure_from_being_done(
+async def test_an_archive_that_cannot_be_read_keeps_an_erasure_from_being_begun(
     open_memory: Any, directory: Path
 ) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
-        archive, aside = directory / "archive", directory / "aside"
+    archive, aside = directory / "archive", directory / "aside"
+    async with open_memory(summarizer=SHORT) as memory:
         archive.rename(aside)
         archive.symlink_to(archive)
 
-        with pytest.raises(StorageFailed, match="archive cannot be looked into"):
+        with pytest.raises(LogUnavailable, match="cannot open"):
             await memory.erase(USER)
 
         archive.unlink()
         aside.rename(archive)
+        assert (await memory.user(USER).usage()).kinds["long_term"].count > 0, "nothing was begun"
         await memory.erase(USER)
         assert found_in(directory) == set()
+        assert await memory.check_replay() == [], "and the totals are those of the others"
 
 
 async def test_what_a_user_held_leaves_the_totals(open_memory: Any) -> None:
