@@ -25,6 +25,7 @@ from eventlog.block import Block, Entry
 from eventlog.datafile import means_no_room, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
@@ -98,7 +99,7 @@ class Archive:
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
         digest = hashlib.sha256()
-        with suppress(OSError), (self.directory / segment.name).open("rb") as file:
+        with suppress(OSError), opened(self.directory / segment.name) as file:
             while data := file.read(READ_BYTES):
                 digest.update(data)
             return digest.digest()
@@ -147,12 +148,17 @@ class Archive:
     def remove_stream(self, sid: bytes, kept: Container[SegmentId]) -> int:
         """Remove every file of a stream but these segments; return how many there were.
 
-        :raises StorageFailed: one could not be removed.
+        :raises StorageFailed: one could not be removed, or looked for.
         """
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
             return 0
+        except OSError as error:
+            raise StorageFailed(
+                f"{self.directory} cannot be read: {error.strerror}: what it has of the stream is "
+                "still there; let it be read, then erase again"
+            ) from error
         files = [(name, segments.parse_name(name)) for name in names]
         gone = {name: of[0] for name, of in files if of and of[0].sid == sid}
         gone = {name: segment for name, segment in gone.items() if segment not in kept}
