@@ -22,13 +22,14 @@ from typing import Any, BinaryIO
 import msgspec
 
 from eventlog import frame
-from eventlog.datafile import is_there, means_no_room, written_whole
+from eventlog.datafile import is_there, means_no_room, reason, written_whole
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
 from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.reading import check_entry
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 from eventlog.tables import U64, scan, unseal_record
 from eventlog.totals import load_totals
@@ -191,7 +192,11 @@ def read_export(path: Path) -> Iterator[Message]:
     :raises CorruptLog: it is not what was written; that may show at the end only.
     """
     try:
-        with path.open("rb") as file:
+        file = opened(path)
+    except (OSError, ValueError) as error:
+        raise LogUnavailable(f"cannot read {str(path)!r:.200}: {reason(error)}") from error
+    try:
+        with file:
             yield from _read(file, path)
     except OSError as error:
         raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
