@@ -45,7 +45,7 @@ from eventlog.placing import (
     written,
 )
 from eventlog.records import to_datetime
-from eventlog.regular import ANEW, opened
+from eventlog.regular import ANEW, open_regular, opened
 from eventlog.requests import system_clock_us
 from eventlog.segment import parse_name
 from eventlog.segment_table import all_segments
@@ -337,7 +337,7 @@ def copied(source: Path, target: Path) -> tuple[int, str]:
 def _listed(directory: Path) -> list[BackupFile]:
     found = []
     for path in files_in(directory):
-        with opened(path) as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             name = path.relative_to(directory).as_posix()
             found.append(BackupFile(name, file.tell(), digest))

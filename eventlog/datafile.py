@@ -229,6 +229,15 @@ def write_whole(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def bytes_under(directory: Path) -> int:
+    """Return what the files in a directory take, as far as they may be looked at."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):  # it was replaced or removed meanwhile
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
 def free_bytes(directory: Path) -> int:
     """Return how much may still be written to the disk that a directory is on."""
     disk = os.statvfs(directory)

@@ -62,6 +62,10 @@ class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
 
 
+class ClockOutOfRange(EventLogError):
+    """The clock says a time that no date can have: set it right, then try again."""
+
+
 class DiskFull(EventLogError):
     """No room for this write. Nothing of it was kept; reads and deletes still work."""
 

@@ -235,7 +235,9 @@ def _read(file: BinaryIO, path: Path) -> Iterator[Message]:
         raise LogUnavailable(f"{path} is no export of a log")
     message: Message | None = None
     while not isinstance(message, End):
-        message = _message(take, path)
+        first, message = message is None, _message(take, path)
+        if isinstance(message, Begin) != first:
+            raise CorruptLog(f"{path} does not begin as an export, or does so twice")
         yield message
     expected = digest.digest()
     if file.read(_DIGEST_BYTES + 1) != expected:
@@ -248,7 +250,7 @@ def _message(take: Callable[[int], bytes], path: Path) -> Message:
         raise CorruptLog(f"{path} is damaged: a message of {size} bytes")
     try:
         message: Any = _decode(take(size))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptLog(f"{path} is damaged: {error}") from error
     if isinstance(message, Begin) and message.format != FORMAT:
         raise LogUnavailable(f"{path} has format {message.format}, not {FORMAT}: upgrade")

@@ -128,7 +128,7 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
         file = msgspec.json.decode(path.read_bytes(), type=HeadsFile)
         signature = bytes.fromhex(file.signature or "")
         _check_hex(file.heads)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LogUnavailable(f"{path} is no file of heads: {error}") from error
     if file.heads.format != FORMAT:
         raise LogUnavailable(f"{path} has format {file.heads.format}, not {FORMAT}: upgrade")

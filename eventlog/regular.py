@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 OWNER_ONLY = 0o600
 MADE = os.O_CREAT | os.O_NOFOLLOW
@@ -61,7 +61,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 def opened(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     """Return a regular file as an object, to be read or written as `flags` say."""
     way = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flags & os.O_ACCMODE]
-    return os.fdopen(open_regular(path, flags), way)
+    return cast("BinaryIO", os.fdopen(open_regular(path, flags), way))
 
 
 def read_bytes(path: Path) -> bytes:

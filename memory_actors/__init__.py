@@ -10,6 +10,7 @@ async with MemorySystem.open("./memory") as memory:
 
 from eventlog import (
     BackedUp,
+    ClockOutOfRange,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
@@ -155,6 +156,7 @@ __all__ = [
     "CallableSummarizer",
     "CallbackSink",
     "Change",
+    "ClockOutOfRange",
     "Cluster",
     "ClusterReport",
     "CommandCrashedError",

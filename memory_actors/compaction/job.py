@@ -13,7 +13,7 @@ takes no commands, is left for the next run.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import anyio.to_thread
 import structlog
 
 from eventlog import EventLog, EventLogError
+from eventlog.datafile import bytes_under
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
@@ -322,7 +323,7 @@ class Compaction:
             _logger.warning("files not shrunk", error=reason(error))
 
     async def _file_bytes(self) -> int:
-        return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+        return await anyio.to_thread.run_sync(bytes_under, self._directory)
 
 
 class _OwnScope(Scope):
@@ -338,11 +339,3 @@ class _OwnScope(Scope):
         self._used()
         async with super().writable() as live:
             yield live
-
-
-def _bytes_under(directory: Path) -> int:
-    total = 0
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
-            total += path.stat().st_size if path.is_file() else 0
-    return total

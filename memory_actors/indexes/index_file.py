@@ -53,8 +53,8 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
     data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
-    with opened(partial, ANEW) as file:
-        file.write(zlib.crc32(data).to_bytes(4, "big") + data)
+    with opened(partial, ANEW) as written:
+        written.write(zlib.crc32(data).to_bytes(4, "big") + data)
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
