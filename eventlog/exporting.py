@@ -14,7 +14,7 @@ An erasure travels with the next export: the stream is erased there as well, up 
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -146,12 +146,13 @@ def _messages(
     if not 0 <= since <= last:
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
     yield Begin(FORMAT, since, now_us)
-    yield from _streams(files, txn, since)
+    streams = {stream.sid: stream for stream in _streams(files, txn, since)}
+    yield from streams.values()
     digest = hashlib.sha256()
     for position, data in files.reading.frames(txn):
         digest.update(frame.chain_of(data))
         if position > since:
-            yield Event(position, _whole(files, txn, position, data))
+            yield Event(position, _whole(files, txn, position, data, streams))
         if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
             progress(position, last)
     for key, value in scan(files.env, txn, "requests", b""):
@@ -168,9 +169,14 @@ def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
             yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)
 
 
-def _whole(files: Files, txn: Transaction, position: int, data: bytes) -> bytes:
-    """Return a frame with its payload in it, wherever that lies."""
+def _whole(
+    files: Files, txn: Transaction, position: int, data: bytes, streams: Mapping[bytes, Stream]
+) -> bytes:
+    """Return a frame with its payload in it, wherever that lies; of an erased stream, its stub."""
     taken = frame.unpack(position, data)
+    stream = streams[taken.stream_id]
+    if taken.version <= stream.erased_version:  # also where the erasure is not finished yet
+        return frame.erased(position, data, stream.erased_at_us)
     if taken.place is None:
         return data
     since = files.reading.dropped_now(SegmentId(taken.stream_id, taken.place.number))

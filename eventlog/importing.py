@@ -90,6 +90,8 @@ class Importing:
         self, txn: Transaction, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash"
     ) -> None:
         if isinstance(message, Begin):
+            if message.since < 0:
+                raise self._made_up("a beginning")
             self.last = message.since
             if message.since > self.position:
                 raise gap(self._path, message.since, self.position)
@@ -112,6 +114,8 @@ class Importing:
         if not is_named or not in_range or stream.sid in self.streams:
             raise self._made_up(f"stream {stream.name!r:.80}")
         record = self._record(txn, stream)
+        if record.erased_version < stream.erased_version < record.version:
+            raise self._made_up("an erasure of what was written after it")
         self.streams[stream.sid] = stream
         self._ends[stream.sid] = record.version, record.chain
 
@@ -130,7 +134,7 @@ class Importing:
         erased = taken.version <= self.streams[taken.stream_id].erased_version
         with found_in(self._path):
             follows = taken.version == version + 1 and frame.check_chain(taken, chain)
-        if not follows or taken.place is not None or (taken.gone is not None and not erased):
+        if not follows or taken.place is not None or (taken.gone is not None) != erased:
             raise self._made_up(f"event {event.position}")
         self._ends[taken.stream_id] = taken.version, taken.chain
         if taken.gone is None:
@@ -176,6 +180,9 @@ class Importing:
                 f"{self._path} continues another log: the two have parted; restore a backup of "
                 "that one instead"
             )
+        for sid, stream in self.streams.items():
+            if stream.erased_version > self._ends[sid][0]:
+                raise self._made_up("an erasure of what never was")
         try:
             self.totals = count({}, end.totals)
         except InvalidAppend as error:

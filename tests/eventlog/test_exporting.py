@@ -12,6 +12,7 @@ import pytest
 from eventlog import (
     ANY_VERSION,
     CorruptLog,
+    DiskFull,
     EventLog,
     EventRegistry,
     LogUnavailable,
@@ -305,6 +306,15 @@ def request(**changes: Any) -> Change:
 MADE_UP: dict[str, Change] = {
     "streams under the name of another": fields(exporting.Stream, name="somebody else"),
     "streams without a name": fields(exporting.Stream, name=""),
+    "a beginning before the first event": fields(exporting.Begin, since=-1),
+    "an erasure of a part": of(
+        exporting.Stream,
+        lambda its: msgspec.structs.replace(its, erased_version=1, erased_at_us=1),
+    ),
+    "an erasure of what never was": of(
+        exporting.Stream,
+        lambda its: msgspec.structs.replace(its, name="", erased_version=10**9),
+    ),
     "an epoch that shuts everybody out": fields(exporting.Stream, epoch=2**64 - 1),
     "a time that is none": fields(exporting.Stream, erased_at_us=2**64 - 1),
     "an event whose payload is elsewhere": event(
@@ -343,6 +353,29 @@ async def test_a_file_that_no_log_has_written_is_refused_and_nothing_imported(
             await other.import_events(tmp_path / "second")
 
         assert await everything(other) == before
+
+
+async def test_what_is_being_erased_is_in_no_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The erasure has begun and could not be finished: the payloads are still in the file."""
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
+        await fill(one, "ab", key="k")
+        with monkeypatch.context() as patched:
+            patched.setattr("eventlog.erase.Erasing.step", _no_room)
+            with pytest.raises(DiskFull):
+                await one.erase("a")
+        await one.export_since(0, tmp_path / "file")
+        imported = await other.import_events(tmp_path / "file")
+
+        assert b"a 0 a 0" not in (tmp_path / "file").read_bytes()
+        assert imported.events == 4
+        assert (await other.verify()).findings == []
+        assert await other.streams() == ["b"]
+
+
+def _no_room(*_: Any, **__: Any) -> bool:
+    raise DiskFull("no space left")
 
 
 async def test_an_event_of_a_later_version_is_refused_before_anything_is_imported(tmp_path: Path):

@@ -2,13 +2,13 @@
 
 import ast
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from bench.faults.impostors import KINDS, put
 from bench.faults.trials import in_child, in_loop
 from eventlog import EventLog, EventLogError, EventRegistry, keyfile, regular, repair
 from eventlog.datafile import write_whole
@@ -16,34 +16,12 @@ from eventlog.regular import ANEW, MADE, NotARegularFile, open_regular, read_byt
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
-OTHERS = ("pipe", "socket", "directory", "device", "loop")
 registry = EventRegistry()
 
 
 @registry.event("test.noted")
 class Noted(msgspec.Struct, frozen=True):
     text: str
-
-
-def put(kind: str, path: Path) -> None:
-    """Put something in the place of a file."""
-    path.unlink(missing_ok=True)
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "socket":
-        os.chdir(path.parent)  # its name may be too long otherwise
-        socket.socket(socket.AF_UNIX).bind(path.name)
-    elif kind == "directory":
-        path.mkdir()
-    else:
-        path.symlink_to("/dev/zero" if kind == "device" else path)
-
-
-@pytest.fixture(autouse=True)
-def here() -> Iterator[None]:
-    before = Path.cwd()
-    yield
-    os.chdir(before)
 
 
 def refused(work: Callable[[], object]) -> tuple[str, str]:
@@ -54,7 +32,7 @@ def refused(work: Callable[[], object]) -> tuple[str, str]:
     return "taken", ""
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "flags", [os.O_RDONLY, os.O_RDWR | MADE, ANEW], ids=["read", "made", "new"]
 )
@@ -89,7 +67,7 @@ def test_a_link_in_the_way_of_a_temporary_file_is_not_written_through(tmp_path: 
     assert (tmp_path / "somebody's").read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "name", ["log.mdb", "log.mdb-lock", "log.mdb.lock", "log.anchor", "segment", "log.keys"]
 )
