@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from support.fakes import FakeClock
 from support.given import pro
 
@@ -22,6 +23,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.observing.alerts import Alert, CallbackSink
+from memory_actors.privacy import hashed
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +107,22 @@ async def test_a_full_user_is_refused_before_anything_is_embedded(open_memory, e
 
 
 # --- prune and restore
+
+
+async def test_a_prune_is_logged_with_kind_number_and_a_hash_of_the_user(open_memory) -> None:
+    with capture_logs() as logs:
+        async with open_memory(tiers=pro(Limits(long_term_memories=20))) as memory:
+            user = memory.user("ada")
+            await user.add_many([Item(content=f"fact {n}") for n in range(20)])
+            await user.add_with_auto_prune("one more")
+            await user.add_with_auto_prune("this one fits")
+    assert [log for log in logs if "pruned" in log["event"]] == [
+        {
+            "event": "memories pruned", "log_level": "warning", "kind": "long_term",
+            "count": 2, "user": hashed("ada"),
+        }
+    ]  # fmt: skip
+    assert "'ada'" not in repr(logs)
 
 
 async def test_a_prune_can_be_undone_within_the_quota(open_memory, clock: FakeClock) -> None:
