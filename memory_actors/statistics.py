@@ -24,6 +24,8 @@ class SystemStatistics(msgspec.Struct, frozen=True):
     alerts: AlertStatistics
     recalls_failed: int
     """Recalls that the audit of reads was to keep and could not write."""
+    latency_violations: Mapping[str, int]
+    """Calls that took longer than their target, by kind of memory."""
 
 
 def gauges(
@@ -43,6 +45,7 @@ def gauges(
         "embeddings_cached_total": embeddings.from_memory + embeddings.from_disk,
         "alerts_posted_total": statistics.alerts.posted,
         "recalls_failed_total": statistics.recalls_failed,
+        "latency_violations_total": {**statistics.latency_violations},
         "quota_use_ratio": _quota_use(services),
         "global_quota_use_ratio": {u.quota: u.percent / 100 for u in services.totals.quotas()},
     }

@@ -311,6 +311,7 @@ class MemorySystem(SystemUpkeep):
             memory=services.monitor.statistics(),
             alerts=self._alerts.statistics(),
             recalls_failed=services.recalls.failed,
+            latency_violations=services.latency.violations,
         )
 
     def _gauges(self) -> dict[str, float | Mapping[str, float]]:

@@ -30,6 +30,7 @@ from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import KEY_FILE, RecallAudit
@@ -205,6 +206,7 @@ def _services(
         monitor=_monitor(settings, runtime),
         recalls=_recalls(plan, log),
         metrics=plan.metrics,
+        latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
         clock_us=plan.clock,
         new_id=plan.new_id,

@@ -16,9 +16,13 @@ from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
 from memory_actors.observing.alerts import Alert, CallbackSink
+from memory_actors.settings import Settings
 from memory_actors.system import MemorySystem
 
 T = TypeVar("T")
+
+ONE_CALL = Settings(latency_targets_ms={})
+"""Of a process that carries out one command: all it does is a first call, and takes as long."""
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -37,7 +41,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     alerts = [CallbackSink(_tell)]
     encrypt = app.key_file or False
     async with MemorySystem.open(
-        app.directory, embedder=app.embedder, alerts=alerts, encrypt=encrypt
+        app.directory, embedder=app.embedder, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
     ) as memory:
         yield memory
 

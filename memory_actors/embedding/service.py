@@ -153,6 +153,11 @@ class EmbeddingService:
             return [error] * len(texts)
         return await self._batcher.embed_each(texts, background=background)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the embedder has been loaded."""
+        return self._prepared
+
     async def _prepare(self) -> None:
         """Let the embedder load once, outside of any deadline: it may have to be installed."""
         prepare = getattr(self.embedder, "prepare", None)

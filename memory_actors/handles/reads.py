@@ -126,7 +126,7 @@ class UserReads:
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
         )
-        with self._scope.measured("Retrieve", "any"):
+        with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
                 await self._scope.recalled(query, [hit.memory_id for hit in hits])
@@ -148,9 +148,10 @@ class UserReads:
         check_name(memory_id, "memory_id")
         state = await state_now(self._scope)
         one = found_in(state, memory_id)
-        if one.kind is context:
-            await self.context.note_read(memory_id)
-        (memory,) = await self._read([one], state.provenance)
+        with self._scope.measured("Get", one.kind.NAME):
+            if one.kind is context:
+                await self.context.note_read(memory_id)
+            (memory,) = await self._read([one], state.provenance)
         return memory
 
     async def list_memories(

@@ -59,10 +59,11 @@ class ShortTermMemory:
         self, session_id: str | None = None, *, last: int | None = None
     ) -> list[Memory]:
         """Return a session's messages, oldest first; only the `last` so many, if given."""
-        async with self._scope.live() as live:
-            state = short_term.at(live.state.short_term, self._scope.now_us())
+        with self._scope.measured("Messages", short_term.NAME):
+            async with self._scope.live() as live:
+                state = short_term.at(live.state.short_term, self._scope.now_us())
+                origins = live.state.provenance
             rows = short_term.messages(state, self._writer.session(session_id))
             first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
             found = [Found(short_term, row) for row in rows[first:]]
-            origins = live.state.provenance
             return await memories(self._scope.services.log, self._scope.stream, found, origins)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from memory_actors.kinds import working
 from memory_actors.records import Metadata, Receipt
 from memory_actors.validation import check_name, json_copy
 from memory_actors.writers.scope import Scope
@@ -45,12 +46,13 @@ class WorkingMemory:
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
-        async with self._scope.live() as live:
-            row = live.state.working.held.get(check_name(key, "key"))
-            if row is None:
-                return default
-            live.touch(key)
-            return json_copy(row.value, "value")
+        with self._scope.measured("GetKey", working.NAME):
+            async with self._scope.live() as live:
+                row = live.state.working.held.get(check_name(key, "key"))
+                if row is None:
+                    return default
+                live.touch(key)
+                return json_copy(row.value, "value")
 
     async def delete(self, key: str) -> Receipt:
         """Delete a key.
@@ -61,6 +63,7 @@ class WorkingMemory:
 
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
-        async with self._scope.live() as live:
-            held = live.state.working.held
+        with self._scope.measured("Items", working.NAME):
+            async with self._scope.live() as live:
+                held = live.state.working.held
             return {key: json_copy(row.value, "value") for key, row in held.items()}

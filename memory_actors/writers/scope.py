@@ -112,9 +112,16 @@ class Scope:
         return reply
 
     @contextmanager
-    def measured(self, operation: str, kind: str) -> Iterator[None]:
-        """Measure an operation, and how it ends."""
-        started_s, outcome = perf_counter(), "ok"
+    def measured(
+        self, operation: str, kind: str, *, kinds: Sequence[str] | None = None, calls: int = 1
+    ) -> Iterator[None]:
+        """Measure an operation, and how it ends; hold it to what it should take.
+
+        `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
+        for. What has to load the model first may take longer.
+        """
+        services = self.services
+        started_s, outcome, prepared = perf_counter(), "ok", services.embeddings.prepared
         try:
             yield
         except BaseException as error:
@@ -122,7 +129,11 @@ class Scope:
             raise
         finally:
             seconds = perf_counter() - started_s
-            self.services.metrics.observe(operation, kind, seconds, outcome)
+            services.metrics.observe(operation, kind, seconds, outcome)
+            if services.embeddings.prepared == prepared:
+                services.latency.note(
+                    operation, (kind,) if kinds is None else kinds, seconds / calls
+                )
 
     async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
         """Take note that memories were returned for a query, where reads are audited."""

@@ -118,7 +118,8 @@ class Writer(ABC):
         if not command.frees:
             self.scope.services.monitor.admit()
         started_s = perf_counter()
-        with self.scope.measured(type(command).__name__, self.kind.NAME):
+        kinds, calls = () if command.background else None, max(1, len(texts))
+        with self.scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
                 work = self._write_texts(command, list(texts), idempotency_key, digest)
                 reply, indexed = await self.scope.unattended(work)
