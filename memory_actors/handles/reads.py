@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -15,7 +14,7 @@ from memory_actors.filters import predicate
 from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.finding import found_in, found_summary, state_now
 from memory_actors.handles.lineage import expand
-from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
+from memory_actors.handles.listing import SEARCHED, chosen, matching, named_kinds, newest_first
 from memory_actors.handles.user_context import UserContext
 from memory_actors.kinds import context
 from memory_actors.provenance import Provenance
@@ -168,16 +167,30 @@ class UserReads:
 
         `sources` and `min_trust` are as in `retrieve`.
         """
-        kinds, matches = named_kinds(memory_types), predicate(filters)
-        of_origin = wanted(sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            list_them = partial(newest_first, state, kinds, matches, of_origin)
-            rows = await anyio.to_thread.run_sync(list_them)
+            rows = await anyio.to_thread.run_sync(newest_first, state, which)
             page = rows[first:until]
             return await self._read(page, state.provenance)
+
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> int:
+        """Return how many memories `list_memories` would list with the same arguments.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        """
+        which = chosen(memory_types, filters, sources, min_trust)
+        state = await state_now(self._scope)
+        return len(await anyio.to_thread.run_sync(matching, state, which))
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

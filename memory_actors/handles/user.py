@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any, Self
 
 from memory_actors.errors import InvalidInputError
+from memory_actors.handles.deleting import delete_many
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
 from memory_actors.handles.finding import found, found_summary
 from memory_actors.handles.lineage import originals_of
+from memory_actors.handles.listing import chosen
 from memory_actors.handles.prompt import prompt
 from memory_actors.handles.purging import purge
 from memory_actors.handles.reads import UserReads
@@ -182,6 +184,32 @@ class UserMemory(UserReads):
         self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].delete(row)
+
+    async def delete_many(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> list[Receipt]:
+        """Delete the memories that match; return a receipt for each. `count` says how many do.
+
+        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted
+        or not, and after a crash, or an error, repeat it. What goes with another one (the
+        relationships of an entity) has no receipt of its own.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
+            matches everything, without `memory_types`.
+        """
+        self._scope.check_writable()
+        which = chosen(memory_types, filters, sources, min_trust)
+        if not filters and memory_types is None:
+            raise InvalidInputError(
+                "no filter matches everything: name memory_types as well, or use "
+                "`MemorySystem.erase` to forget the user"
+            )
+        return await self._scope.unattended(delete_many(self._scope, self._writers, which))
 
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.

@@ -11,7 +11,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
-from memory_actors.records import HistoryEntry, Hit, Memory, Trust
+from memory_actors.records import HistoryEntry, Hit, Memory, Receipt, Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
@@ -122,6 +122,18 @@ class Memories(msgspec.Struct, frozen=True):
     """A page of memories, newest first."""
 
     memories: list[Memory]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many memories match."""
+
+    count: int
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A receipt for each memory that was deleted."""
+
+    receipts: list[Receipt]
 
 
 class History(msgspec.Struct, frozen=True):
