@@ -61,6 +61,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a write may wait for its answer."""
     embedder_deadline_s: float = DEADLINE_S
     """How long one batch of the embedder may take."""
+    embedding_cache_texts: int = 10_000
+    """How many embeddings of texts are kept in memory: 4 KB each with the default model. At least
+    as many as may be added at once."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """What a call about a kind of memory should take at most: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""

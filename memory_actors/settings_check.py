@@ -22,6 +22,7 @@ Rule = Callable[[str, Any], None]
 FINITE = sys.float_info.max
 DEADLINE_S_MIN = 0.001
 LATENCY_MS_MIN = 0.001
+CACHE_TEXTS_MIN = 1_000  # what is added at once is embedded, and then written to disk from there
 RECALL_MODES = ("hashed", "plain")
 DAYS_MAX = 100_000  # 270 years: arithmetic with times holds it, and nobody means more
 
@@ -187,6 +188,7 @@ RULES: Mapping[str, Rule] = {
     "idle_s": _number(0, inf),
     "deadline_s": _deadline,
     "embedder_deadline_s": _deadline,
+    "embedding_cache_texts": _whole(CACHE_TEXTS_MIN),
     "latency_targets_ms": _by_kind(_number(LATENCY_MS_MIN, inf)),
     "shutdown_s": _number(0, inf),
     "log_bytes_max": _whole(1),

@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
-from memory_actors.records import MemoryType, Tier
+from memory_actors.records import IS_COMPRESSED, MemoryType, Tier
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -24,8 +24,6 @@ JSON_INT_MAX = 1 << 63
 TOP_K_MAX = 10_000
 TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
 TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
-IS_COMPRESSED = "is_compressed"
-"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -126,13 +124,22 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     return copy
 
 
-def own_metadata(metadata: object) -> dict[str, Any]:
-    """Return the caller's own part of metadata: what reading adds to it is left out.
+def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
+    """Return the caller's own part of metadata.
 
-    So what was read can be changed and written back as it is.
+    `shown` says that reading has added to it that the content is stored compressed: that is left
+    out, so that what was read can be changed and written back as it is.
+
+    :raises InvalidInputError: it is not a JSON object, or over 16 KB, or says otherwise of that.
     """
     copy = metadata_copy(metadata)
-    copy.pop(IS_COMPRESSED, None)
+    if shown and copy.get(IS_COMPRESSED) is True:
+        del copy[IS_COMPRESSED]
+    if IS_COMPRESSED in copy:
+        raise InvalidInputError(
+            f"metadata has {IS_COMPRESSED!r}, which reading adds where the log stores a content "
+            "compressed: leave it out, or give it another name"
+        )
     return copy
 
 

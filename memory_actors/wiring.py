@@ -136,6 +136,7 @@ def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
         plan.embedder,
         path,
         deadline_s=settings.embedder_deadline_s,
+        cache_texts_max=settings.embedding_cache_texts,
         checked_bytes_max=settings.checked_bytes_max,
         keys=keys,
     )

@@ -22,9 +22,7 @@ from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
-from memory_actors.settings import DEADLINE_S
-
-CACHE_TEXTS_MAX = 5_000  # 8 MB of float32 vectors, 12 MB of token states
+from memory_actors.settings import DEADLINE_S, Settings
 
 _logger = structlog.get_logger("memory_actors.embedding")
 
@@ -53,6 +51,7 @@ class EmbeddingService:
         path: Path,
         *,
         deadline_s: float = DEADLINE_S,
+        cache_texts_max: int = Settings().embedding_cache_texts,
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
     ):
@@ -61,6 +60,7 @@ class EmbeddingService:
         self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
+        self._cache_texts_max = cache_texts_max
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
         self._unkept: set[bytes] = set()  # in the cache only: who keeps a text later keeps these
         self._from_memory = 0
@@ -289,7 +289,7 @@ class EmbeddingService:
 
     def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
         self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
-        while len(self._cache) > CACHE_TEXTS_MAX:
+        while len(self._cache) > self._cache_texts_max:
             digest, _ = self._cache.popitem(last=False)
             self._unkept.discard(digest)
 

@@ -61,7 +61,7 @@ def matching(state: UserState, which: Chosen) -> list[Found]:
     kinds, matches, of_origin = which
     rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
     if matches is not None:
-        rows = [found for found in rows if matches(found.row.metadata)]
+        rows = [found for found in rows if matches(found.row.shown_metadata)]
     if of_origin is not None:
         rows = [found for found in rows if of_origin(state.provenance.of(found.row.memory_id))]
     return rows

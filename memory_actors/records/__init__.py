@@ -39,6 +39,7 @@ from memory_actors.records.episode import (
     Step,
 )
 from memory_actors.records.memory import (
+    IS_COMPRESSED,
     HistoryEntry,
     Hit,
     Item,
@@ -71,6 +72,7 @@ from memory_actors.records.usage import (
 
 __all__ = [
     "DEFAULT_DOCUMENT",
+    "IS_COMPRESSED",
     "LEVELS",
     "SOURCES_QUOTED_MAX",
     "UNSAID",

@@ -9,6 +9,9 @@ import msgspec
 
 from memory_actors.records.source import Sourced
 
+IS_COMPRESSED = "is_compressed"
+"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
+
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON: strings as keys; values of str, int (64 bit), finite float, bool, None, list and dict."""
 

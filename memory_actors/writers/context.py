@@ -87,7 +87,7 @@ class ContextWriter(Writer):
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             text=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
             room=self.room(),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))
@@ -148,7 +148,7 @@ class ContextWriter(Writer):
             rank=_checked_rank(block.rank),
             heading=block.heading,
             pinned=item.pinned,
-            metadata=own_metadata(item.metadata),
+            metadata=own_metadata(item.metadata, shown=True),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
             archived=block.archived and block.heading is None,

@@ -188,7 +188,7 @@ class EpisodicWriter(SummaryWriter):
             content=content,
             size_bytes=size_bytes,
             digest=b"" if content is None else text_digest(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         texts = [] if content is None else [content]
         return self._changed(row.memory_id, "update", await self.write(command, texts))
@@ -224,7 +224,7 @@ def _checked(given: Episode) -> Episode:
     """
     if not isinstance(given, Episode):
         raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
-    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata))
+    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata, shown=True))
     try:
         parts = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=plain)
         return msgspec.convert(parts, Episode)

@@ -110,7 +110,7 @@ class StructuredWriter(Writer):
             size_bytes=len(said.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             value_digest=text_digest(said) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command, texts))
 

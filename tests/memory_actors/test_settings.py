@@ -39,6 +39,7 @@ WRONG: list[tuple[str, Any]] = [
     ("deadline_s", 10**400),
     ("deadline_s", 0),
     ("embedder_deadline_s", nan),
+    ("embedding_cache_texts", 999),
     ("latency_targets_ms", None),
     ("latency_targets_ms", {"everything": 1.0}),
     ("latency_targets_ms", {"working": 0}),
