@@ -135,16 +135,20 @@ class MemorySystem(SystemUpkeep):
         session_id: str | None = None,
         source: str | None = None,
         trust: Trust | str | None = None,
+        auto_prune: bool = False,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O.
 
         `source` and `trust` say where all that is written with it comes from: see
-        `UserMemory.from_source`.
+        `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
+        none, as with `add_with_auto_prune`, unless a call says otherwise.
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
         said = origin(source, trust)
-        return UserMemory(Scope(self._services, user_id, agent_id, session_id, said))
+        return UserMemory(
+            Scope(self._services, user_id, agent_id, session_id, said, auto_prune=auto_prune)
+        )
 
     @asynccontextmanager
     async def replay(

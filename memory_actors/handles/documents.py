@@ -44,7 +44,7 @@ class Documents:
         occurred_at: datetime | str | None = None,
         memory_id: str | None = None,
         pinned: bool | None = None,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Put a document under a key of a collection, in place of the one that is there.
 
@@ -62,7 +62,7 @@ class Documents:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:

@@ -58,7 +58,7 @@ class EntityGraph:
         occurred_at: datetime | str | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Add an entity, or add to the one that has this name and type what is new.
 
@@ -76,7 +76,7 @@ class EntityGraph:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def observe(self, entity_ref: str, *observations: str) -> Receipt:
@@ -109,7 +109,7 @@ class EntityGraph:
         metadata: Metadata | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Say that one entity relates to another from a time on (None: from now).
 
@@ -133,7 +133,7 @@ class EntityGraph:
             metadata=metadata,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def end(self, relationship_id: str, at: datetime | str | None = None) -> Receipt:

@@ -36,7 +36,7 @@ class Episodes:
         occurred_at: datetime | str | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Start an episode; the receipt's `memory_id` is what `step` and `finish` take.
 
@@ -53,7 +53,7 @@ class Episodes:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def step(

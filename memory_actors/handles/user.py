@@ -99,7 +99,7 @@ class UserMemory(UserReads):
         key: str | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
         """Add one memory, given as a text.
@@ -111,7 +111,8 @@ class UserMemory(UserReads):
         of MEMORY.md (context; in the section `key`).
         `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
         `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
-        working memory is durable when this returns; that is on disk within 50 ms.
+        working memory is durable when this returns; that is on disk within 50 ms. `auto_prune`
+        makes room as `add_with_auto_prune` does (None: as the handle says).
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -127,7 +128,9 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         writer = self._writers[check_memory_type(memory_type)]
-        return await writer.add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
+        return await writer.add(
+            item, auto_prune=self._scope.prunes(auto_prune), idempotency_key=idempotency_key
+        )
 
     async def add_with_auto_prune(
         self,
@@ -149,7 +152,7 @@ class UserMemory(UserReads):
         self,
         items: Sequence[Item],
         *,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
         idempotency_key: str | None = None,
     ) -> list[Receipt]:
         """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
@@ -160,7 +163,7 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.add_many(
-            items, auto_prune=auto_prune, idempotency_key=idempotency_key
+            items, auto_prune=self._scope.prunes(auto_prune), idempotency_key=idempotency_key
         )
 
     async def update(

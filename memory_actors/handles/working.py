@@ -26,7 +26,7 @@ class WorkingMemory:
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
 
@@ -38,7 +38,11 @@ class WorkingMemory:
         :raises InvalidInputError: the key or value is not what it must be.
         """
         receipt = await self._writer.set(
-            key, value, metadata=metadata, memory_id=memory_id, auto_prune=auto_prune
+            key,
+            value,
+            metadata=metadata,
+            memory_id=memory_id,
+            auto_prune=self._scope.prunes(auto_prune),
         )
         if receipt.operation == "unchanged":
             await self.get(key)  # setting it to what it is was a use, too

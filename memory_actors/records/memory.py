@@ -99,6 +99,9 @@ class Memory(Sourced, frozen=True, kw_only=True):
     relationship or an episode, what a summary was made of. None where `content` says it all."""
     source: str = "memory"
     """`compressed` for a summary that compaction put in the place of memories."""
+    ttl_s: float | None = None
+    """Of a message that `short_term.messages` returns: the seconds it had left when it was read.
+    Each message that is added renews the time of its whole session."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):

@@ -370,3 +370,51 @@ async def test_logs_never_hold_content_or_a_users_id(open_memory, embedder, caps
     for text in (printed.out, printed.err):
         assert secret not in text
         assert name not in text
+
+
+async def test_a_handle_that_prunes_does_so_for_every_kind_unless_a_call_says_otherwise(
+    open_memory,
+) -> None:
+    limits = Limits(
+        working_keys=1, long_term_memories=1, entities=2, relationships=1, episodes=1, documents=1,
+        context_entries=2,
+    )  # fmt: skip
+    async with open_memory(tiers=pro(limits)) as memory:
+        careful, pruning = memory.user("u"), memory.user("u", auto_prune=True)
+        for kind in ("working", "long_term", "structured", "episodic"):
+            await careful.add("first", kind)
+            with pytest.raises(QuotaExceededError):
+                await careful.add("second", kind)
+            with pytest.raises(QuotaExceededError):
+                await pruning.add("second", kind, auto_prune=False)
+            receipt = await pruning.add("second", kind)
+            assert len(receipt.pruned + receipt.evicted) == 1, kind
+            assert await count(careful, kind) == 1
+        assert (await pruning.add_many([Item(content="third")]))[0].pruned
+        assert (await pruning.documents.put("things", {"n": 1})).pruned
+        assert (await pruning.episodes.start("another goal")).pruned
+        assert (await pruning.working.set("k", 1)).evicted
+        for name in ("Ada", "Bob"):
+            await pruning.entities.add_entity(name)
+        await pruning.entities.relate("Ada", "knows", "Bob")
+        assert (await pruning.entities.relate("Bob", "knows", "Ada")).pruned
+        assert (await pruning.entities.add_entity("Cleo")).pruned
+        assert (await pruning.from_source("a page").add("fourth")).pruned
+        with pytest.raises(InvalidInputError, match="auto_prune"):
+            memory.user("u", auto_prune="yes")
+
+
+async def test_messages_tell_the_time_that_each_has_left(open_memory, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        messages = memory.user("u").short_term
+        await messages.add_message("one")
+        assert [m.ttl_s for m in await messages.messages()] == [3600.0]
+        clock.move(600)
+        await messages.add_message("elsewhere", session_id="another")
+        assert [m.ttl_s for m in await messages.messages()] == [3000.0]
+        await messages.add_message("two")
+        assert [m.ttl_s for m in await messages.messages()] == [3600.0, 3600.0]
+        clock.move(3599.5)
+        assert [m.ttl_s for m in await messages.messages(last=1)] == [0.5]
+        clock.move(0.5)
+        assert await messages.messages() == []
