@@ -88,10 +88,10 @@ class MemorySystem(SystemUpkeep):
         """Open a data directory, made if missing, and close it at the end of the block.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet. `summarizer` makes the summaries of compacted memories: of their own
-        sentences, if None; its `aclose()` is called at the end, if it has one. `clock` gives
-        microseconds since 1970, `new_id` an unused memory id. `alerts` says where quota alerts go:
-        to the log, if None. `metrics` may be a `PrometheusMetrics`.
+        is not there yet; one of yours is tried with one text. `summarizer` makes the summaries of
+        compacted memories: of their own sentences, if None; its `aclose()` is called at the end, if
+        it has one. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts`
+        says where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -105,6 +105,8 @@ class MemorySystem(SystemUpkeep):
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
         :raises ModelMismatchError: it was indexed with another model.
+        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
+            another shape, numbers that are not finite, a vector of length 0.
         :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.

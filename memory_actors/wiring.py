@@ -125,6 +125,7 @@ async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> E
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
+    await embeddings.probe()
     return embeddings
 
 

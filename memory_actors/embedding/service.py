@@ -14,15 +14,20 @@ import structlog
 from eventlog import Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
 from memory_actors.embedding.batcher import Batcher, Outcome
+from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner, owner_of
 from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
+from memory_actors.embedding.vectors import WrongVectorsError
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
+from memory_actors.privacy import reason
 from memory_actors.settings import DEADLINE_S, Settings
+
+PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = structlog.get_logger("memory_actors.embedding")
 
@@ -84,6 +89,24 @@ class EmbeddingService:
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
         self._table.use_model(self.recipe)
+
+    async def probe(self) -> None:
+        """See that an embedder of the caller's own gives vectors, before anything relies on them.
+
+        One that gives no answer now may give one later, as for any text: that is logged. The
+        default one needs no test, and is not loaded for one.
+
+        :raises EmbedderError: it answers with what no index can hold.
+        """
+        if isinstance(self.embedder, DefaultEmbedder):
+            return
+        try:
+            await self._prepare()
+            await self._batcher.probe(min(self._deadline_s, PROBE_S_MAX))
+        except WrongVectorsError:
+            raise
+        except EmbedderError as error:
+            _logger.warning("the embedder gave no vector at the opening", error=reason(error))
 
     @property
     def recipe(self) -> str:
@@ -254,7 +277,12 @@ class EmbeddingService:
 
     async def _own_mean(self, compute: Callable[[], Vectors]) -> Vectors:
         await self._prepare()  # which may take as long as it takes
-        mean: Vectors = await self._batcher.run(compute, self._deadline_s)
+        mean = np.asarray(await self._batcher.run(compute, self._deadline_s), np.float32)
+        if mean.shape != (self.embedder.dimension,) or not np.all(np.isfinite(mean)):
+            raise WrongVectorsError(
+                f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
+                f"return float32 [{self.embedder.dimension}]"
+            )
         return mean
 
     async def _computed_mean(self) -> Vectors:

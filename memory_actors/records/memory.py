@@ -70,6 +70,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that were pruned to make room, as asked: `restore` brings them back."""
     indexed: bool = True
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
+    unindexed_reason: str | None = None
+    """Why it is not indexed yet; None where it is."""
 
 
 class Memory(Sourced, frozen=True, kw_only=True):

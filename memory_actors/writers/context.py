@@ -220,10 +220,11 @@ class ContextWriter(Writer):
         """Return what indexes new entries of an archive: any change may have to make room."""
         return self._index_archived
 
-    async def _index_archived(self, live: LiveUser, reply: Reply) -> bool:
+    async def _index_archived(self, live: LiveUser, reply: Reply) -> str | None:
         events = [recorded.data for recorded in reply.events]
         imported = any(isinstance(event, BlockImported) and event.archived for event in events)
-        return not (imported or _archived(reply)) or await self.index_from_log(live, reply)
+        found = imported or _archived(reply)
+        return await self.index_from_log(live, reply) if found else None
 
 
 def _archived(reply: Reply) -> tuple[str, ...]:

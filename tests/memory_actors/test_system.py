@@ -403,7 +403,7 @@ async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbe
         assert hit.memory_id == receipt.memory_id
 
 
-@pytest.mark.parametrize("wrong", ["shape", "nan", "length", "type"])
+@pytest.mark.parametrize("wrong", ["shape", "nan", "zeros", "type"])
 async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, wrong) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -412,8 +412,8 @@ async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, 
         embedder.embed = lambda texts: {
             "shape": lambda v: v[:, :5],
             "nan": lambda v: v * float("nan"),
-            "length": lambda v: v * 2,
-            "type": lambda v: v.tolist(),
+            "zeros": lambda v: v * 0,
+            "type": lambda v: [["x"] * 32] * len(v),
         }[wrong](good(texts))
         assert (await user.add("bad one")).indexed is False
         embedder.embed = good
