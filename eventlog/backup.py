@@ -40,7 +40,7 @@ from eventlog.placing import (
     say_ready,
     written,
 )
-from eventlog.records import to_datetime
+from eventlog.records import Returned, to_datetime
 from eventlog.requests import system_clock_us
 from eventlog.segment_table import all_segments
 from eventlog.store_format import put_shrunk
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[BackupFile]
 
 
-class BackedUp(msgspec.Struct, frozen=True):
+class BackedUp(Returned, frozen=True):
     """A backup that was written and verified."""
 
     directory: str
@@ -84,7 +84,7 @@ class BackedUp(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restored(Returned, frozen=True):
     """A log that was put in its place."""
 
     directory: str

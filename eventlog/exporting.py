@@ -29,6 +29,7 @@ from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.reading import check_entry
+from eventlog.records import Returned
 from eventlog.segment import SegmentId
 from eventlog.tables import U64, scan, unseal_record
 from eventlog.totals import load_totals
@@ -89,7 +90,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
-class Exported(msgspec.Struct, frozen=True):
+class Exported(Returned, frozen=True):
     """A file that was written."""
 
     file: str

@@ -33,12 +33,13 @@ from eventlog.exporting import (
 from eventlog.frame import Frame
 from eventlog.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
 from eventlog.opening import Files
+from eventlog.records import Returned
 from eventlog.tables import U64, key_check, unseal_record
 
 WHOLE_LOG = "the whole log"
 
 
-class Imported(msgspec.Struct, frozen=True):
+class Imported(Returned, frozen=True):
     """What an import has added."""
 
     events: int

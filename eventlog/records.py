@@ -35,6 +35,22 @@ def to_us(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
+class Returned(msgspec.Struct, frozen=True):
+    """Something that callers get back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
+        fields: dict[str, Any] = msgspec.json.decode(self._json())
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return self._json().decode()
+
+    def _json(self) -> bytes:
+        return msgspec.json.encode(self, enc_hook=str)
+
+
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event encoded for the log, before it has a place in a stream."""
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from eventlog import LogStatistics
+from eventlog.records import Returned
 from memory_actors.actors.runtime import RuntimeStatistics
 from memory_actors.embedding.service import EmbeddingStatistics
 from memory_actors.observing.alerts import AlertStatistics
@@ -13,7 +12,7 @@ from memory_actors.services import Services
 from memory_actors.user_state import KINDS
 
 
-class SystemStatistics(msgspec.Struct, frozen=True):
+class SystemStatistics(Returned, frozen=True):
     """What the parts of a memory system have done since it was opened."""
 
     log: LogStatistics

@@ -15,7 +15,7 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self, get_args
 
@@ -38,6 +38,7 @@ from memory_actors.records import (
     Diff,
     LogEntry,
     Recall,
+    Time,
     Trust,
 )
 from memory_actors.services import new_memory_id
@@ -208,8 +209,8 @@ class MemorySystem(SystemUpkeep):
         user_id: str | None = None,
         *,
         after: int = 0,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         follow: bool = False,
     ) -> AsyncIterator[LogEntry]:
         """Yield the events of one user, or of all, behind a position, in the order of the log.
@@ -235,8 +236,8 @@ class MemorySystem(SystemUpkeep):
         *,
         query: str | None = None,
         memory_id: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = 100,
     ) -> list[Recall]:
         """Return which memories of a user were returned to whom for which query, newest first.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
-from memory_actors.records import IS_COMPRESSED, MemoryType, Tier
+from memory_actors.records import IS_COMPRESSED, MemoryType, Tier, Time
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -180,13 +180,15 @@ def _json_scalar(value: Any, what: str) -> Any:
     )
 
 
-def time_us(value: datetime | str | None, what: str) -> int | None:
-    """Return a time in microseconds since 1970; a naive one is taken as UTC.
+def time_us(value: Time | None, what: str) -> int | None:
+    """Return a time in microseconds since 1970. See `Time`.
 
-    :raises InvalidInputError: it is neither a datetime nor ISO 8601.
+    :raises InvalidInputError: it is none, or outside the years 1 to 9999.
     """
     if value is None:
         return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _epoch_us(value, what)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -194,10 +196,23 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
             raise InvalidInputError(
                 f"{what} {value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00:00Z"
             ) from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
+        raise InvalidInputError(
+            f"{what} must be a datetime, a date, ISO 8601 or seconds since 1970, not {value!r:.80}"
+        )
     time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
     return check_time_us(time, what)
+
+
+def _epoch_us(seconds: float, what: str) -> int:
+    time = seconds * 1_000_000
+    if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
+        raise InvalidInputError(
+            f"{what} {seconds!r:.80} is outside the years 1 to 9999: a number is seconds since 1970"
+        )
+    return round(time)
 
 
 def check_time_us(value: object, what: str) -> int:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 import anyio.to_thread
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import structlog
 
 from eventlog import Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.records import Returned
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.general import general_texts
@@ -32,7 +32,7 @@ PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiti
 _logger = structlog.get_logger("memory_actors.embedding")
 
 
-class EmbeddingStatistics(msgspec.Struct, frozen=True):
+class EmbeddingStatistics(Returned, frozen=True):
     """Where vectors came from."""
 
     from_memory: int

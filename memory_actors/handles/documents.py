@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from memory_actors.kinds.structured.state import Structured
 from memory_actors.ordering import SortKey, ordering
 from memory_actors.provenance import Provenance
 from memory_actors.reading import READ_AT_ONCE
-from memory_actors.records import Document, Metadata, Receipt, least
+from memory_actors.records import Document, Metadata, Receipt, Time, least
 from memory_actors.user_state import UserState
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope
@@ -41,7 +40,7 @@ class Documents:
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool | None = None,
         auto_prune: bool | None = None,

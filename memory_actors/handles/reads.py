@@ -1,7 +1,6 @@
 """What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import anyio.to_thread
@@ -25,6 +24,7 @@ from memory_actors.records import (
     Hit,
     Memory,
     MemoryType,
+    Time,
     Trust,
     Usage,
     Why,
@@ -66,16 +66,16 @@ class UserReads:
         memory_types: Sequence[MemoryType | str] | None = None,
         top_k: int = 5,
         filters: Mapping[str, Any] | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        as_of: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
         session_id: str | None = None,
         min_score: float = 0.0,
         token_budget: int | None = None,
         diversity: float = 0.0,
         explain: bool = False,
         weights: Weights | None = None,
-        reference_time: datetime | str | None = None,
+        reference_time: Time | None = None,
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,

@@ -1,12 +1,10 @@
 """`user.short_term`: the last messages of a session."""
 
-from datetime import datetime
-
 import msgspec
 
 from memory_actors.kinds import short_term
 from memory_actors.reading import Found, memories
-from memory_actors.records import Item, Memory, Metadata, Receipt
+from memory_actors.records import Item, Memory, Metadata, Receipt, Time
 from memory_actors.validation import check_count
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.short_term import ShortTermWriter
@@ -38,7 +36,7 @@ class ShortTermMemory:
         role: str | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
     ) -> Receipt:
         """Add a message; the oldest leave when the session is full. Durable when it returns.

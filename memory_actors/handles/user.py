@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
@@ -30,6 +29,7 @@ from memory_actors.records import (
     Purged,
     Receipt,
     Tier,
+    Time,
     Trust,
 )
 from memory_actors.sourcing import origin
@@ -93,7 +93,7 @@ class UserMemory(UserReads):
         memory_type: MemoryType | str = MemoryType.LONG_TERM,
         *,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         session_id: str | None = None,
         role: str | None = None,
         key: str | None = None,

@@ -18,6 +18,7 @@ import anyio
 import msgspec
 import structlog
 
+from eventlog.records import Returned
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MissingExtraError
 from memory_actors.privacy import hashed, reason
 from memory_actors.quota import size
@@ -33,7 +34,7 @@ CANCEL_S = 1.0  # for a sink to heed its cancellation, and to close
 _logger = structlog.get_logger("memory_actors.observing.alerts")
 
 
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
+class Alert(Returned, frozen=True, kw_only=True):
     """A quota of one user runs short."""
 
     user_id: str
@@ -209,7 +210,7 @@ def _httpx() -> Any:
 # --- from posting to sending
 
 
-class AlertStatistics(msgspec.Struct, frozen=True, kw_only=True):
+class AlertStatistics(Returned, frozen=True, kw_only=True):
     """What became of alerts. All but `posted` count an alert once for each sink."""
 
     posted: int

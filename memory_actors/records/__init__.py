@@ -48,6 +48,7 @@ from memory_actors.records.memory import (
     Metadata,
     Receipt,
     Tier,
+    Time,
 )
 from memory_actors.records.prompt import (
     SOURCES_QUOTED_MAX,
@@ -115,6 +116,7 @@ __all__ = [
     "Sourced",
     "Step",
     "Tier",
+    "Time",
     "Trust",
     "Usage",
     "Why",

@@ -1,13 +1,18 @@
 """What callers hand in and get back. All frozen; all times are aware and in UTC."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
+from eventlog.records import Returned
 from memory_actors.records.source import Sourced
+
+Time: TypeAlias = date | str | float
+"""A datetime (a naive one means UTC), a date (its beginning in UTC), ISO 8601, or the number of
+seconds since 1970."""
 
 IS_COMPRESSED = "is_compressed"
 """Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
@@ -41,8 +46,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     content: str
     metadata: Metadata | None = None
-    occurred_at: datetime | str | None = None
-    """When it was true: a datetime or ISO 8601 (naive means UTC); None means now."""
+    occurred_at: Time | None = None
+    """When it was true, in any form of `Time`; None means now."""
     session_id: str | None = None
     """None means the handle's."""
     role: str | None = None
@@ -54,7 +59,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Working: the key; structured: the document's; entity: the name; context: the section."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(Returned, frozen=True, kw_only=True):
     """What came of a write."""
 
     memory_id: str
@@ -115,7 +120,7 @@ class Hit(Memory, frozen=True, kw_only=True):
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEntry(Returned, frozen=True, kw_only=True):
     """One event that touched a memory."""
 
     position: int

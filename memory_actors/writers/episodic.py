@@ -17,7 +17,7 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Episode, Item, Memory, Metadata, Receipt, Step
+from memory_actors.records import Episode, Item, Memory, Metadata, Receipt, Step, Time
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -65,7 +65,7 @@ class EpisodicWriter(SummaryWriter):
         agent_id: str | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
         auto_prune: bool = False,
