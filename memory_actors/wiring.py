@@ -124,8 +124,8 @@ async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> E
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
-    await embeddings.probe()
     return embeddings
 
 

@@ -66,6 +66,18 @@ async def test_an_embedder_that_no_index_can_use_is_refused_at_the_opening(
         assert (await memory.user("ada").add("likes tea")).indexed
 
 
+async def test_a_refused_embedder_does_not_become_the_model_of_a_store(tmp_path: Path) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
+        await memory.user("ada").add("likes tea")
+    wrong = Custom(lambda v: v * 0)
+    wrong.fingerprint = "two"
+    with pytest.raises(EmbedderError, match="length 0"):
+        async with MemorySystem.open(tmp_path, embedder=wrong, reindex=True):
+            pass
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
+        assert await memory.user("ada").retrieve("tea")
+
+
 async def test_one_that_fails_at_the_opening_may_work_later(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
     embedder.failure = RuntimeError("out of order")
