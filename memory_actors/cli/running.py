@@ -107,14 +107,14 @@ def install_with_bar(app: App, source: str, precision: Precision) -> None:
         install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
 
 
-def log_to_stderr() -> None:
-    """Let warnings of the library through to stderr, and nothing else."""
+def log_to_stderr(level: int = logging.WARNING) -> None:
+    """Let what the library logs from this level on through to stderr, and nothing else."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_names: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
