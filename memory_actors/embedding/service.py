@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio.to_thread
 import numpy as np
 import numpy.typing as npt
-import structlog
 
-from eventlog import Keys
+from eventlog import EventLogError, Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.logs import get_logger
 from eventlog.records import Returned
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.default import DefaultEmbedder
@@ -29,7 +29,7 @@ from memory_actors.settings import DEADLINE_S, Settings
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
-_logger = structlog.get_logger("memory_actors.embedding")
+_logger = get_logger("memory_actors.embedding")
 
 
 class EmbeddingStatistics(Returned, frozen=True):
@@ -197,7 +197,11 @@ class EmbeddingService:
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
-            stored = self._stored(missing, owner)
+            try:
+                stored = self._stored(missing, owner)
+            except EventLogError as error:  # derived data: as good as absent
+                _logger.warning("embeddings not read", count=len(missing), error=str(error))
+                stored = {}
             self._from_disk += len(stored)
             self._remember(stored, owner)
             found |= stored

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import EmbedderError
 
 UNIT_TOLERANCE = 1e-2  # what rounding to float16 moves a length by, and no scale
 
-_logger = structlog.get_logger("memory_actors.embedding")
+_logger = get_logger("memory_actors.embedding")
 
 
 class WrongVectorsError(EmbedderError):

@@ -7,11 +7,11 @@ minute and kind at most, in words that can be searched for, with how many there 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
+from eventlog.logs import get_logger
 
 SAY_AGAIN_S = 60.0  # often enough to be seen, and a slow disk does not fill the log
 
-_logger = structlog.get_logger("memory_actors.observing.latency")
+_logger = get_logger("memory_actors.observing.latency")
 
 
 class LatencyWatch:

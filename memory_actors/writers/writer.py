@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
-import structlog
-
 from eventlog import Recorded
+from eventlog.logs import get_logger
 from memory_actors.actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
@@ -33,7 +32,7 @@ NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
 )
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 
 class Written(NamedTuple):
