@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import structlog
 
+from eventlog.datafile import FILE_MODE
 from eventlog.errors import LogUnavailable
 
 _SLOT = struct.Struct(">QQ32s")
@@ -52,7 +53,7 @@ class Anchor:
 
     def __init__(self, path: Path):
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
         self._turn = 0

@@ -24,7 +24,7 @@ import msgspec
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, is_there, named, sync_to_disk
+from eventlog.datafile import DIRECTORY_MODE, beside, is_there, named, new_file, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.keys import NO_KEYS
@@ -137,7 +137,7 @@ def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
         kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
     if kept:
-        directory.mkdir(mode=0o700)
+        directory.mkdir(DIRECTORY_MODE)
     for segment, record in kept:
         digest = _copy(files.archive.directory / segment.name, directory / segment.name)
         if digest != record.sha256.hex():
@@ -249,9 +249,8 @@ def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
 def _copy(source: Path, target: Path) -> str:
     """Copy a file, synced and for its owner only; return its digest."""
     digest = hashlib.sha256()
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as copy, source.open("rb") as file:
+    target.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    with new_file(target) as copy, source.open("rb") as file:
         while data := file.read(READ_BYTES):
             digest.update(data)
             copy.write(data)
@@ -273,8 +272,7 @@ def _listed(directory: Path) -> list[BackupFile]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+    with new_file(path) as file:
         file.write(data)
 
 

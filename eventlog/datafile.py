@@ -5,6 +5,9 @@ checked (pages.py) before LMDB maps a file, where that is quick, and where the f
 its own meta page says: it may have been cut, or have free pages at its end that were never written.
 The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
 work. A rename is durable when its directory has been synced.
+
+All files and directories of a store are made here, or with these modes: for their owner alone,
+whatever the umask.
 """
 
 import errno
@@ -25,6 +28,7 @@ from eventlog.pages import Meta, check_pages
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
 STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
@@ -135,7 +139,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 def reserve_readers(path: Path) -> None:
     """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.posix_fallocate(fd, 0, 4 * 4096)
     finally:
@@ -148,7 +152,7 @@ def lock(path: Path) -> int:
     :raises LogLocked: another one does, or this one.
     """
     make_directory(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -172,11 +176,21 @@ def unlock(fd: int) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, for good, where they are missing."""
+    """Make a directory, for its owner alone, and those above it, for good, where they are missing.
+
+    One that is there keeps the mode that it was given.
+    """
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     for each in missing:
         sync_to_disk(each.parent)
+
+
+def new_file(path: Path) -> BinaryIO:
+    """Return a new file to write to, for its owner alone; what was there under its name goes."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    return os.fdopen(fd, "wb")
 
 
 def sync_to_disk(path: Path) -> None:
@@ -200,7 +214,7 @@ def written_whole(path: Path, *, contested: bool = False) -> Iterator[BinaryIO]:
     """
     temporary = beside(path, (f".{secrets.token_hex(8)}" if contested else "") + TEMPORARY)
     new = os.O_EXCL if contested else os.O_TRUNC
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | new, 0o600)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | new, FILE_MODE)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file

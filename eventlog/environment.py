@@ -43,6 +43,7 @@ import lmdb
 from eventlog.copying import Shrunk, copy_table, pages
 from eventlog.datafile import (
     CHECKED_BYTES_MAX,
+    FILE_MODE,
     beside,
     check_disk,
     check_file,
@@ -141,7 +142,7 @@ class Environment:
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
-                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=0o600,
+                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=FILE_MODE,
             )  # fmt: skip
         try:
             with _unavailable(path):

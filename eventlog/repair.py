@@ -27,7 +27,7 @@ from eventlog.anchor import Anchor
 from eventlog.archive import Archive
 from eventlog.backup import verify_copy
 from eventlog.codec import EventRegistry
-from eventlog.datafile import is_there, pad, sync_to_disk
+from eventlog.datafile import is_there, new_file, pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.frame import Frame
@@ -113,7 +113,11 @@ def repair(
     with written(target, ".repairing") as scratch, held(source):
         for name in (LOG, ANCHOR):
             if (source / name).exists():
-                shutil.copyfile(source / name, scratch / f"damaged-{name}")
+                with (
+                    (source / name).open("rb") as file,
+                    new_file(scratch / f"damaged-{name}") as copy,
+                ):
+                    shutil.copyfileobj(file, copy)
         pad(scratch / f"damaged-{LOG}")
         report = _Repair(source, scratch, registry, now_us, keys).run(target)
         for path in scratch.glob("damaged-*"):

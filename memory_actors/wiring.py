@@ -15,6 +15,7 @@ import anyio.to_thread
 import structlog
 
 from eventlog import CorruptLog, EventLog, Keys, keyfile
+from eventlog.datafile import DIRECTORY_MODE
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
@@ -191,7 +192,9 @@ def _services(
         limits=limits,
         totals=Totals(log, settings.global_limits),
     )
-    (plan.directory / INDEXES).mkdir(exist_ok=True)
+    indexes = plan.directory / INDEXES
+    indexes.mkdir(DIRECTORY_MODE, exist_ok=True)
+    indexes.chmod(DIRECTORY_MODE)  # earlier versions let others in
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )

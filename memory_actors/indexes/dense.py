@@ -30,6 +30,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.datafile import new_file
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
@@ -252,7 +253,8 @@ class DenseIndex:
         facts, rows = graphed.graph.save(path.with_suffix(".graph"))
         labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()
         partial = path.with_suffix(".partial")
-        partial.write_bytes(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
+        with new_file(partial) as out:
+            out.write(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
         os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
     @classmethod

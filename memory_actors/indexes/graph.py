@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.datafile import new_file
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.products import Halves
 
@@ -100,6 +101,7 @@ class Graph:
     def save(self, path: Path) -> tuple[GraphFacts, Rows]:
         """Write the graph; return what to check before loading it, and its rows. Holds the GIL."""
         with self._lock:
+            new_file(path).close()  # hnswlib would make one that all may read
             self._index.save_index(str(path))
             facts = GraphFacts(self._dimension, self.count, path.stat().st_size, _crc(path))
             return facts, self.rows

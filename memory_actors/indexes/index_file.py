@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from eventlog.datafile import new_file
 from memory_actors.embedding.shelves import EVERYBODY, Owner
 from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
@@ -52,7 +53,8 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
     data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
-    partial.write_bytes(zlib.crc32(data).to_bytes(4, "big") + data)
+    with new_file(partial) as out:
+        out.write(zlib.crc32(data).to_bytes(4, "big") + data)
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 

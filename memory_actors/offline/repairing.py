@@ -21,6 +21,7 @@ from eventlog import (
     replay,
     system_clock_us,
 )
+from eventlog.datafile import write_whole
 from memory_actors.api_keys.store import FILE as API_KEYS
 from memory_actors.encryption import default_key_file
 from memory_actors.offline.child import ChildDied, heard, tell
@@ -79,8 +80,7 @@ def repair_here(source: Path, target: Path, key_file: Path | None = None) -> Rep
 
         def copy_keys(new: Path) -> None:
             if (source / API_KEYS).exists():
-                (new / API_KEYS).touch(0o600)
-                (new / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
+                write_whole(new / API_KEYS, (source / API_KEYS).read_bytes())
 
         registry, now_us = event_registry(), system_clock_us()
         return repair(source, target, registry, now_us, keys=keys, recount=recount, also=copy_keys)
