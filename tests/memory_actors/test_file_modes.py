@@ -11,7 +11,7 @@ from support.compacting import SHORT, with_a_past
 from memory_actors import MemorySystem, repair_store
 from memory_actors.api_keys import KeyStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ import pytest
 import memory_actors
 from memory_actors.processes import ROOT, ended, python
 
+pytestmark = pytest.mark.user
+
 LEFT_BEHIND = ("json", "msgspec", "pip", "statistics", "struct", "zstandard")
 """Modules that a child, or what it imports, may ask for."""
 

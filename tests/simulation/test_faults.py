@@ -20,6 +20,7 @@ from memory_actors.handles.working import WorkingMemory
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}
+OF_THE_USER = {"formats", "surroundings"}
 NOT_ONE_CALL = {"open", "restore_backup", "import_events"}  # for a store that is closed
 HANDLES = {
     "": UserMemory,
@@ -33,8 +34,12 @@ HANDLES = {
 }
 
 
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.user) if name in OF_THE_USER else name
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN))
+@pytest.mark.parametrize("name", map(marked, sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN)))
 def test_a_row_of_the_matrix_holds(name: str) -> None:
     (row,) = run([name], "quick", SEED)
     if row.skipped:

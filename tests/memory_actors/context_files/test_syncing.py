@@ -16,7 +16,7 @@ from memory_actors.context_files.digests import base_of
 from memory_actors.context_files.syncing import label_of, sync
 from memory_actors.errors import ContextFileError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 TEXT = (
     "# Memory\n\n## People\n\n- Ann likes tea\n- Bob plays chess on Sundays\n\n"

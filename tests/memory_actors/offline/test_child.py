@@ -13,6 +13,8 @@ from eventlog import CorruptLog, DiskFull, LogLocked
 from memory_actors import ReaderFailedError, repair_store, verify_store
 from memory_actors.offline.child import ChildDied, heard, tell
 
+pytestmark = pytest.mark.user
+
 
 class Answer(msgspec.Struct):
     number: int
