@@ -34,12 +34,14 @@ HANDLES = {
 }
 
 
-def marked(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.user) if name in OF_THE_USER else name
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.user] if name in OF_THE_USER else [])
+    for name in sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN)
+]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", map(marked, sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN)))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_row_of_the_matrix_holds(name: str) -> None:
     (row,) = run([name], "quick", SEED)
     if row.skipped:
