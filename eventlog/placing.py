@@ -17,7 +17,6 @@ from pathlib import Path
 
 from eventlog.datafile import (
     DIRECTORY_MODE,
-    FILE_MODE,
     beside,
     lock,
     make_directory,
@@ -26,6 +25,7 @@ from eventlog.datafile import (
     unlock,
 )
 from eventlog.errors import DiskFull, LogUnavailable, StorageFailed
+from eventlog.regular import OWNER_ONLY
 
 LOG = "log.mdb"
 """The tables."""
@@ -53,7 +53,7 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
             _discard(scratch)  # of a process that died
         make_directory(directory.parent)
         scratch.mkdir(DIRECTORY_MODE)
-        (scratch / _MARK).touch(FILE_MODE)
+        (scratch / _MARK).touch(OWNER_ONLY)
     except OSError as error:
         raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
     try:
@@ -91,7 +91,7 @@ def files_in(directory: Path) -> list[Path]:
 
 def say_ready(scratch: Path) -> None:
     """Note, for good, that a directory is whole and only has to be given its name."""
-    (scratch / _READY).touch(FILE_MODE)
+    (scratch / _READY).touch(OWNER_ONLY)
     sync_to_disk(scratch)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.datafile import FILE_MODE, make_directory, write_whole
+from eventlog.datafile import make_directory, write_whole
+from eventlog.regular import MADE, open_regular, read_bytes
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.records import Tier
@@ -121,7 +122,7 @@ class KeyStore:
 
     def _read(self) -> list[ApiKey]:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_File).keys
+            return msgspec.json.decode(read_bytes(self.path), type=_File).keys
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
@@ -140,7 +141,7 @@ class KeyStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         make_directory(self.path.parent)
-        descriptor = os.open(self.path.with_name(LOCK), os.O_RDWR | os.O_CREAT, FILE_MODE)
+        descriptor = open_regular(self.path.with_name(LOCK), os.O_RDWR | MADE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
