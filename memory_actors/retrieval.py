@@ -192,9 +192,9 @@ def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
         )
 
     def in_time(row: Row) -> bool:
-        occurred, begins, ends = times(row)
+        occurred, begins, ends, last = times(row)
         return (
-            (query.since_us is None or occurred >= query.since_us)
+            (query.since_us is None or last >= query.since_us)
             and (query.until_us is None or occurred < query.until_us)
             and (query.as_of_us is None or begins <= query.as_of_us < ends)
         )

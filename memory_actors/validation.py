@@ -225,13 +225,13 @@ def check_flag(value: object, what: str) -> bool:
     return value
 
 
-def check_count(value: object, what: str) -> int:
+def check_count(value: object, what: str, least: int = 0) -> int:
     """Return a number of things.
 
-    :raises InvalidInputError: it is not a whole number from 0, of 64 bits.
+    :raises InvalidInputError: it is not a whole number from `least`, of 64 bits.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < JSON_INT_MAX:
-        raise InvalidInputError(f"{what} must be a whole number from 0, not {value!r:.80}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < JSON_INT_MAX:
+        raise InvalidInputError(f"{what} must be a whole number from {least}, not {value!r:.80}")
     return value
 
 

@@ -25,6 +25,7 @@ from memory_actors.records import (
     Memory,
     MemoryType,
     Metadata,
+    OnDuplicate,
     Purged,
     Receipt,
     Tier,
@@ -99,6 +100,7 @@ class UserMemory(UserReads):
         pinned: bool = False,
         auto_prune: bool = False,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> Receipt:
         """Add one memory, given as a text.
 
@@ -110,6 +112,12 @@ class UserMemory(UserReads):
         `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
         `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
         working memory is durable when this returns; that is on disk within 50 ms.
+
+        A fact in the words of one that is there, of the same session, metadata and source, is that
+        one: it was seen once more (`times_seen`), the receipt's operation is `seen`, and its id the
+        known one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves
+        all as it was. If it says nothing (the settings do, then), what has a session or an id of
+        your own is kept.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -125,6 +133,15 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         writer = self._writers[check_memory_type(memory_type)]
+        if on_duplicate is not None:
+            if writer is not self._long_term:
+                raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
+            return await self._long_term.add(
+                item,
+                auto_prune=auto_prune,
+                idempotency_key=idempotency_key,
+                on_duplicate=on_duplicate,
+            )
         return await writer.add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
 
     async def add_with_auto_prune(
@@ -149,16 +166,20 @@ class UserMemory(UserReads):
         *,
         auto_prune: bool = False,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]:
         """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
 
         An item with a `memory_id` that this user has used before adds nothing (its receipt says
-        `unchanged`), so an interrupted run can be repeated.
+        `unchanged`), so an interrupted run can be repeated. `on_duplicate` is as for `add`.
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.add_many(
-            items, auto_prune=auto_prune, idempotency_key=idempotency_key
+            items,
+            auto_prune=auto_prune,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
 
     async def update(

@@ -84,7 +84,7 @@ def narrowed(
         wanted[owners] = True
         tests.append(wanted[columns.owners])
     if since_us is not None:
-        tests.append(columns.occurred_us >= since_us)
+        tests.append(columns.last_us >= since_us)
     if until_us is not None:
         tests.append(columns.occurred_us < until_us)
     if as_of_us is not None:

@@ -45,6 +45,8 @@ from memory_actors.records.memory import (
     Memory,
     MemoryType,
     Metadata,
+    OnDuplicate,
+    Order,
     Receipt,
     Tier,
 )
@@ -102,6 +104,8 @@ __all__ = [
     "Metadata",
     "Moment",
     "Neighbour",
+    "OnDuplicate",
+    "Order",
     "Origin",
     "PurgeReport",
     "Purged",
