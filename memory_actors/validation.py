@@ -1,7 +1,7 @@
 """What comes in is checked here, once, before anything is done with it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -78,6 +78,16 @@ def check_name(value: object, what: str) -> str:
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
     return plain(value)
+
+
+def check_names(values: object, what: str) -> frozenset[str]:
+    """Return names of some things.
+
+    :raises InvalidInputError: they are no list, or one is no name.
+    """
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise InvalidInputError(f"{what} must be a list, not {values!r:.80}")
+    return frozenset(check_name(one, f"one of {what}") for one in values)
 
 
 def check_optional_name(value: object, what: str) -> str | None:
