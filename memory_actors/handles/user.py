@@ -65,7 +65,8 @@ class UserMemory(UserReads):
         self.entities = EntityGraph(scope, entity)
         self.episodes = Episodes(scope, episodic)
         self.documents = Documents(scope, structured)
-        self.context = UserContext(scope, self._documents, partial(prompt, self))
+        counter = scope.services.settings.context_counter
+        self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says: all that is written with it comes from there.
