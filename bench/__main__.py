@@ -244,6 +244,25 @@ def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Op
 
 
 @measurement(runs=1)
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH…",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)  # fmt: skip
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+@click.option(
+    "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
+)
+@plotted
+def recall(
+    paths: tuple[Path, ...], name: str, ablation: bool, plot: Path | None, options: Options
+) -> Any:
+    """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""
+    from bench.recall import run
+
+    return run(paths, name, options, ablation=ablation, drawn=plot)
+
+
+@measurement(runs=1)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(1), help="Questions, spread over the file.")
 @click.option(
