@@ -95,6 +95,21 @@ async def test_two_keys_of_one_value_are_two_hits(open_memory) -> None:
         assert len(await user.retrieve("Paris")) == 2
 
 
+async def test_a_fact_in_the_words_of_a_relationship_is_one_hit_with_it(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.entities.add_entity("Ada", "person")
+        await user.entities.add_entity("Bath", "city")
+        one = await user.entities.relate("Ada", "lives_in", "Bath", fact="Ada lives in Bath")
+        other = await user.add("Ada lives in Bath.")
+        for _ in range(2):
+            await user.episodes.start("move to Bath")
+        hits = await user.retrieve("who lives in Bath?", top_k=10)
+        (hit,) = [hit for hit in hits if "lives in" in hit.content]
+        assert {hit.memory_id, *hit.near_duplicates} == {one.memory_id, other.memory_id}
+        assert sum(hit.memory_type == "episodic" for hit in hits) == 2, "they are two"
+
+
 async def test_the_context_says_nothing_twice(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
