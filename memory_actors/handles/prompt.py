@@ -11,7 +11,13 @@ from memory_actors.handles.excerpt import excerpt
 from memory_actors.phrasing import spoken
 from memory_actors.records import Context, ContextPart, Memory, MemoryType
 from memory_actors.tokens import TokenCounter
-from memory_actors.validation import TOP_K_MAX, check_count, check_top_k
+from memory_actors.validation import (
+    QUERY_BYTES_MAX,
+    TOP_K_MAX,
+    check_count,
+    check_top_k,
+    text_bytes,
+)
 
 if TYPE_CHECKING:
     from memory_actors.handles.user import UserMemory
@@ -35,6 +41,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context:
     """Return what `user.context(query)` says."""
+    text_bytes(ask.query, "query", QUERY_BYTES_MAX)
     budget, item_tokens = ask.token_budget, ask.max_item_tokens
     if budget is not None:
         check_count(budget, "token_budget")
