@@ -28,7 +28,8 @@ def diverse(scores: Numbers, vectors: Numbers, diversity: float, count: int) -> 
         place = int(np.argmax(gain))
         left[place] = False
         chosen.append(place)
-        likeness = np.maximum(likeness, _spread(vectors @ vectors[place], least, ALIKE))
+        alike = _spread(vectors @ vectors[place], least, ALIKE)
+        likeness = np.maximum(likeness, alike * alike)  # to be a little alike costs little
     return chosen
 
 
