@@ -29,6 +29,7 @@ from eventlog.errors import (
     InvalidAppend,
     KeyGone,
     KeysUnavailable,
+    LogBusy,
     LogClosed,
     LogLocked,
     LogUnavailable,
@@ -39,6 +40,7 @@ from eventlog.errors import (
     StorageFailed,
     UnknownEvent,
     WrongExpectedVersion,
+    WrongLoop,
 )
 from eventlog.exporting import Exported
 from eventlog.frame import stream_id
@@ -106,6 +108,7 @@ __all__ = [
     "Keys",
     "KeysUnavailable",
     "LeftBehind",
+    "LogBusy",
     "LogClosed",
     "LogLocked",
     "LogStatistics",
@@ -128,6 +131,7 @@ __all__ = [
     "UnknownEvent",
     "VerifyReport",
     "WrongExpectedVersion",
+    "WrongLoop",
     "load_heads",
     "repair",
     "replay",

@@ -23,15 +23,14 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
 from eventlog.errors import LogUnavailable
+from eventlog.logs import get_logger
 
 _SLOT = struct.Struct(">QQ32s")
 _CRC_BYTES = 4
 SLOTS = 2
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 
 
 class Tail(NamedTuple):

@@ -12,14 +12,14 @@ import fcntl
 import os
 import secrets
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable
+from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed
 from eventlog.pages import Meta, check_pages
 
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
@@ -218,6 +218,34 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole, whatever happens, or as it was before."""
     with written_whole(path) as file:
         file.write(data)
+
+
+def remove_named(directory: Path, wanted: Callable[[str], bool]) -> int:
+    """Remove the files of a directory whose names are wanted, for good; return how many there were.
+
+    :raises StorageFailed: it cannot be looked into, or a file cannot be removed: says what is left.
+    """
+    try:
+        left = [name for name in os.listdir(directory) if wanted(name)]  # noqa: PTH208 - names
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StorageFailed(
+            f"{directory} cannot be looked into ({error.strerror}), so nothing in it was removed: "
+            "make it a directory that may be read and written, then repeat this"
+        ) from error
+    count = len(left)
+    try:
+        while left:
+            (directory / left[-1]).unlink(missing_ok=True)
+            left.pop()
+        sync_to_disk(directory)
+    except OSError as error:
+        raise StorageFailed(
+            f"{len(left)} of {count} files are left in {directory} and cannot be removed for good "
+            f"({error}), such as {left[-1:]}: mend that, then repeat this"
+        ) from error
+    return count
 
 
 def free_bytes(directory: Path) -> int:

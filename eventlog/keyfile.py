@@ -28,8 +28,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import structlog
-
 from eventlog.aes_gcm import KEY_BYTES, StreamCipher, check_installed
 from eventlog.datafile import (
     beside,
@@ -41,6 +39,7 @@ from eventlog.datafile import (
 )
 from eventlog.errors import DiskFull, KeyGone, KeysUnavailable, StorageFailed
 from eventlog.frame import STREAM_ID_BYTES, stream_id
+from eventlog.logs import get_logger
 
 MODE = 0o600
 IDENTITY_BYTES = 16
@@ -52,7 +51,7 @@ _HEAD_BYTES = len(_MAGIC) + IDENTITY_BYTES + _CRC.size
 _RECORD = struct.Struct(f">{STREAM_ID_BYTES}s{KEY_BYTES}s")
 _RECORD_BYTES = _RECORD.size + _CRC.size
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 
 
 class KeyFile:

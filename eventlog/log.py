@@ -23,6 +23,7 @@ from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_ch
 from eventlog.codec import EventRegistry
 from eventlog.datafile import CHECKED_BYTES_MAX, named
 from eventlog.environment import MAP_BYTES, Transaction
+from eventlog.errors import LogBusy
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
 from eventlog.keys import Keys
@@ -114,6 +115,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         queue_events_max: int = QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
+        busy: type[LogBusy] = LogBusy,
     ) -> AsyncIterator[Self]:
         """Open the log in `directory`, made if missing, and close it at the end of the block.
 
@@ -122,6 +124,8 @@ class EventLog(EventLogUpkeep, TakesAppends):
         made them closes them, after the log.
         A file of up to `checked_bytes_max` is checked page by page before it is used: a larger one
         may end the process, if a page of it is damaged.
+        `busy` is the error of readers who come between a write that failed and the reopening of the
+        file: one of your own, so that your callers know it.
 
         :raises LogLocked: it is open elsewhere (at once, without waiting).
         :raises CorruptLog: the file is cut short, its last commits were rolled back, or its totals
@@ -142,6 +146,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
                 size_max_bytes,
                 checked_bytes_max,
                 keys,
+                busy,
             )
         )
         try:

@@ -27,10 +27,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Recorded
 from eventlog.datafile import write_whole
+from eventlog.logs import get_logger
 from eventlog.records import DAY_US
 from memory_actors.chores import Chores
 from memory_actors.privacy import reason
@@ -44,7 +43,7 @@ STREAMS_MAX = 1_024  # whose versions are held: what leaves is read from the log
 TRIM_EVERY = 512  # recalls of a user
 PAGE = 512  # events read at a time
 
-_logger = structlog.get_logger("memory_actors.recalls")
+_logger = get_logger("memory_actors.recalls")
 
 
 @dataclass(slots=True, eq=False)

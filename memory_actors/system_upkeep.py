@@ -73,7 +73,10 @@ class SystemUpkeep:
 
         :raises InvalidInputError: that is no user's id.
         :raises BeingErasedError: it is under way.
-        :raises DiskFull, StorageFailed, CorruptLog, KeyFileError: see the message, then repeat it.
+        :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
+        :raises StorageFailed: a file could not be looked for, removed or written: there may be more
+            of the user in it. Repeat it when that is mended.
+        :raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it.
         """
         return await self._erasing.erase(user_id)
 

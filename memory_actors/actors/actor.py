@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from eventlog import (
     Decider,
     DiskFull,
@@ -37,6 +35,7 @@ from eventlog import (
     Prepared,
     Recorded,
 )
+from eventlog.logs import get_logger
 from eventlog.waiting import Turns, settle
 from memory_actors.actors.asking import Behaviour, Reply, Request
 from memory_actors.actors.failures import crashed, unavailable
@@ -59,7 +58,7 @@ RESTARTS_MAX = 3
 RESTART_WINDOW_S = 60.0
 BACKOFF_S = (0.05, 0.25, 1.0)
 
-_logger = structlog.get_logger("memory_actors.actors.actor")
+_logger = get_logger("memory_actors.actors.actor")
 
 S = TypeVar("S")
 

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import click
-import msgspec
 
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
@@ -15,12 +14,12 @@ from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
     local,
     print_json,
+    print_json_line,
     print_table,
     say,
     size,
     table,
     text,
-    write_bytes,
 )
 from memory_actors.cli.running import opened, run, with_system
 from memory_actors.effects import Effect, effect, verb_of
@@ -124,7 +123,7 @@ def _cells(entry: LogEntry, time: str) -> list[Any]:
 
 def _print_one(entry: LogEntry, *, as_json: bool) -> None:
     if as_json:
-        write_bytes(msgspec.json.encode(entry) + b"\n")
+        print_json_line(entry)
         return
     told = f"{entry.position:>8}  {local(entry.recorded_at)}  {entry.user_id}  {entry.event}"
     say(f"{told}  {what(entry.data)}", _style(entry))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from eventlog import EventLog, EventLogError
+from eventlog.logs import get_logger
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
@@ -46,7 +46,7 @@ from memory_actors.user_state import COMPACTED
 from memory_actors.validation import check_flag
 from memory_actors.writers.scope import Scope
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 class Compaction:
@@ -150,6 +150,7 @@ class Compaction:
     def _check_open(self) -> None:
         if self._closing:
             raise SystemClosedError("the memory system is closed: open it again")
+        self._services.runtime.check_loop()
 
     def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
         if episodes is None:

@@ -31,10 +31,10 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
-import structlog
 from cronsim import CronSim, CronSimError
 
 from eventlog.datafile import write_whole
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
@@ -44,7 +44,7 @@ NAP_S_MAX = 60.0
 FIELDS = 5  # cronsim takes seconds in a sixth: nobody compacts by the second
 FILE_NAME = "compaction.json"
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 class LocalZone(tzinfo):

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from memory_actors.quoting import quoted
 from memory_actors.records.source import Sourced
 
 
@@ -28,7 +29,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
             named = [one.source for one in self.origins if one.source is not None]
             line |= {"trust": self.trust.value, "from": named[:SOURCES_QUOTED_MAX]}
         line["text"] = self.text
-        return msgspec.json.encode(line).decode().replace("<", "\\u003c")
+        return quoted(line)
 
 
 class Context(msgspec.Struct, frozen=True):
