@@ -162,6 +162,7 @@ def line_of(memory: Memory) -> bytes:
     has = FIELDS[MemoryType(memory.memory_type)]
     has = has - {"key", "value"} if _has_data(memory) else has
     timed = "timestamp" in has and not _is_relationship(memory)
+    again = memory.times_seen > 1
     line = Line(
         id=memory.memory_id,
         timestamp=memory.occurred_at.isoformat() if timed else None,
@@ -171,17 +172,12 @@ def line_of(memory: Memory) -> bytes:
         key=memory.key if "key" in has else None,
         metadata=metadata or None,
         pinned=memory.pinned,
-        **_sightings(memory),
+        times_seen=memory.times_seen if again else None,
+        last_seen_at=memory.last_seen_at.isoformat() if again and memory.last_seen_at else None,
         origins=memory.origins,
         **_said(memory),
     )
     return msgspec.json.encode(line) + b"\n"
-
-
-def _sightings(memory: Memory) -> dict[str, Any]:
-    if memory.times_seen == 1 or memory.last_seen_at is None:
-        return {}
-    return {"times_seen": memory.times_seen, "last_seen_at": memory.last_seen_at.isoformat()}
 
 
 def _has_data(memory: Memory) -> bool:
