@@ -25,6 +25,7 @@ from eventlog.datafile import means_no_room, remove_named, sync_to_disk, write_w
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
 from eventlog.logs import get_logger
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
@@ -98,7 +99,7 @@ class Archive:
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
         digest = hashlib.sha256()
-        with suppress(OSError), (self.directory / segment.name).open("rb") as file:
+        with suppress(OSError), opened(self.directory / segment.name) as file:
             while data := file.read(READ_BYTES):
                 digest.update(data)
             return digest.digest()

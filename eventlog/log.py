@@ -46,6 +46,7 @@ from eventlog.requests import (
     check_snapshot,
     check_stream_name,
     check_text,
+    checked_clock,
     given_digest,
     system_clock_us,
 )
@@ -132,11 +133,13 @@ class EventLog(EventLogUpkeep, TakesAppends):
             are damaged.
         :raises LogUnavailable: the directory cannot be used.
         :raises UnknownEvent: it was made by another version; it is left untouched.
+        :raises ClockOutOfRange: `clock` says a time that no date can have.
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
+        clock = checked_clock(clock)
         opening = asyncio.ensure_future(
             anyio.to_thread.run_sync(
                 Files.open,

@@ -10,6 +10,7 @@ async with MemorySystem.open("./memory") as memory:
 
 from eventlog import (
     BackedUp,
+    ClockOutOfRange,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
@@ -159,6 +160,7 @@ __all__ = [
     "CallableSummarizer",
     "CallbackSink",
     "Change",
+    "ClockOutOfRange",
     "Cluster",
     "ClusterReport",
     "CommandCrashedError",

@@ -21,6 +21,7 @@ from typing import Final, Self, get_args
 
 from eventlog import OnDropped, system_clock_us, to_datetime
 from eventlog.datafile import named
+from eventlog.requests import checked_clock
 from eventlog.waiting import to_the_end
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
@@ -111,6 +112,7 @@ class MemorySystem(SystemUpkeep):
         :raises LogLocked: another process has it open.
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
         :raises ModelMismatchError: it was indexed with another model.
         :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
@@ -126,7 +128,7 @@ class MemorySystem(SystemUpkeep):
                     summarizer=summarizer or ExtractiveSummarizer(),
                     sinks=alerts,
                     metrics=metrics or NoMetrics(),
-                    clock=clock,
+                    clock=checked_clock(clock),
                     new_id=new_id,
                     reindex=reindex,
                     key_file=key_file_of(directory, encrypt),

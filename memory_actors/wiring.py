@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from eventlog import CorruptLog, EventLog, Keys, keyfile
+from eventlog import CorruptLog, EventLog, Keys, LogUnavailable, keyfile
 from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
@@ -193,7 +193,7 @@ def _services(
         limits=limits,
         totals=Totals(log, settings.global_limits),
     )
-    (plan.directory / INDEXES).mkdir(exist_ok=True)
+    _make_indexes(plan.directory / INDEXES)
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
@@ -211,6 +211,15 @@ def _services(
         clock_us=plan.clock,
         new_id=plan.new_id,
     )
+
+
+def _make_indexes(path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot make {path}: {error.strerror}: move away what is in its place"
+        ) from error
 
 
 def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:

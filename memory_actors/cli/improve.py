@@ -12,6 +12,7 @@ import click
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from eventlog.datafile import reason
 from memory_actors import text_files
 from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
@@ -121,8 +122,8 @@ def _data(file: str) -> bytes | None:
         return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"cannot read {file!r:.200}: {reason(error)}") from error
 
 
 def _decoded(file: str, data: bytes | None) -> str:

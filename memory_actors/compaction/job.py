@@ -13,7 +13,7 @@ takes no commands, is left for the next run.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from eventlog import EventLog, EventLogError
+from eventlog.datafile import bytes_under
 from eventlog.logs import get_logger
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
@@ -323,7 +324,7 @@ class Compaction:
             _logger.warning("files not shrunk", error=reason(error))
 
     async def _file_bytes(self) -> int:
-        return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+        return await anyio.to_thread.run_sync(bytes_under, self._directory)
 
 
 class _OwnScope(Scope):
@@ -339,11 +340,3 @@ class _OwnScope(Scope):
         self._used()
         async with super().writable() as live:
             yield live
-
-
-def _bytes_under(directory: Path) -> int:
-    total = 0
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
-            total += path.stat().st_size if path.is_file() else 0
-    return total
