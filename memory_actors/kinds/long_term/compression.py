@@ -18,12 +18,14 @@ from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
     MemoryAdded,
+    MemoryReinstated,
     MemoryRestored,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
 )
-from memory_actors.kinds.long_term.state import LongTerm
+from memory_actors.kinds.long_term.state import LongTerm, standing
 
 Restored = MemoryRestored | SummaryAdded
 
@@ -74,6 +76,9 @@ def as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
             memory = _coming_back(memory_id, memory, event, recorded.recorded_at_us)
         elif isinstance(event, MemoryUpdated) and memory is not None:
             memory = _with_update(memory, event)
+        elif isinstance(event, MemorySuperseded | MemoryReinstated):
+            if isinstance(memory, MemoryRestored) and event.memory_id == memory_id:
+                memory = standing(memory, event, recorded.recorded_at_us)
     if memory is None:
         refuse_lost(memory_id, dropped)
     return memory
@@ -100,4 +105,6 @@ def _with_update(memory: Restored, event: MemoryUpdated) -> Restored:
         changed |= {
             "content": event.content, "size_bytes": event.size_bytes, "digest": event.digest,
         }  # fmt: skip
+        if isinstance(memory, MemoryRestored):
+            changed |= {"superseded": (), "settled": False}
     return msgspec.structs.replace(memory, **changed)

@@ -4,6 +4,7 @@ What an event says of a memory that is not there is passed over: see kinds/compr
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -22,10 +23,15 @@ from memory_actors.kinds.long_term.events import (
     MemoriesCompressed,
     MemoryAdded,
     MemoryDeleted,
+    MemoryReinstated,
     MemoryRestored,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryEvent,
+    Superseded,
 )
+
+SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 
 
 class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -36,6 +42,13 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     role: str | None
     began: int
     """Version of the event that added it, or brought it back: its place in its session."""
+    superseded: tuple[Superseded, ...] = ()
+    """What was found to say otherwise since, in the order of the log."""
+    settled: bool = False
+    """Whether it was said to hold all the same."""
+
+
+M = TypeVar("M", Row, MemoryRestored)
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -64,7 +77,12 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         elif isinstance(event, MemoryUpdated):
             row = draft.rows.get(event.memory_id)
             if row is not None:
-                draft.put(updated_row(row, event, recorded, digest=event.digest))
+                anew = {"digest": event.digest, "superseded": (), "settled": False}
+                draft.put(updated_row(row, event, recorded, **anew))
+        elif isinstance(event, MemorySuperseded | MemoryReinstated):
+            row = draft.rows.get(event.memory_id)
+            if row is not None:
+                draft.put(standing(row, event, recorded.recorded_at_us))
         elif isinstance(event, MemoryDeleted | CompactionUndone):
             draft.discard((event.memory_id,))
         elif isinstance(event, SummaryEvent):
@@ -113,7 +131,18 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         began=recorded.version,
         pinned=event.pinned,
         keep=again is not None and again.keep,
+        superseded=() if again is None else again.superseded,
+        settled=again is not None and again.settled,
     )
+
+
+def standing(memory: M, event: MemorySuperseded | MemoryReinstated, at_us: int) -> M:
+    """Return a memory that something newer speaks against, or that holds all the same."""
+    if isinstance(event, MemoryReinstated):
+        return msgspec.structs.replace(memory, superseded=(), settled=True)
+    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=at_us)
+    marks = (*memory.superseded, mark)[-SUPERSEDED_MAX:]
+    return msgspec.structs.replace(memory, superseded=marks)
 
 
 def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:
