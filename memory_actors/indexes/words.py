@@ -79,6 +79,12 @@ def words(text: str) -> list[str]:
     return [word[:WORD_CHARACTERS_MAX] for word in found]
 
 
+def stems(plain: list[str]) -> list[str]:
+    """Return the stem of each word; words are in small letters, without their apostrophes."""
+    stemmed: list[str] = _stemmer().stemWords(plain)
+    return stemmed
+
+
 def _pairs(run: str) -> Iterator[str]:
     """Yield the overlapping pairs of a run, and its Han characters one by one."""
     if len(run) == 1:

@@ -65,6 +65,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that left because this kind makes room by itself."""
     pruned: tuple[str, ...] = ()
     """Ids that were pruned to make room, as asked: `restore` brings them back."""
+    supersedes: tuple[str, ...] = ()
+    """Ids of older facts that hold no more because of it: `restore` says that they do."""
+    superseded_by: str | None = None
+    """The newer fact because of which it holds no more: it was true before that."""
     indexed: bool = True
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
 
@@ -105,6 +109,8 @@ class Hit(Memory, frozen=True, kw_only=True):
     """In [0, 1], comparable across queries: about the chance that it answers one."""
     signals: dict[str, float] | None = None
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
+    superseded_by: str | None = None
+    """The newer memory that says otherwise of the same: this one held before it."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

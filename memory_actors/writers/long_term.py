@@ -7,10 +7,12 @@ from typing import ClassVar
 import msgspec
 
 from eventlog import Dropped
+from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.long_term import MemoryAdded, SummaryAdded
+from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import spoken, text_digest
 from memory_actors.records import Item, Memory, Metadata, Receipt
 from memory_actors.validation import (
@@ -20,6 +22,7 @@ from memory_actors.validation import (
     plain,
     time_us,
 )
+from memory_actors.writers import superseding
 from memory_actors.writers.summaries import SummaryData, SummaryWriter, added_fields, checked_data
 from memory_actors.writers.writer import Written
 
@@ -95,7 +98,10 @@ class LongTermWriter(SummaryWriter):
             digest=text_digest(texts[0]) if texts else b"",
             metadata=None if metadata is None else own_metadata(metadata),
         )
-        return self.receipt(row.memory_id, "update", await self.write(command, texts))
+        written = await self.write(command, texts)
+        events = [recorded.data for recorded in written.reply.events]
+        receipt = self.receipt(row.memory_id, "update", written)
+        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, events))
 
     def checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
@@ -120,6 +126,10 @@ class LongTermWriter(SummaryWriter):
             pinned=item.pinned,
         )
 
+    async def compared(self, live: LiveUser, reply: Reply) -> Reply:
+        """Record which older memories hold no more because of those that are new."""
+        return reply if reply.duplicate else await superseding.compared(self.scope, live, reply)
+
     def _receipts(self, memories: Sequence[MemoryAdded], written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
         events = [recorded.data for recorded in written.reply.events]
@@ -132,7 +142,10 @@ class LongTermWriter(SummaryWriter):
         ids = fresh if written.reply.duplicate else [memory.memory_id for memory in memories]
         added = set(fresh)
         return [
-            self.receipt(memory_id, "add" if memory_id in added else "unchanged", written)
+            msgspec.structs.replace(
+                self.receipt(memory_id, "add" if memory_id in added else "unchanged", written),
+                **superseding.told(memory_id, events),
+            )
             for memory_id in ids
         ]
 

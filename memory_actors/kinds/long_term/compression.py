@@ -76,9 +76,12 @@ def as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
             memory = _coming_back(memory_id, memory, event, recorded.recorded_at_us)
         elif isinstance(event, MemoryUpdated) and memory is not None:
             memory = _with_update(memory, event)
-        elif isinstance(event, MemorySuperseded | MemoryReinstated):
-            if isinstance(memory, MemoryRestored) and event.memory_id == memory_id:
-                memory = standing(memory, event, recorded.recorded_at_us)
+        elif (
+            isinstance(event, MemorySuperseded | MemoryReinstated)
+            and isinstance(memory, MemoryRestored)
+            and event.memory_id == memory_id
+        ):
+            memory = standing(memory, event, recorded.recorded_at_us)
     if memory is None:
         refuse_lost(memory_id, dropped)
     return memory

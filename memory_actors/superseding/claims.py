@@ -1,0 +1,330 @@
+"""What a clause claims: an attribute of somebody, and its value. English.
+
+An attribute is a name that two clauses share where they speak of the same thing: "residence",
+"employer", "is manager", "cost rent". Only attributes that have one value at a time are here: who
+likes tea may like coffee, too, but who lives in Glasgow no longer lives in Bristol.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from memory_actors.superseding.clauses import Clause, Token, content, is_be
+from memory_actors.superseding.lexicon import (
+    ALCOHOL,
+    ANIMAL_FOOD,
+    DETERMINERS,
+    DIETS,
+    MANY,
+    MONEY,
+    NEW,
+    PARTNERS,
+    PROFESSIONS,
+    SPOUSES,
+    word_set,
+)
+from memory_actors.superseding.values import Value, place_kind, value
+
+
+class Claim(NamedTuple):
+    """An attribute of somebody, and what it is."""
+
+    who: tuple[str, ...]
+    attribute: str
+    value: Value
+    holds: bool = True
+    """False: it says that this is no longer so, or not so."""
+    changed: bool = False
+    """It says that it was otherwise before."""
+    stems: frozenset[str] = frozenset()
+    """Of the noun, where the attribute is one."""
+
+
+_NOTHING: Final = Value((), "none")
+
+
+def claims(clause: Clause) -> list[Claim]:
+    """Return what a clause claims of attributes that have one value at a time."""
+    if clause.besides:
+        return []
+    found: list[Claim] = []
+    for reader in _READERS:
+        found += reader(clause)
+    return found
+
+
+def _rest(clause: Clause, matched: "re.Match[str]", group: str = "v") -> list[Token]:
+    """Return the words of a group of a match in what a clause says."""
+    start, end = matched.span(group)
+    found, at = [], 0
+    for word in clause.words:
+        if start <= at < end:
+            found.append(word)
+        at += len(word.low) + 1
+    return found
+
+
+def _claim(clause: Clause, attribute: str, words: Value, **more: bool) -> Claim:
+    holds = more.get("holds", not (clause.negated or clause.ended))
+    changed = more.get("changed", False) or clause.now or clause.again
+    return Claim(clause.who, attribute, words, holds, changed)
+
+
+# --- where, with whom
+
+_LIVES: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:lives?|living|resides?|residing|based|settled) (?:in|at|near) (?P<v>.+)"
+)
+_MOVED: Final = re.compile(
+    r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
+    r"(?: back| in| over)? (?:to|into) (?P<v>.+)"
+)
+_HOUSEHOLD: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
+)
+
+
+def _residence(clause: Clause) -> Iterator[Claim]:
+    if clause.noun:
+        return
+    moved = _MOVED.fullmatch(clause.said)
+    matched = moved or _LIVES.fullmatch(clause.said)
+    if matched:
+        place = value(_rest(clause, matched))
+        kind = place_kind(place.words)
+        if kind:
+            yield _claim(clause, "residence", Value(place.words, kind), changed=moved is not None)
+    elif matched := _HOUSEHOLD.fullmatch(clause.said):
+        with_whom = Value(tuple(_rest(clause, matched)), "name")
+        yield _claim(clause, "household", with_whom)
+
+
+# --- work
+
+_WORKS: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|was) )?(?:a )?"
+    r"(?P<new>started|starts|joined|hired|new job|job|promoted)?"
+    r"(?: ?(?:work|works|working|employed|a new job|a job|new job|job|promoted))*"
+    r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
+    r"(?: (?:at|for|with) (?P<v>.+))?"
+)
+_WORK_VERBS: Final = word_set("work works working employed job promoted hired")
+_LEFT: Final = re.compile(
+    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|resigned from|laid off(?: from)?"
+    r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
+    r"(?: at| with)?)(?P<v>(?: .+)?)"
+)
+
+
+def _work(clause: Clause) -> Iterator[Claim]:
+    if clause.noun:
+        return
+    said = clause.said
+    if matched := _LEFT.fullmatch(said):
+        where = value(_rest(clause, matched))
+        if where.kind in ("name", "thing", "none"):
+            yield _claim(clause, "employer", where, holds=False)
+        return
+    matched = _WORKS.fullmatch(said)
+    lows = [word.low for word in clause.words]
+    if not matched or not (_WORK_VERBS & set(lows) or lows[0] in ("started", "joined")):
+        return
+    at = _rest(clause, matched, "at") if matched["at"] else []
+    at = at or (_rest(clause, matched) if matched["v"] else [])
+    role = _rest(clause, matched, "as") if matched["as"] else []
+    changed = matched["new"] is not None
+    yield from _job(clause, at, role, changed=changed)
+
+
+def _job(
+    clause: Clause, at: Sequence[Token], role: Sequence[Token], *, changed: bool
+) -> Iterator[Claim]:
+    where, what = value(at), value(role)
+    if at and (where.kind == "name" or at[0].low in DETERMINERS):
+        yield _claim(clause, "employer", where, changed=changed)
+    if role:
+        at_once = Value(what.words, "profession")
+        yield _claim(clause, "position", at_once, changed=changed)
+
+
+def _profession(clause: Clause) -> Iterator[Claim]:
+    """Read "is a nurse at the county hospital"."""
+    words = clause.words
+    if clause.noun or len(words) < 2 or not is_be(words[0]) or words[0].low in ("was", "were"):
+        return
+    cut = next((n for n, w in enumerate(words) if n and w.low in ("at", "for", "with")), len(words))
+    if any(word.low in PROFESSIONS for word in words[1:cut]):
+        yield from _job(clause, words[cut + 1 :], words[1:cut], changed=False)
+
+
+# --- partners
+
+_TOGETHER: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|been|started) )*(?P<how>dating|seeing|married|engaged"
+    r"|in a relationship|together|remarried)(?: (?:to|with))?(?: (?P<v>[^.]+))?"
+)
+_APART: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|been|just|was|were) )*(?:broke up|broken up|split up|split"
+    r"|divorced|separated|widowed|single)(?: (?:from|with) )?(?P<v>.*)"
+)
+_RUNGS: Final = {"dating": 1, "seeing": 1, "relationship": 1, "engaged": 2, "married": 3}
+
+
+def _partner(clause: Clause) -> Iterator[Claim]:
+    said = clause.said
+    if clause.noun:
+        return
+    if matched := _APART.fullmatch(said):
+        yield _claim(clause, "partner", value(_rest(clause, matched)), holds=False)
+    elif (matched := _TOGETHER.fullmatch(said)) and (said not in ("seeing", "together")):
+        with_whom = [w for w in (_rest(clause, matched) if matched["v"] else []) if w.is_name]
+        if with_whom:
+            rung = next((str(n) for word, n in _RUNGS.items() if word in said), "0")
+            yield _claim(clause, "partner", Value(tuple(with_whom), f"rung {rung}"))
+
+
+def _partner_noun(clause: Clause) -> Iterator[Claim]:
+    """Read "my girlfriend is Marta"."""
+    head = clause.noun[-1].low if clause.noun else ""
+    if head in SPOUSES | PARTNERS and len(clause.noun) == 1 and is_be(clause.words[0]):
+        names = tuple(word for word in clause.words[1:] if word.is_name)
+        if names and clause.words[1].low in ("called", "named", names[0].low):
+            yield _claim(clause, "partner", Value(names, "rung 0"))
+
+
+# --- food and drink
+
+
+def _diet(clause: Clause) -> Iterator[Claim]:
+    lows = {word.low for word in clause.words}
+    if clause.noun:
+        return
+    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
+    named = lows & DIETS
+    if named and (is_be(clause.words[0]) or lows & {"went", "turned", "became"}):
+        words = tuple(word for word in clause.words if word.low in DIETS)
+        yield _claim(clause, "diet", Value(words, "name"), holds=not denies)
+    eats = clause.words[0].low in ("eat", "eats", "eating", "started", "stopped", "went", "is")
+    if eats and lows & ANIMAL_FOOD and lows & {"eat", "eats", "eating"}:
+        words = tuple(word for word in clause.words if word.low in ANIMAL_FOOD)
+        if clause.again or clause.now or denies or "started" in lows:
+            yield _claim(clause, "animal food", Value(words, "name"), holds=not denies)
+
+
+def _alcohol(clause: Clause) -> Iterator[Claim]:
+    lows = {word.low for word in clause.words}
+    if clause.noun or not lows & {"drink", "drinks", "drinking"}:
+        return
+    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
+    if lows & ALCOHOL:
+        words = tuple(word for word in clause.words if word.low in ALCOHOL)
+        yield _claim(clause, "alcohol", Value(words, "name"), holds=not denies)
+
+
+# --- one thing at a time
+
+_ONE: Final = (
+    ("vehicle", re.compile(r"(?:am |is |are )?(?:drives?|driving) (?P<v>(?:a|an|the|my) .+)")),
+    ("bank", re.compile(r"(?:am |is |are )?(?:banks?|banking) (?:with|at) (?P<v>.+)")),
+    ("studies", re.compile(r"(?:am |is |are )?(?:study|studies|studying) (?P<v>.+)")),
+    ("boss", re.compile(r"(?:reports?|reporting) to (?P<v>.+)")),
+)  # fmt: skip
+_USES: Final = re.compile(r"(?:use|uses|using) (?P<v>.+?) (?P<r>as|for) (?P<for>.+)")
+
+
+def _one_at_a_time(clause: Clause) -> Iterator[Claim]:
+    if clause.noun:
+        return
+    for attribute, pattern in _ONE:
+        if matched := pattern.fullmatch(clause.said):
+            found = value(_rest(clause, matched))
+            yield _claim(clause, attribute, Value(found.words, "thing"))
+    if matched := _USES.fullmatch(clause.said):
+        purpose = " ".join(sorted(content(_rest(clause, matched, "for"))))
+        yield _claim(clause, f"uses for {purpose}", Value(tuple(_rest(clause, matched)), "name"))
+
+
+# --- prices
+
+_COSTS: Final = re.compile(r"(?:now )?costs? (?P<v>.+)")
+_PAYS: Final = re.compile(r"(?:pay|pays|paying) (?P<v>.+?) (?:for|of|in|on) (?P<for>.+)")
+
+
+def _price(clause: Clause) -> Iterator[Claim]:
+    if clause.noun and (matched := _COSTS.fullmatch(clause.said)):
+        yield _cost(clause, _rest(clause, matched), clause.noun)
+    elif not clause.noun and (matched := _PAYS.fullmatch(clause.said)):
+        yield _cost(clause, _rest(clause, matched), _rest(clause, matched, "for"))
+
+
+def _cost(clause: Clause, amount: Sequence[Token], what: Sequence[Token]) -> Claim:
+    return _claim(clause, f"cost {_key(what)}", Value(_amount(amount), "number"))
+
+
+def _amount(words: Sequence[Token]) -> tuple[Token, ...]:
+    end = next((n for n, w in enumerate(words) if w.low in ("a", "an", "each", "per", "every")), 9)
+    return tuple(words[:end])
+
+
+def _key(words: Sequence[Token]) -> str:
+    left_out = {"month", "year", "week", "day"}
+    return " ".join(sorted(stem for stem in content(words) if stem not in left_out))
+
+
+# --- something of somebody's
+
+_IS: Final = re.compile(
+    r"(?:(?:is|are|was|were|has|have|will) )?(?:be |been )?(?:"
+    r"(?:called|named|renamed(?: to)?|moved(?: back| forward)? to|pushed(?: back)? to"
+    r"|postponed (?:to|until)|delayed (?:to|until)|rescheduled (?:to|for)|shifted to"
+    r"|brought forward to|extended (?:to|until)|changed(?: from .+?)? to"
+    r"|(?:went|gone) (?:up|down) to"
+    r"|(?:rose|risen|raised|increased|grew|grown|dropped|fell|fallen|reduced|lowered|cut)"
+    r"(?: from .+?)? to|became|becomes|set (?:to|at|for)) )?(?P<v>.+)"
+)
+_CHANGE: Final = re.compile(r".*\b(?:to|until|became|becomes|renamed)\b .*")
+
+
+_POSITIONS: Final = word_set("job profession occupation position role")
+
+
+def _noun(clause: Clause) -> Iterator[Claim]:
+    """Read "my manager is Tom", "the deadline was pushed to 15 October"."""
+    if not clause.noun or clause.noun[-1].low in MANY:
+        return
+    matched = _IS.fullmatch(clause.said)
+    if not matched or not (is_be(clause.words[0]) or _changes_by(clause.said, matched)):
+        return
+    words = _rest(clause, matched)
+    changed = _changes_by(clause.said, matched)
+    if clause.words[0].low in ("was", "were") and not changed:
+        return
+    found = value(words)
+    noun = content([word for word in clause.noun if word.low not in NEW])
+    if clause.noun[-1].low in _POSITIONS or [w.low for w in clause.noun[-2:]] == ["job", "title"]:
+        yield from _job(clause, [], words, changed=changed)
+    elif any(word.low in MONEY for word in words):
+        yield _cost(clause, words, clause.noun)._replace(changed=changed or clause.now)
+    elif noun:
+        yield _claim(clause, f"is {clause.noun[-1].stem}", found, changed=changed)._replace(
+            stems=noun
+        )
+
+
+def _changes_by(said: str, matched: "re.Match[str]") -> bool:
+    return _CHANGE.fullmatch(said[: matched.start("v")]) is not None
+
+
+Reader = Callable[[Clause], Iterator[Claim]]
+_READERS: Final[tuple[Reader, ...]] = (
+    _residence,
+    _work,
+    _profession,
+    _partner,
+    _partner_noun,
+    _diet,
+    _alcohol,
+    _one_at_a_time,
+    _price,
+    _noun,
+)
