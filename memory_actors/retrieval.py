@@ -22,7 +22,7 @@ from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
-from memory_actors.kinds import short_term, working
+from memory_actors.kinds import long_term, short_term, working
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import UserView
 from memory_actors.provenance import Provenance
@@ -31,6 +31,7 @@ from memory_actors.reading import Found, fields, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
 from memory_actors.sourcing import Wanted
+from memory_actors.standing import Asked, newest_first, superseded_by
 
 GROUPS = (working.NAME, short_term.NAME)
 """Kinds that come before the others, whatever their score."""
@@ -255,8 +256,16 @@ def _best(
             if known is None or known.score < scored.score:
                 best[scored.found.row.memory_id] = scored
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
+    facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
+    if facts is not None and not summaries:
+        ordered = newest_first(ordered, facts, _asked(query))
     ordered = [scored for scored in ordered if scored.score >= query.min_score]
     return _diverse(ordered, query) if query.diversity else ordered[: _wanted(query)]
+
+
+def _asked(query: Query) -> Asked:
+    reference_us = query.now_us if query.reference_us is None else query.reference_us
+    return Asked(query.text, reference_us, query.as_of_us)
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
@@ -317,8 +326,14 @@ async def _hits(
 ) -> list[Hit]:
     found, provenance = [scored.found for scored in best], live.state.provenance
     read = await fields(services.log, live.stream, found, provenance)
+    facts, as_of_us = live.state.long_term, query.as_of_us
     hits = [
-        Hit(**told, score=scored.score, signals=scored.signals)
+        Hit(
+            **told,
+            score=scored.score,
+            signals=scored.signals,
+            superseded_by=superseded_by(scored.found.row, facts, as_of_us),
+        )
         for told, scored in zip(read, best, strict=True)
     ]
     if query.token_budget is not None:
