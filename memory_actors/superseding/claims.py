@@ -47,6 +47,8 @@ def claims(clause: Clause) -> list[Claim]:
     """Return what a clause claims of attributes that have one value at a time."""
     if clause.besides:
         return []
+    if clause.who == ("they",):
+        return list(_changed_by(clause))
     found: list[Claim] = []
     for reader in _READERS:
         found += reader(clause)
@@ -103,10 +105,18 @@ def _residence(clause: Clause) -> Iterator[Claim]:
 
 _WORKS: Final = re.compile(
     r"(?:(?:am|is|are|got|has|have|was) )?(?:a )?"
-    r"(?P<new>started|starts|joined|hired|new job|job|promoted)?"
+    r"(?P<new>started|starts|joined|hired|new job|job|promoted|found|landed|accepted)?"
     r"(?: ?(?:work|works|working|employed|a new job|a job|new job|job|promoted))*"
     r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
     r"(?: (?:at|for|with) (?P<v>.+))?"
+)
+_JOBLESS: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:looking|searching|hunting|looks|applying) for (?:a|an|the|his|her|my)?"
+    r" ?(?:\w+ )?(?:job|work|position)s?"
+)
+_WORKPLACE: Final = re.compile(
+    r"(?:works?|working|(?:am|is|are) working) (?P<v>remotely|hybrid|on ?site"
+    r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
 )
 _WORK_VERBS: Final = word_set("work works working employed job promoted hired")
 _LEFT: Final = re.compile(
@@ -120,6 +130,13 @@ def _work(clause: Clause) -> Iterator[Claim]:
     if clause.noun:
         return
     said = clause.said
+    if _JOBLESS.fullmatch(said):
+        yield _claim(clause, "job hunt", _NOTHING)
+    if said in ("is unemployed", "am unemployed", "is out of work"):
+        yield _claim(clause, "employer", _NOTHING, holds=False)
+    if matched := _WORKPLACE.fullmatch(said):
+        yield _claim(clause, "workplace", Value(tuple(_rest(clause, matched)), "name"))
+        return
     if matched := _LEFT.fullmatch(said):
         where = value(_rest(clause, matched))
         if where.kind in ("name", "thing", "none"):
@@ -238,6 +255,8 @@ def _one_at_a_time(clause: Clause) -> Iterator[Claim]:
     for attribute, pattern in _ONE:
         if matched := pattern.fullmatch(clause.said):
             found = value(_rest(clause, matched))
+            if found.kind in ("where", "none"):
+                continue
             yield _claim(clause, attribute, Value(found.words, "thing"))
     if matched := _USES.fullmatch(clause.said):
         purpose = " ".join(sorted(content(_rest(clause, matched, "for"))))
@@ -247,6 +266,7 @@ def _one_at_a_time(clause: Clause) -> Iterator[Claim]:
 # --- prices
 
 _COSTS: Final = re.compile(r"(?:now )?costs? (?P<v>.+)")
+_TAKES: Final = re.compile(r"(?:take|takes|taking) (?P<v>\d\S* \w+) of (?P<for>.+)")
 _PAYS: Final = re.compile(r"(?:pay|pays|paying) (?P<v>.+?) (?:for|of|in|on) (?P<for>.+)")
 
 
@@ -255,6 +275,11 @@ def _price(clause: Clause) -> Iterator[Claim]:
         yield _cost(clause, _rest(clause, matched), clause.noun)
     elif not clause.noun and (matched := _PAYS.fullmatch(clause.said)):
         yield _cost(clause, _rest(clause, matched), _rest(clause, matched, "for"))
+    elif not clause.noun and (matched := _TAKES.fullmatch(clause.said)):
+        of_what = _amount(_rest(clause, matched, "for"))
+        dose = [Token("dose", "dose", "dose"), *of_what]
+        claim = _claim(clause, f"is {of_what[-1].low}", value(_rest(clause, matched)))
+        yield claim._replace(stems=content(dose))
 
 
 def _cost(clause: Clause, amount: Sequence[Token], what: Sequence[Token]) -> Claim:
@@ -300,19 +325,46 @@ def _noun(clause: Clause) -> Iterator[Claim]:
     if clause.words[0].low in ("was", "were") and not changed:
         return
     found = value(words)
-    noun = content([word for word in clause.noun if word.low not in NEW])
     if clause.noun[-1].low in _POSITIONS or [w.low for w in clause.noun[-2:]] == ["job", "title"]:
         yield from _job(clause, [], words, changed=changed)
-    elif any(word.low in MONEY for word in words):
-        yield _cost(clause, words, clause.noun)._replace(changed=changed or clause.now)
-    elif noun:
-        yield _claim(clause, f"is {clause.noun[-1].stem}", found, changed=changed)._replace(
-            stems=noun
-        )
+    else:
+        yield _of_noun(clause, found, changed=changed)
+
+
+def _of_noun(clause: Clause, found: Value, *, changed: bool) -> Claim:
+    if any(word.low in MONEY for word in found.words):
+        return _cost(clause, found.words, clause.noun)._replace(changed=changed or clause.now)
+    noun = content([word for word in clause.noun if word.low not in NEW])
+    claim = _claim(clause, f"is {clause.noun[-1].low}", found, changed=changed)
+    return claim._replace(stems=noun)
 
 
 def _changes_by(said: str, matched: "re.Match[str]") -> bool:
     return _CHANGE.fullmatch(said[: matched.start("v")]) is not None
+
+
+_CHANGED: Final = re.compile(
+    r"(?:has |have )?(?:raised|increased|lowered|cut|reduced|changed|moved|pushed|postponed"
+    r"|rescheduled|switched|updated|set|shifted|brought)(?: back| forward)?"
+    r" (?:(?:the|my|our|his|her|their) )?(?P<n>.+?)(?: from .+?)? (?:to|until) (?P<v>.+)"
+)
+_HAS_NEW: Final = re.compile(
+    r"(?:has|have|got|bought) (?:a|an) new (?P<n>.+?) (?:is|called|named) (?P<v>.+)"
+)
+
+
+def _changed_by(clause: Clause) -> Iterator[Claim]:
+    """Read "they raised the rent to 980", "I switched broadband provider to Starlink"."""
+    matched = _CHANGED.fullmatch(clause.said)
+    has_new = None if matched or clause.noun else _HAS_NEW.fullmatch(clause.said)
+    matched = matched or has_new
+    if matched:
+        noun = tuple(word for word in _rest(clause, matched, "n") if word.low not in NEW)
+        who = clause.who if has_new else ("self",)
+        said = clause._replace(who=who, noun=noun)
+        if noun and noun[-1].low not in MANY:
+            found = value(_rest(clause, matched))
+            yield _of_noun(said, found, changed=True)
 
 
 Reader = Callable[[Clause], Iterator[Claim]]
@@ -327,4 +379,5 @@ _READERS: Final[tuple[Reader, ...]] = (
     _one_at_a_time,
     _price,
     _noun,
+    _changed_by,
 )

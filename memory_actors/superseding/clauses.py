@@ -64,7 +64,17 @@ _VERBS: Final = word_set(
     "not dropped increased decreased decided plans plan wants want wakes goes wears speaks owns "
     "teaches manages hates loves enjoys deploys opens closes meets graduated transferred "
     "upgraded replaced traded swapped dislikes divorced remarried needs keeps sleeps swims swim "
-    "cycles cycle walks"
+    "cycles cycle walks raised slipped shifted upgraded swapped lowered reduced commutes collects "
+    "supports volunteers buys makes serves trains rents hired promoted updated rescheduled "
+    "postponed pushed found accepted landed"
+)
+_NOUNS: Final = word_set("drink plan change use work cost play like lead rent walk run cycle swim")
+"""Verbs that are as often nouns: in front of another verb they are."""
+_SPELT: Final = (
+    (re.compile(r"\b([Ff])avorite", re.ASCII), r"\1avourite"),
+    (re.compile(r"\b([Cc])olor", re.ASCII), r"\1olour"),
+    (re.compile(r"\b([Nn])eighbor", re.ASCII), r"\1eighbour"),
+    (re.compile(r"(?<=new )([\w -]{2,30}): (?=\S)", re.ASCII), r"\1 is "),
 )
 
 
@@ -120,7 +130,7 @@ def clauses(text: str) -> list[Clause]:
 def tokens(text: str) -> list[Token]:
     """Return the words and marks of a text."""
     plain = unicodedata.normalize("NFKC", text).replace("\u2019", "'").strip(" \"'")
-    for pattern, instead in _CONTRACTIONS:
+    for pattern, instead in (*_CONTRACTIONS, *_SPELT):
         plain = pattern.sub(instead, plain)
     raws = _TOKEN.findall(plain)
     lows = [raw.casefold() for raw in raws]
@@ -196,6 +206,8 @@ def _is_new(words: Sequence[Token]) -> bool:
 def _subject(part: Sequence[Token], start: int) -> Subject | None:
     """Return of whom, what of theirs, and where the verb is."""
     first = part[start]
+    if first.low == "they":
+        return (("they",), (), start + 1)
     if first.low in PRONOUNS:
         return None
     if first.low in ("i", "we", "user"):
@@ -227,6 +239,9 @@ def _possessed(part: Sequence[Token], start: int, who: tuple[str, ...]) -> Subje
         if part[place].low.endswith("'s"):
             owner = tuple(word.low for word in part[start:place] if word.low not in NEW)
             return _possessed(part, place + 1, (*who, *owner, part[place].low[:-2]))
+        following = part[place + 1].low if place + 1 < len(part) else ""
+        if part[place].low in _NOUNS and following in _VERBS:
+            continue
         if place > start and _is_verb(part, place):
             noun = tuple(word for word in part[start:place] if word.low not in PASSING | NEW)
             return (who, noun, place) if noun else None

@@ -133,3 +133,17 @@ STOP: Final = word_set(
     "will would someone somebody called named something there not very so some any per each "
     "every go goes going went get gets got"
 )
+PAST: Final = word_set(
+    "was were had did ran went got took came gave made met ate drank slept spent won lost wrote "
+    "flew drove swam saw heard told said bought sold paid read put cut hit set let left sent "
+    "built caught rode sang stood thought threw woke wore began broke chose fell felt found "
+    "forgot held kept knew led lent rose taught understood beat cost"
+)
+TASTES: Final = word_set(
+    "like likes love loves enjoy enjoys hate hates dislike dislikes know knows remember "
+    "remembers speak speaks visit visits want wants need needs think thinks watch watches see "
+    "sees attend attends avoid avoids recommend recommends"
+)
+HAVING: Final = word_set("has have own owns drive drives ride rides keep keeps use uses")
+LIKING: Final = word_set("like likes love loves enjoy enjoys adore adores")
+DISLIKING: Final = word_set("hate hates dislike dislikes detest detests loathe loathes")

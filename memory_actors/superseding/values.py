@@ -20,6 +20,7 @@ from memory_actors.superseding.lexicon import (
 
 VALUE_TOKENS_MAX: Final = 12
 _CUTS: Final = word_set("for because since with as after until when than")
+_POINTS: Final = word_set("in on at by until from around")
 _PLACED: Final = word_set("in on at near under behind next inside outside")
 _COLOURS: Final = word_set(
     "red blue green yellow orange purple pink black white grey gray brown silver gold"
@@ -53,6 +54,8 @@ def value(words: Sequence[Token]) -> Value:
         if kept and word.low in _CUTS:
             break
         kept.append(word)
+    if len(kept) > 1 and kept[0].low in _POINTS and changes(kept[1]):
+        kept = kept[1:]  # "at 9:30", "in March"
     return Value(tuple(kept), _kind(kept))
 
 
