@@ -268,11 +268,12 @@ def recall(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )  # fmt: skip
 @click.option("--turns", is_flag=True, help="Take turns of conversations for facts.")
-def supersedes(paths: tuple[Path, ...], turns: bool, options: Options) -> Any:
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+def supersedes(paths: tuple[Path, ...], turns: bool, name: str, options: Options) -> Any:
     """Print the pairs of facts of which the newer one says otherwise, and what that does."""
     from bench.supersedes import run
 
-    return run(paths, options, turns=turns)
+    return run(paths, name, options, turns=turns)
 
 
 @measurement(runs=1)

@@ -7,7 +7,7 @@ proposed then says how sure the rules are on text they are not for.
 
 A file of pairs that were judged, lines of `+ older | newer` (the newer one says otherwise) and
 `- older | newer` (it does not), is put to the rules alone: false positives and misses are printed.
-A line `## held out` parts what was tuned on from what was not.
+Lines of `## name` part them: what was tuned on, what was held out.
 """
 
 import asyncio
@@ -18,18 +18,20 @@ from typing import Any, NamedTuple
 
 import click
 
+from bench.hashed import HashedTokens
 from bench.recall_sets import RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Item, MemorySystem
 from memory_actors.cli.output import progress_bar
 from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.protocol import Embedder
 from memory_actors.handles.user import UserMemory
 from memory_actors.superseding.rules import evidence, read
 
 BATCH = 200  # memories of one `add_many`
 DEPTH = 10
 JUDGED = (".txt", ".pairs")
-HELD_OUT = "## held out"
+PART = "## "
 PACKAGES = ("numpy", "onnxruntime")
 OFF, ON = "without", "with"
 
@@ -50,22 +52,22 @@ class Pair(NamedTuple):
     older: str
     newer: str
     supersedes: bool
-    held_out: bool
+    part: str
+    """Under which heading it is: what was tuned on, or held out."""
 
 
 Scores = Mapping[str, list[tuple[float, float]]]
 """(R@10, hit@1) of questions by category; under "all" of all."""
 
 
-def run(paths: Sequence[Path], options: Options, *, turns: bool) -> Report:
+def run(paths: Sequence[Path], name: str, options: Options, *, turns: bool) -> Report:
     """Propose pairs for each set, and judge the rules by each file of pairs."""
     judged = [path for path in paths if path.suffix in JUDGED]
     sets = [read_set(path) for path in paths if path.suffix not in JUDGED]
+    embedder = HashedTokens() if name == "hashed" else DefaultEmbedder()
     with scratch(options) as directory:
-        proposed, rows = asyncio.run(_measure(directory, sets, turns=turns))
-        about = facts(
-            directory, options, PACKAGES, embedder=DefaultEmbedder().fingerprint, turns=turns
-        )
+        proposed, rows = asyncio.run(_measure(directory, sets, embedder, turns=turns))
+        about = facts(directory, options, PACKAGES, embedder=embedder.fingerprint, turns=turns)
     tables = [
         Table("Pairs", ["set", "older", "newer", "cosine", "evidence"], list(map(list, proposed))),
         Table(
@@ -91,7 +93,7 @@ NOTES = (
 
 
 async def _measure(
-    directory: Path, sets: Sequence[RecallSet], *, turns: bool
+    directory: Path, sets: Sequence[RecallSet], embedder: Embedder, *, turns: bool
 ) -> tuple[list[Proposed], list[list[Any]]]:
     proposed: list[Proposed] = []
     rows: list[list[Any]] = []
@@ -100,7 +102,9 @@ async def _measure(
             scores: dict[str, Scores] = {}
             for name, chosen in ((OFF, False), (ON, None)):
                 store = directory / f"{number} {name}"
-                async with MemorySystem.open(store, alerts=[], supersedes=chosen) as memory:
+                async with MemorySystem.open(
+                    store, embedder=embedder, alerts=[], supersedes=chosen
+                ) as memory:
                     found, scores[name] = await _of_set(memory, one, turns=turns)
                     proposed += found
             rows += _compared(one.name, scores)
@@ -185,15 +189,15 @@ def read_pairs(path: Path) -> Iterator[Pair]:
 
     :raises click.ClickException: a line is neither a pair nor a comment.
     """
-    held_out = False
+    part = ""
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        held_out = held_out or line.startswith(HELD_OUT)
+        part = line.removeprefix(PART) if line.startswith(PART) else part
         if not line or line.startswith("#"):
             continue
         older, parted, newer = line[2:].partition(" | ")
         if line[:2] not in ("+ ", "- ") or not parted:
             raise click.ClickException(f"{path}:{number}: neither '+ a | b' nor '- a | b': {line}")
-        yield Pair(older, newer, line[0] == "+", held_out)
+        yield Pair(older, newer, line[0] == "+", part)
 
 
 def proposes(pair: Pair) -> bool:
@@ -204,8 +208,8 @@ def proposes(pair: Pair) -> bool:
 def _counts(name: str, pairs: Sequence[Pair]) -> Table:
     columns = ["part", "changes", "missed", "others", "false positives"]
     rows: list[list[Any]] = []
-    for part, held_out in (("tuned on", False), ("held out", True)):
-        some = [pair for pair in pairs if pair.held_out == held_out]
+    for part in dict.fromkeys(pair.part for pair in pairs):
+        some = [pair for pair in pairs if pair.part == part]
         changes = [pair for pair in some if pair.supersedes]
         others = [pair for pair in some if not pair.supersedes]
         missed = sum(not proposes(pair) for pair in changes)

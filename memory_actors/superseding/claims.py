@@ -301,7 +301,7 @@ def _key(words: Sequence[Token]) -> str:
 _IS: Final = re.compile(
     r"(?:(?:is|are|was|were|has|have|will) )?(?:be |been )?(?:"
     r"(?:called|named|renamed(?: to)?|moved(?: back| forward)? to|pushed(?: back)? to"
-    r"|postponed (?:to|until)|delayed (?:to|until)|rescheduled (?:to|for)|shifted to"
+    r"|postponed (?:to|until)|delayed (?:to|until)|rescheduled (?:to|for)|shifted to|slipped to"
     r"|brought forward to|extended (?:to|until)|changed(?: from .+?)? to"
     r"|(?:went|gone) (?:up|down) to"
     r"|(?:rose|risen|raised|increased|grew|grown|dropped|fell|fallen|reduced|lowered|cut)"

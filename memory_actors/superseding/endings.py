@@ -21,6 +21,8 @@ _PAPERS: Final = word_set("subscrib member plan contract order book")
 def ended(before: Clause, after: Clause) -> str:
     """Say how a clause denies the other one; "" if it does not."""
     said = _about(before.words) | content(before.noun)
+    if _STOPPED.fullmatch(before.said) or _GONE.fullmatch(before.said):
+        return ""  # what has stopped is not stopped again
     denied = _denied(before, after)
     if denied and denied - _EMPTY and denied <= said and not before.ended and not before.negated:
         return "no longer: " + " ".join(word.raw for word in after.words)

@@ -26,11 +26,17 @@ def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
     if before.negated or before.ended or not _is_present_or_taste(before):
         return ""
     matched = _FROM.fullmatch(after.said)
-    rather = None if matched or not (after.now or " over " in after.said) else _RATHER
+    prefers = after.now or after.words[0].low in ("prefer", "prefers")
+    rather = _RATHER if prefers and not matched else None
     matched = matched or (rather.fullmatch(after.said) if rather else None)
     if matched:
         gone = content_of(matched["v"] or matched.groupdict().get("v2") or "", after)
         said = content(before.words) | content(before.noun)
+        fresh = content_of(
+            matched.groupdict().get("to") or matched.groupdict().get("to2") or "", after
+        )
+        if fresh - gone <= said:
+            return ""
         return f"instead of {' '.join(sorted(gone))}" if gone and gone <= said else ""
     matched = _TO.fullmatch(after.said)
     if matched and not (

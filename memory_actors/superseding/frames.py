@@ -41,6 +41,7 @@ def _without_articles(clause: Clause) -> list[Token]:
 
 
 def is_present(clause: Clause) -> bool:
+    """Say whether a clause is about what is so, and neither an event nor a taste."""
     verb = clause.words[0].low
     return not (verb in PAST or verb in TASTES or verb.endswith(("ed", "ing")))
 

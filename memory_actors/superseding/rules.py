@@ -55,6 +55,8 @@ def read(text: str) -> Reading:
 
 def evidence(older: Reading, newer: Reading) -> Evidence | None:
     """Return why the newer fact says otherwise than the older one; None if it does not."""
+    if _says(older) == _says(newer):
+        return None
     for new, old in product(newer.claims, older.claims):
         if _excludes(old, new, newer):
             return Evidence(f"{new.attribute}: {_shown(old)} -> {_shown(new)}")
@@ -68,6 +70,10 @@ def evidence(older: Reading, newer: Reading) -> Evidence | None:
         if after.who == before.who and (form := exchanged(before, after, older.claims)):
             return Evidence(form, weak=True)
     return None
+
+
+def _says(reading: Reading) -> list[tuple[object, ...]]:
+    return [(one.who, one.noun, one.said, one.negated, one.ended) for one in reading.clauses]
 
 
 def _shown(claim: Claim) -> str:

@@ -42,7 +42,7 @@ def supersede(command: SupersedeMemories, state: LongTerm) -> Sequence[MemorySup
             similarity=pair.similarity,
             evidence=pair.evidence,
         )
-        for pair in dict.fromkeys(command.pairs)
+        for pair in {(one.memory_id, one.superseded_by_id): one for one in command.pairs}.values()
         if _stands(pair, state.held.rows)
     ]
 
