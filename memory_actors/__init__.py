@@ -139,6 +139,7 @@ from memory_actors.summarizers import (
     OpenAISummarizer,
     Summarizer,
 )
+from memory_actors.superseding import OpenAISuperseding, Statement, Superseding, Verdict
 from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import TokenCounter, WordEstimate
@@ -235,6 +236,7 @@ __all__ = [
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "OpenAISuperseding",
     "Origin",
     "PastMemory",
     "PayloadDropped",
@@ -258,11 +260,13 @@ __all__ = [
     "Reviser",
     "Settings",
     "StaleDocumentError",
+    "Statement",
     "Step",
     "StorageFailed",
     "StorageFullError",
     "Summarizer",
     "SummarizerError",
+    "Superseding",
     "SystemClosedError",
     "SystemStatistics",
     "SystemUsage",
@@ -274,6 +278,7 @@ __all__ = [
     "UnknownEvent",
     "Usage",
     "UserMemory",
+    "Verdict",
     "VerifyReport",
     "WebhookSink",
     "Weights",

@@ -52,9 +52,9 @@ def _stands(pair: Pair, rows: Mapping[str, Row]) -> bool:
     older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
     if older is None or newer is None or older.settled or age(older) >= age(newer):
         return False
-    known = any(mark.by == newer.memory_id for mark in older.superseded)
+    marks = [(mark.by, mark.digest) for mark in older.superseded]
     same = (older.digest, newer.digest) == (pair.older_digest, pair.newer_digest)
-    return same and not known
+    return same and (newer.memory_id, newer.digest) not in marks
 
 
 def reinstated(memory_ids: Sequence[str], state: LongTerm) -> list[MemoryReinstated]:
