@@ -33,7 +33,7 @@ CLAUSES_MAX: Final = 6
 NOUN_TOKENS_MAX: Final = 6
 
 _CONTRACTIONS: Final = (
-    (re.compile(r"\bcan(?:'t|not)\b", re.IGNORECASE), "can not"),
+    (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
     (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
     (re.compile(r"n't\b", re.IGNORECASE), " not"),
     (re.compile(r"\b(i)'m\b", re.IGNORECASE), r"\1 am"),
@@ -41,10 +41,14 @@ _CONTRACTIONS: Final = (
     (re.compile(r"'ve\b", re.IGNORECASE), " have"),
     (re.compile(r"'ll\b", re.IGNORECASE), " will"),
     (re.compile(r"\b(he|she|it|that|there|here|who|what)'s\b", re.IGNORECASE), r"\1 is"),
-    (re.compile(r"\bany more\b", re.IGNORECASE), "anymore"),
-    (re.compile(r"\bthese days\b|\bat the moment\b|\bas of (?:now|today)\b", re.IGNORECASE), "now"),
-    (re.compile(r"\b(the) user\b", re.IGNORECASE), "User"),
-    (re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr)\.", re.ASCII), r"\1"),
+)
+_SAID_SO: Final = {
+    "cannot": "can not", "any more": "anymore", "these days": "now", "at the moment": "now",
+    "as of now": "now", "as of today": "now", "the user": "User",
+    **{f"{title}.": title.title() for title in ("dr", "mr", "mrs", "ms", "prof", "st", "jr", "sr")},
+}  # fmt: skip
+_SAID: Final = re.compile(
+    rf"\b(?:{'|'.join(map(re.escape, _SAID_SO))})(?<=[\w.])(?!\w)", re.IGNORECASE
 )
 _TOKEN: Final = re.compile(
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://\S+"
@@ -71,9 +75,7 @@ _VERBS: Final = word_set(
 _NOUNS: Final = word_set("drink plan change use work cost play like lead rent walk run cycle swim")
 """Verbs that are as often nouns: in front of another verb they are."""
 _SPELT: Final = (
-    (re.compile(r"\b([Ff])avorite", re.ASCII), r"\1avourite"),
-    (re.compile(r"\b([Cc])olor", re.ASCII), r"\1olour"),
-    (re.compile(r"\b([Nn])eighbor", re.ASCII), r"\1eighbour"),
+    (re.compile(r"\b([Ff]av|[Cc]ol|[Nn]eighb)or(?=[a-z]|\b)", re.ASCII), r"\1our"),
     (re.compile(r"(?<=new )([\w -]{2,30}): (?=\S)", re.ASCII), r"\1 is "),
 )
 
@@ -108,11 +110,8 @@ class Clause(NamedTuple):
     again: bool
     besides: bool
     """It says that it holds beside something else."""
-
-    @property
-    def said(self) -> str:
-        """The words in small letters."""
-        return " ".join(word.low for word in self.words)
+    said: str
+    """The words in small letters."""
 
 
 def clauses(text: str) -> list[Clause]:
@@ -129,8 +128,13 @@ def clauses(text: str) -> list[Clause]:
 
 def tokens(text: str) -> list[Token]:
     """Return the words and marks of a text."""
-    plain = unicodedata.normalize("NFKC", text).replace("\u2019", "'").strip(" \"'")
-    for pattern, instead in (*_CONTRACTIONS, *_SPELT):
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    plain = plain.replace("\u2019", "'").strip(" \"'")
+    if "'" in plain:
+        for pattern, instead in _CONTRACTIONS:
+            plain = pattern.sub(instead, plain)
+    plain = _SAID.sub(lambda found: _SAID_SO[found[0].casefold()], plain)
+    for pattern, instead in _SPELT:
         plain = pattern.sub(instead, plain)
     raws = _TOKEN.findall(plain)
     lows = [raw.casefold() for raw in raws]
@@ -281,6 +285,7 @@ def _predicate(
         now=new or any(low in NOW for low in lows) or "instead" in lows,
         again="again" in lows,
         besides=any(low in BESIDES for low in lows),
+        said=" ".join(word.low for word in kept),
     )
 
 

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from memory_actors.superseding.clauses import Clause, Token, content, is_be
+from memory_actors.superseding.frames import is_event
 from memory_actors.superseding.lexicon import DISLIKING, HAVING, LIKING, word_set
 
 _STOPPED: Final = re.compile(
@@ -21,8 +22,8 @@ _PAPERS: Final = word_set("subscrib member plan contract order book")
 def ended(before: Clause, after: Clause) -> str:
     """Say how a clause denies the other one; "" if it does not."""
     said = _about(before.words) | content(before.noun)
-    if _STOPPED.fullmatch(before.said) or _GONE.fullmatch(before.said):
-        return ""  # what has stopped is not stopped again
+    if is_event(before):
+        return ""  # what happened has happened
     denied = _denied(before, after)
     if denied and denied - _EMPTY and denied <= said and not before.ended and not before.negated:
         return "no longer: " + " ".join(word.raw for word in after.words)

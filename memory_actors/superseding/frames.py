@@ -40,10 +40,16 @@ def _without_articles(clause: Clause) -> list[Token]:
     return [word for word in clause.words if word.low not in ("the", "my", "our")]
 
 
+def is_event(clause: Clause) -> bool:
+    """Say whether a clause tells what happened."""
+    verb = clause.words[0].low
+    return verb in PAST or (verb.endswith("ed") and not verb.endswith("eed"))
+
+
 def is_present(clause: Clause) -> bool:
     """Say whether a clause is about what is so, and neither an event nor a taste."""
     verb = clause.words[0].low
-    return not (verb in PAST or verb in TASTES or verb.endswith(("ed", "ing")))
+    return not (is_event(clause) or verb in TASTES or verb.endswith("ing"))
 
 
 def _class_of(word: Token) -> str:
@@ -97,11 +103,6 @@ def otherwise_now(before: Clause, after: Clause) -> str:
     kept, fresh = content(one[1:]), content(other[1:])
     alike = bool(kept & fresh) or (one[1].low == other[1].low and one[1].low in _SHARED)
     daily = bool(after.noun) and one[1].low == other[1].low == "to"
-    if not (alike or daily) or kept <= fresh or fresh <= kept or not _is_lasting(before, after):
+    if not (alike or daily) or kept <= fresh or fresh <= kept or is_event(before):
         return ""
     return f"{' '.join(w.raw for w in one)} -> {' '.join(w.raw for w in other)}"
-
-
-def _is_lasting(before: Clause, after: Clause) -> bool:
-    verbs = (before.words[0].low, after.words[0].low)
-    return not any(verb in PAST or verb.endswith(("ed", "ing")) for verb in verbs)

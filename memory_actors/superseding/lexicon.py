@@ -57,6 +57,13 @@ PERIODS: Final = word_set(
     "weekly daily annually each every per a"
 )
 
+CHANGING: Final = word_set(
+    "stopped quit ceased abandoned gave given decided cancelled canceled lost outgrew grew got "
+    "dropped sold returned scrapped switched changed moved went transferred upgraded migrated "
+    "replaced swapped traded exchanged converted updated left was were"
+)
+"""What happens once, and leaves something as it was not before."""
+
 MANY: Final = word_set(
     "friend friends sister sisters brother brothers sibling siblings child children kid kids "
     "son sons daughter daughters cousin cousins aunt uncle niece nephew grandchild grandson "

@@ -16,6 +16,7 @@ The last form is weak: of all that it fits, only the nearest is meant. So is "sw
 iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
 """
 
+from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
@@ -23,8 +24,12 @@ from memory_actors.superseding.claims import Claim, claims
 from memory_actors.superseding.clauses import Clause, clauses
 from memory_actors.superseding.endings import ended
 from memory_actors.superseding.exchanges import exchanged
-from memory_actors.superseding.frames import otherwise_now, reframed
+from memory_actors.superseding.frames import is_event, otherwise_now, reframed
+from memory_actors.superseding.lexicon import CHANGING
 from memory_actors.superseding.values import differ
+
+READINGS_MAX: Final = 512
+"""Texts whose reading is kept, some 3 KB each: near each other, facts are read again and again."""
 
 
 class Evidence(NamedTuple):
@@ -43,10 +48,13 @@ class Reading(NamedTuple):
 
     @property
     def says_anything(self) -> bool:
-        """Whether it may be compared at all."""
-        return bool(self.clauses)
+        """Whether it may change anything, or be changed: what only happened does neither."""
+        return bool(self.claims) or any(
+            not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
+        )
 
 
+@lru_cache(READINGS_MAX)
 def read(text: str) -> Reading:
     """Return what can be read of a fact."""
     found = clauses(text)

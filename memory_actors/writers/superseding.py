@@ -38,10 +38,10 @@ from memory_actors.records.source import LEVELS
 from memory_actors.superseding import Statement, Superseding
 from memory_actors.writers.scope import Scope
 
-NEAR_MAX: Final = 12
+NEAR_MAX: Final = 8
 """Facts that a new one is compared with: in the development sets the one meant is among the first
-three. Reading and comparing a dozen takes about half a millisecond."""
-NEIGHBOURS: Final = 36
+three. Reading and comparing eight takes about half a millisecond."""
+NEIGHBOURS: Final = 32
 """Of which those are chosen: turns of conversations may lie between them."""
 
 NEWER_MAX: Final = 4
