@@ -8,9 +8,10 @@ see kinds/long_term/superseding.py.
 from memory_actors.superseding.by_rules import ByRules
 from memory_actors.superseding.from_callable import CallableSuperseding, Supersedes
 from memory_actors.superseding.llm import OpenAISuperseding
-from memory_actors.superseding.protocol import Statement, Superseding, Verdict
+from memory_actors.superseding.protocol import NEAR_MAX, Statement, Superseding, Verdict
 
 __all__ = [
+    "NEAR_MAX",
     "ByRules",
     "CallableSuperseding",
     "OpenAISuperseding",
@@ -31,6 +32,6 @@ def superseding(chosen: "Supersedes | Superseding | bool | None") -> Superseding
         return ByRules()
     if chosen is False:
         return None
-    if hasattr(chosen, "superseded") and hasattr(chosen, "concerns"):
+    if hasattr(chosen, "superseded") and hasattr(chosen, "reach"):
         return chosen
     return CallableSuperseding(chosen)

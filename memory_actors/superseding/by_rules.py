@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from memory_actors.superseding.protocol import Statement, Verdict
+from memory_actors.superseding.protocol import NEAR_MAX, Statement, Verdict
 from memory_actors.superseding.rules import evidence, read
 
+UNNAMED_MAX: Final = 4
+"""Facts that one without a known attribute is compared with: what it changes is nearly the same."""
 SIMILARITY_MIN: Final = 0.1
 """Of claims that name the same attribute: "I am dating Lukas" and "I am seeing Amir" have 0.16."""
 WEAK_SIMILARITY_MIN: Final = 0.45
@@ -15,9 +17,12 @@ WEAK_SIMILARITY_MIN: Final = 0.45
 class ByRules:
     """Compares the forms of two facts."""
 
-    def concerns(self, text: str) -> bool:
-        """Say whether a text is a fact of a form that may change another one."""
-        return read(text).says_anything
+    def reach(self, text: str) -> int:
+        """Return how many facts near a text are worth a look, by what can be read of it."""
+        said = read(text)
+        if said.claims:
+            return NEAR_MAX
+        return UNNAMED_MAX if said.says_anything else 0
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return which of the older ones, nearest first, the newer one says otherwise than."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import anyio
 
 from memory_actors.errors import InvalidInputError
-from memory_actors.superseding.protocol import Statement, Verdict
+from memory_actors.superseding.protocol import NEAR_MAX, Statement, Verdict
 
 Supersedes = (
     Callable[[Statement, Sequence[Statement]], Iterable[str]]
@@ -27,9 +27,9 @@ class CallableSuperseding:
         self._function = function
         self._name = str(getattr(function, "__name__", type(function).__name__))
 
-    def concerns(self, text: str) -> bool:  # noqa: ARG002 - who knows what a function knows
-        """Say that any text may change something."""
-        return True
+    def reach(self, text: str) -> int:  # noqa: ARG002 - who knows what a function knows
+        """Return as many as there may be: any text may change something."""
+        return NEAR_MAX
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return those of the older ones that the callable names."""

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
+
+NEAR_MAX: Final = 8
+"""In the development sets the fact that is meant is among the first three."""
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +31,11 @@ class Verdict(NamedTuple):
 class Superseding(Protocol):
     """Decides which of some older memories hold no more, since a newer one says otherwise."""
 
-    def concerns(self, text: str) -> bool:
-        """Say whether a text may change anything: else nothing near it is looked for."""
+    def reach(self, text: str) -> int:
+        """Return with how many of the facts nearest to a text to compare it; 0: it changes none.
+
+        At most `NEAR_MAX` are.
+        """
         ...
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:

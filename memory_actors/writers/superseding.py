@@ -35,14 +35,11 @@ from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, texts
 from memory_actors.records import least
 from memory_actors.records.source import LEVELS
-from memory_actors.superseding import Statement, Superseding
+from memory_actors.superseding import NEAR_MAX, Statement, Superseding
 from memory_actors.writers.scope import Scope
 
-NEAR_MAX: Final = 8
-"""Facts that a new one is compared with: in the development sets the one meant is among the first
-three. Reading and comparing eight takes about half a millisecond."""
 NEIGHBOURS: Final = 32
-"""Of which those are chosen: turns of conversations may lie between them."""
+"""Memories that facts are picked from: turns of conversations may lie between them."""
 
 NEWER_MAX: Final = 4
 """Of those that are newer: each is asked about on its own, and a language model takes seconds."""
@@ -92,11 +89,12 @@ async def _pairs(
     for recorded in events:
         event = recorded.data
         new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
-        if not new or event.content is None or not deciding.concerns(event.content):
+        reach = deciding.reach(event.content) if new and event.content is not None else 0
+        if not reach:
             continue
         row = long_term.find(live.state.long_term, event.memory_id)
         if row is not None and _is_fact(row):
-            near = await _near(scope, live, row, event.content)
+            near = await _near(scope, live, row, event.content, min(reach, NEAR_MAX))
             pairs += await _decided(deciding, near, live.state.provenance)
         await asyncio.sleep(0)
     return pairs
@@ -106,7 +104,7 @@ def _is_fact(row: Row) -> bool:
     return row.role is None and not is_summary(row)
 
 
-async def _near(scope: Scope, live: LiveUser, row: Row, text: str) -> list[_Compared]:
+async def _near(scope: Scope, live: LiveUser, row: Row, text: str, count: int) -> list[_Compared]:
     """Return a memory that is new, and behind it the facts near it, nearest first."""
     index = live.indexes.get(long_term)
     if index is None:
@@ -115,7 +113,7 @@ async def _near(scope: Scope, live: LiveUser, row: Row, text: str) -> list[_Comp
     near: list[tuple[Row, float]] = []
     for one, cosine in zip(*index.dense.nearest(vector, NEIGHBOURS), strict=True):
         other = long_term.find(live.state.long_term, index.owner(one) or "")
-        if other is not None and other is not row and _is_fact(other) and len(near) < NEAR_MAX:
+        if other is not None and other is not row and _is_fact(other) and len(near) < count:
             near.append((other, cosine))
     events = await texts(
         scope.services.log, live.stream, [Found(long_term, one) for one, _ in near]
