@@ -13,11 +13,13 @@ from memory_actors.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.superseding.lexicon import (
     ALCOHOL,
     ANIMAL_FOOD,
+    CHOICES,
     DETERMINERS,
     DIETS,
     MANY,
     MONEY,
     NEW,
+    OFFICES,
     PARTNERS,
     PROFESSIONS,
     SPOUSES,
@@ -38,6 +40,8 @@ class Claim(NamedTuple):
     """It says that it was otherwise before."""
     stems: frozenset[str] = frozenset()
     """Of the noun, where the attribute is one."""
+    many: bool = False
+    """There may be several of it: only what says that it has changed means the same one."""
 
 
 _NOTHING: Final = Value((), "none")
@@ -79,14 +83,30 @@ _LIVES: Final = re.compile(
 )
 _MOVED: Final = re.compile(
     r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
-    r"(?: back| in| over)? (?:to|into) (?P<v>.+)"
+    r"(?: back| in| over)?(?: from .+?)? (?:to|into) (?P<v>.+)"
 )
 _HOUSEHOLD: Final = re.compile(
     r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
 )
 
 
+_HOMES: Final = (
+    ["home"],
+    ["home", "city"],
+    ["home", "town"],
+    ["city"],
+    ["residence"],
+    ["location"],
+)
+
+
 def _residence(clause: Clause) -> Iterator[Claim]:
+    lows = [word.low for word in clause.noun]
+    if lows in _HOMES and is_be(clause.words[0]):
+        place = value(clause.words[2 if clause.words[1:2] and clause.words[1].low == "in" else 1 :])
+        kind = place_kind(place.words)
+        if kind:
+            yield _claim(clause, "residence", Value(place.words, kind), changed=clause.now)
     if clause.noun:
         return
     moved = _MOVED.fullmatch(clause.said)
@@ -119,8 +139,13 @@ _WORKPLACE: Final = re.compile(
     r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
 )
 _WORK_VERBS: Final = word_set("work works working employed job promoted hired")
+_JOINED: Final = re.compile(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
+_COMMUTES: Final = re.compile(
+    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)|(?P<how>drives?|cycles?|bikes?|walks?))"
+    r" to (?:work|school|the office|university)"
+)
 _LEFT: Final = re.compile(
-    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|resigned from|laid off(?: from)?"
+    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from|laid off(?: from)?"
     r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
     r"(?: at| with)?)(?P<v>(?: .+)?)"
 )
@@ -136,6 +161,13 @@ def _work(clause: Clause) -> Iterator[Claim]:
         yield _claim(clause, "employer", _NOTHING, holds=False)
     if matched := _WORKPLACE.fullmatch(said):
         yield _claim(clause, "workplace", Value(tuple(_rest(clause, matched)), "name"))
+        return
+    if matched := _JOINED.fullmatch(said):
+        yield from _job(clause, _rest(clause, matched), [], changed=True)
+        return
+    if matched := _COMMUTES.fullmatch(said):
+        how = next(group for group in ("v", "by", "how") if matched[group])
+        yield _claim(clause, "commute", Value(tuple(_rest(clause, matched, how)), "name"))
         return
     if matched := _LEFT.fullmatch(said):
         where = value(_rest(clause, matched))
@@ -169,8 +201,15 @@ def _profession(clause: Clause) -> Iterator[Claim]:
     words = clause.words
     if clause.noun or len(words) < 2 or not is_be(words[0]) or words[0].low in ("was", "were"):
         return
-    cut = next((n for n, w in enumerate(words) if n and w.low in ("at", "for", "with")), len(words))
-    if any(word.low in PROFESSIONS for word in words[1:cut]):
+    ends = ("at", "for", "with", "of")
+    cut = next((n for n, word in enumerate(words) if n and word.low in ends), len(words))
+    lows = {word.low for word in words[1:cut]}
+    if lows & OFFICES and words[1].low == "the" and clause.who != ("self",):
+        holder = tuple(Token(name.title(), name, name) for name in clause.who)
+        office = content([*words[1:cut], *words[cut + 1 :]])
+        claim = _claim(clause, f"is {words[cut - 1].low}", Value(holder, "name"))
+        yield claim._replace(who=("self",), stems=office)
+    if lows & (PROFESSIONS | OFFICES):
         yield from _job(clause, words[cut + 1 :], words[1:cut], changed=False)
 
 
@@ -315,7 +354,7 @@ _POSITIONS: Final = word_set("job profession occupation position role")
 
 def _noun(clause: Clause) -> Iterator[Claim]:
     """Read "my manager is Tom", "the deadline was pushed to 15 October"."""
-    if not clause.noun or clause.noun[-1].low in MANY:
+    if not clause.noun:
         return
     matched = _IS.fullmatch(clause.said)
     if not matched or not (is_be(clause.words[0]) or _changes_by(clause.said, matched)):
@@ -335,8 +374,11 @@ def _of_noun(clause: Clause, found: Value, *, changed: bool) -> Claim:
     if any(word.low in MONEY for word in found.words):
         return _cost(clause, found.words, clause.noun)._replace(changed=changed or clause.now)
     noun = content([word for word in clause.noun if word.low not in NEW])
+    if found.kind == "quality" and any(word.low in CHOICES for word in clause.noun):
+        found = Value(found.words, "name")
     claim = _claim(clause, f"is {clause.noun[-1].low}", found, changed=changed)
-    return claim._replace(stems=noun)
+    many = clause.noun[-1].low in MANY and not clause.single
+    return claim._replace(stems=noun, many=many)
 
 
 def _changes_by(said: str, matched: "re.Match[str]") -> bool:
@@ -362,7 +404,7 @@ def _changed_by(clause: Clause) -> Iterator[Claim]:
         noun = tuple(word for word in _rest(clause, matched, "n") if word.low not in NEW)
         who = clause.who if has_new else ("self",)
         said = clause._replace(who=who, noun=noun)
-        if noun and noun[-1].low not in MANY:
+        if noun:
             found = value(_rest(clause, matched))
             yield _of_noun(said, found, changed=True)
 

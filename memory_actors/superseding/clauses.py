@@ -23,6 +23,7 @@ from memory_actors.superseding.lexicon import (
     PASSING,
     PRONOUNS,
     SELF,
+    SINGLE,
     STOP,
     word_set,
 )
@@ -110,6 +111,8 @@ class Clause(NamedTuple):
     again: bool
     besides: bool
     """It says that it holds beside something else."""
+    single: bool
+    """The noun is one of many, and named as the only one: "my current project"."""
     said: str
     """The words in small letters."""
 
@@ -186,7 +189,8 @@ def _clause(part: Sequence[Token], before: Clause | None) -> Clause | None:
     if subject is None:
         return None
     who, noun, verb = subject
-    return _predicate(who, noun, part[verb:], new=_is_new(part[:verb]))
+    front = frozenset(word.low for word in part[:verb])
+    return _predicate(who, noun, part[verb:], front)
 
 
 def _pair_as_one(part: Sequence[Token], start: int) -> tuple[Sequence[Token], Subject | None]:
@@ -201,10 +205,6 @@ def _pair_as_one(part: Sequence[Token], start: int) -> tuple[Sequence[Token], Su
     who = "self" if one.low in SELF else one.low
     joined = [*part[start + 3 :], Token("with", "with", "with"), other]
     return joined, ((who,), (), 0)
-
-
-def _is_new(words: Sequence[Token]) -> bool:
-    return any(word.low in NOW for word in words)
 
 
 def _subject(part: Sequence[Token], start: int) -> Subject | None:
@@ -267,13 +267,18 @@ _AFTER_VERBS: Final = word_set("in on at to for from with by a an the my only ab
 
 
 def _predicate(
-    who: tuple[str, ...], noun: tuple[Token, ...], part: Sequence[Token], *, new: bool
+    who: tuple[str, ...], noun: tuple[Token, ...], part: Sequence[Token], front: frozenset[str]
 ) -> Clause | None:
     lows = [word.low for word in part]
     ended = "anymore" in lows or ("no" in lows and "longer" in lows)
     negated = "not" in lows or "never" in lows
     dropped = PASSING | {"not", "never", "longer"} | _AUX
-    kept = [w for w in part if w.low not in dropped and (w.low != "no" or not ended)]
+    kept = [
+        word
+        for word, following in zip(part, [*lows, ""][1:], strict=True)
+        if (word.low not in dropped or (word.low == "instead" and following == "of"))
+        and (word.low != "no" or not ended)
+    ]
     if not kept:
         return None
     return Clause(
@@ -282,9 +287,10 @@ def _predicate(
         words=tuple(kept),
         negated=negated and not ended,
         ended=ended,
-        now=new or any(low in NOW for low in lows) or "instead" in lows,
+        now=bool(front & NOW) or any(low in NOW for low in lows) or "instead" in lows,
         again="again" in lows,
         besides=any(low in BESIDES for low in lows),
+        single=bool(front & SINGLE),
         said=" ".join(word.low for word in kept),
     )
 

@@ -12,7 +12,8 @@ _STOPPED: Final = re.compile(
     r"|cancell?ed|lost interest in|outgrew|grew out of|got over|dropped out of) (?P<v>.+)"
 )
 _GONE: Final = re.compile(
-    r"(?:has |have )?(?:sold|got rid of|gave away|given away|returned|lost|scrapped) (?P<v>.+)"
+    r"(?:has |have )?(?:(?:sold|got rid of|gave away|given away|returned|lost|scrapped) (?P<v>.+)"
+    r"|gave (?P<v2>.+) away)"
 )
 _EMPTY: Final = word_set("have want like work use take do plan decid live")
 _SAME: Final = {"subscript": "subscrib", "membership": "member"}
@@ -69,7 +70,7 @@ def _denied(before: Clause, after: Clause) -> frozenset[str]:
     if left and _MEMBER & {word.low for word in before.words}:
         return _about(after.words[1:])
     if (matched := _GONE.fullmatch(after.said)) and before.words[0].low in HAVING:
-        start = after.said[: matched.start("v")].count(" ")
+        start = after.said[: matched.start("v" if matched["v"] else "v2")].count(" ")
         return _about(after.words[start:])
     return frozenset()
 

@@ -1,5 +1,6 @@
 """Two clauses of one form: the same but for what changes, or the same verb and otherwise now."""
 
+import re
 from typing import Final
 
 from memory_actors.superseding.clauses import Clause, Token, content, is_be
@@ -52,12 +53,18 @@ def is_present(clause: Clause) -> bool:
     return not (is_event(clause) or verb in TASTES or verb.endswith("ing"))
 
 
+_LEVEL: Final = re.compile(r"[a-z]\d", re.ASCII)
+"""As of a language: B1."""
+
+
 def _class_of(word: Token) -> str:
     """Return what a word can be exchanged for."""
     if word.low in WEEKDAYS:
         return "day"
     if word.low in MONTHS:
         return "month"
+    if _LEVEL.fullmatch(word.low):
+        return "level"
     return "number" if changes(word) else ""
 
 

@@ -32,6 +32,18 @@ DETERMINERS: Final = word_set("a an the my our his her their its some any this t
 NEW: Final = word_set("new current latest present newest old previous former only main primary")
 """Tell the same thing at two times apart, and name no other thing."""
 
+SINGLE: Final = word_set("current main primary favourite preferred default go-to usual present")
+"""Say of one of many things that it is the only one of its kind."""
+CHOICES: Final = word_set(
+    "favourite preferred default go-to usual status diet size level type religion nationality "
+    "citizenship timezone major password mode"
+)
+"""Nouns whose value may be any word: "my favourite food is ramen"."""
+OFFICES: Final = word_set(
+    "ceo cto cfo coo cmo president chairman chairwoman captain head lead owner mayor boss landlord "
+    "manager director principal coach minister editor treasurer"
+)
+
 MONTHS: Final = word_set(
     "january february march april may june july august september october november december "
     "jan feb mar apr jun jul aug sep sept oct nov dec"
@@ -70,14 +82,14 @@ MANY: Final = word_set(
     "granddaughter colleague colleagues coworker co-worker classmate neighbour neighbours "
     "neighbor flatmate roommate housemate twin parent parents grandparent grandmother "
     "grandfather grandma grandpa dog dogs cat cats pet pets horse rabbit hamster bird fish "
-    "parrot plant hobby hobbies interest interests skill skills language languages allergy "
-    "allergies fear fears book books film films movie movies song songs game games idea ideas "
-    "goal goals plan plans trip trips holiday meeting meetings appointment appointments event "
-    "events task tasks project projects client clients customer customers student students "
-    "patient patients friend's note notes fact item items thing things problem issue issues "
-    "reason reasons point points lesson lessons course courses exam exams class classes "
-    "memory symptom symptoms medication medicine dream photo photos recipe recipes visit "
-    "session sessions example question tip rule rules"
+    "parrot plant hobby hobbies interest interests skill skills languages allergy allergies "
+    "fear fears book books film films movie movies song songs game games idea ideas trip "
+    "trips holiday meeting meetings appointment appointments event events task tasks project "
+    "projects client clients customer customers student students patient patients friend's "
+    "note notes fact item items thing things problem issue issues reason reasons point points "
+    "lesson lessons course courses exam exams class classes memory symptom symptoms "
+    "medication medicine dream photo photos recipe recipes visit session sessions example "
+    "question tip rule rules"
 )
 """Things that people have several of: another one says nothing of the first."""
 EVENTS: Final = word_set(
@@ -137,7 +149,7 @@ ALCOHOL: Final = word_set(
 STOP: Final = word_set(
     "a an the my our his her their its of to in on at for from with by as and or is am are "
     "was were be been do does did has have had i we user he she they it that this which who s "
-    "will would someone somebody called named something there not very so some any per each "
+    "will would someone somebody doing having being going called named something there not very so some any per each "
     "every go goes going went get gets got"
 )
 PAST: Final = word_set(

@@ -104,7 +104,7 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
         return _other_partner(old, new)
     if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
         return _moved(old, new)
-    if not _same_noun(old, new, newer):
+    if not _same_noun(old, new, newer) or ((old.many or new.many) and not new.changed):
         return False
     if old.holds and new.holds:
         return differ(old.value, new.value)
