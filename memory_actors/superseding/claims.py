@@ -141,11 +141,13 @@ _WORKPLACE: Final = re.compile(
 _WORK_VERBS: Final = word_set("work works working employed job promoted hired")
 _JOINED: Final = re.compile(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
 _COMMUTES: Final = re.compile(
-    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)|(?P<how>drives?|cycles?|bikes?|walks?))"
+    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)"
+    r"|(?P<how>drives?|cycles?|bikes?|walks?))"
     r" to (?:work|school|the office|university)"
 )
 _LEFT: Final = re.compile(
-    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from|laid off(?: from)?"
+    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from"
+    r"|laid off(?: from)?"
     r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
     r"(?: at| with)?)(?P<v>(?: .+)?)"
 )

@@ -149,8 +149,8 @@ ALCOHOL: Final = word_set(
 STOP: Final = word_set(
     "a an the my our his her their its of to in on at for from with by as and or is am are "
     "was were be been do does did has have had i we user he she they it that this which who s "
-    "will would someone somebody doing having being going called named something there not very so some any per each "
-    "every go goes going went get gets got"
+    "will would someone somebody doing having being going called named something there not very "
+    "so some any per each every go goes going went get gets got"
 )
 PAST: Final = word_set(
     "was were had did ran went got took came gave made met ate drank slept spent won lost wrote "
