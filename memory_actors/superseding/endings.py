@@ -57,7 +57,7 @@ def _denied(before: Clause, after: Clause) -> frozenset[str]:
     """Return what a clause says is no longer so; nothing if it says no such thing."""
     if after.ended:
         return _about(after.words) | content(after.noun)
-    if before.noun or after.noun:
+    if before.noun or after.noun or (after.negated and after.words[0].low != "decided"):
         return frozenset()
     if matched := _STOPPED.fullmatch(after.said):
         if matched["v"].split()[0] in ("at", "by", "in", "for", "to", "off"):

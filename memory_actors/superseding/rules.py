@@ -32,6 +32,9 @@ READINGS_MAX: Final = 512
 """Texts whose reading is kept, some 3 KB each: near each other, facts are read again and again."""
 
 
+THEY: Final = ("they",)
+
+
 class Evidence(NamedTuple):
     """Why a newer fact says otherwise."""
 
@@ -70,6 +73,8 @@ def evidence(older: Reading, newer: Reading) -> Evidence | None:
             return Evidence(f"{new.attribute}: {_shown(old)} -> {_shown(new)}")
     for after, before in product(newer.clauses, older.clauses):
         if after.who != before.who or before.besides or after.besides:
+            continue
+        if after.who == THEY:  # who they are, nobody can tell
             continue
         form = reframed(before, after) or ended(before, after) or otherwise_now(before, after)
         if form:

@@ -43,6 +43,8 @@ NEIGHBOURS: Final = 32
 
 NEWER_MAX: Final = 4
 """Of those that are newer: each is asked about on its own, and a language model takes seconds."""
+DECIDED_WITHIN_S: Final = 120.0
+"""A language model that has not answered by then is not waited for: the memory is durable."""
 SIMILARITY_DIGITS: Final = 3
 EVIDENCE_CHARACTERS_MAX: Final = 200
 
@@ -150,7 +152,8 @@ async def _decided(
         asked.append((one, [itself._replace(said=alike)]))
     pairs = []
     for later, earlier in asked:
-        said = await deciding.superseded(later.said, [one.said for one in earlier])
+        async with asyncio.timeout(DECIDED_WITHIN_S):
+            said = await deciding.superseded(later.said, [one.said for one in earlier])
         evidence = {verdict.memory_id: verdict.evidence for verdict in said}
         pairs += [
             _pair(one, later, evidence[one.row.memory_id])

@@ -1,5 +1,6 @@
 """Facts that change: the newer one is found first, and who says that it holds can be undone."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.fakes import FakeClock
 from eventlog import to_datetime
 from memory_actors import Item, MemorySystem, Statement, UserMemory
 from memory_actors.errors import InvalidInputError
+from memory_actors.writers import superseding
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +30,7 @@ async def found(user: UserMemory, query: str = "User lives in", **more: Any) -> 
     return [(hit.memory_id, hit.superseded_by) for hit in hits]
 
 
-async def superseded(memory: MemorySystem) -> list[dict[str, Any]]:
+async def recorded(memory: MemorySystem) -> list[dict[str, Any]]:
     """Return the fields of the events that say so."""
     events = [entry async for entry in memory.events("u")]
     return [entry.data for entry in events if entry.event == "long_term.superseded"]
@@ -44,7 +46,7 @@ async def test_a_fact_that_changes_is_recorded_with_its_evidence(open_memory: An
         newer = await user.add(GLASGOW, occurred_at="2025-05-01")
         assert (older.supersedes, older.superseded_by) == ((), None)
         assert (newer.supersedes, newer.superseded_by) == ((older.memory_id,), None)
-        (event,) = await superseded(memory)
+        (event,) = await recorded(memory)
         assert event["memory_id"] == older.memory_id
         assert event["superseded_by_id"] == newer.memory_id
         assert event["evidence"] == "residence: Bristol -> Glasgow"
@@ -66,7 +68,7 @@ async def test_facts_of_one_batch_are_compared_with_each_other(open_memory: Any)
         ]
         receipts = await user.add_many(items)
         assert [set(one.supersedes) for one in receipts] == [{"w74"}, set(), {"w71", "w74"}]
-        assert len(await superseded(memory)) == 3
+        assert len(await recorded(memory)) == 3
         assert await found(user, "My weight") == [("w69", None), ("w71", "w69"), ("w74", "w69")]
 
 
@@ -97,7 +99,7 @@ async def test_turns_of_conversations_are_no_facts(open_memory: Any) -> None:
         await user.add(BRISTOL, role="Ada", session_id="s", occurred_at="2023-05-01")
         await user.add(GLASGOW, role="Ada", session_id="s", occurred_at="2025-05-01")
         await user.add("User lives in Rome now.", occurred_at="2026-05-01")
-        assert await superseded(memory) == []
+        assert await recorded(memory) == []
 
 
 async def test_facts_of_a_session_are_facts(open_memory: Any) -> None:
@@ -112,7 +114,7 @@ async def test_events_do_not_change_each_other(open_memory: Any) -> None:
         for kilometres in (5, 7, 9):
             await user.add(f"Ran {kilometres} km along the river in {6 * kilometres} minutes.")
             await user.add(f"User ran {kilometres} km on Saturday.")
-        assert await superseded(memory) == []
+        assert await recorded(memory) == []
 
 
 async def test_what_is_less_trusted_does_not_speak_against_what_is_more_so(
@@ -276,7 +278,7 @@ async def test_rewording_either_fact_undoes_it_and_compares_again(open_memory: A
 async def test_nothing_is_looked_for_where_nobody_decides(open_memory: Any) -> None:
     async with open_memory(supersedes=False) as memory:
         await moved(memory.user("u"))
-        assert await superseded(memory) == []
+        assert await recorded(memory) == []
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -296,7 +298,7 @@ async def test_a_function_may_decide(open_memory: Any, is_async: bool) -> None:
         newer = await user.add("likes coffee", occurred_at="2024-05-01")
         assert asked == [("likes coffee", ["likes tea"])]
         assert newer.supersedes == (older.memory_id,)
-        (event,) = await superseded(memory)
+        (event,) = await recorded(memory)
         assert event["evidence"] == ("decide_later" if is_async else "decide") + " says so"
 
 
@@ -312,7 +314,21 @@ async def test_a_function_that_fails_leaves_the_memory_as_it_was_added(open_memo
             user = memory.user("u")
             older, newer = await moved(user)
             assert {(await user.get(one)).content for one in (older, newer)} == {BRISTOL, GLASGOW}
-            assert await superseded(memory) == []
+            assert await recorded(memory) == []
+
+
+async def test_who_does_not_answer_is_not_waited_for(
+    open_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(superseding, "DECIDED_WITHIN_S", 0.01)
+
+    async def decide(newer: Statement, older: Sequence[Statement]) -> list[str]:
+        await asyncio.sleep(60)
+        return []
+
+    async with open_memory(supersedes=decide) as memory:
+        older, newer = await moved(memory.user("u"))
+        assert dict(await found(memory.user("u"))) == {older: None, newer: None}
 
 
 async def test_what_cannot_decide_is_refused_at_open(open_memory: Any) -> None:
