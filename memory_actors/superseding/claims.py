@@ -5,46 +5,39 @@ An attribute is a name that two clauses share where they speak of the same thing
 likes tea may like coffee, too, but who lives in Glasgow no longer lives in Bristol.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from memory_actors.superseding.clauses import Clause, Token, content, is_be
-from memory_actors.superseding.lexicon import (
-    ALCOHOL,
-    ANIMAL_FOOD,
-    CHOICES,
-    DETERMINERS,
-    DIETS,
-    MANY,
-    MONEY,
-    NEW,
-    OFFICES,
-    PARTNERS,
-    PROFESSIONS,
-    SPOUSES,
-    word_set,
+from memory_actors.superseding.claim import Claim
+from memory_actors.superseding.clauses import Clause
+from memory_actors.superseding.people import (
+    alcohol,
+    diet,
+    one_at_a_time,
+    partner,
+    partner_noun,
+    profession,
+    residence,
+    work,
 )
-from memory_actors.superseding.values import Value, place_kind, value
+from memory_actors.superseding.things import changed_by, noun, price
 
+__all__ = ["Claim", "claims"]
 
-class Claim(NamedTuple):
-    """An attribute of somebody, and what it is."""
-
-    who: tuple[str, ...]
-    attribute: str
-    value: Value
-    holds: bool = True
-    """False: it says that this is no longer so, or not so."""
-    changed: bool = False
-    """It says that it was otherwise before."""
-    stems: frozenset[str] = frozenset()
-    """Of the noun, where the attribute is one."""
-    many: bool = False
-    """There may be several of it: only what says that it has changed means the same one."""
-
-
-_NOTHING: Final = Value((), "none")
+Reader = Callable[[Clause], Iterator[Claim]]
+_READERS: Final[tuple[Reader, ...]] = (
+    residence,
+    work,
+    profession,
+    partner,
+    partner_noun,
+    diet,
+    alcohol,
+    one_at_a_time,
+    price,
+    noun,
+    changed_by,
+)
 
 
 def claims(clause: Clause) -> list[Claim]:
@@ -52,376 +45,8 @@ def claims(clause: Clause) -> list[Claim]:
     if clause.besides:
         return []
     if clause.who == ("they",):
-        return list(_changed_by(clause))
+        return list(changed_by(clause))
     found: list[Claim] = []
     for reader in _READERS:
         found += reader(clause)
     return found
-
-
-def _rest(clause: Clause, matched: "re.Match[str]", group: str = "v") -> list[Token]:
-    """Return the words of a group of a match in what a clause says."""
-    start, end = matched.span(group)
-    found, at = [], 0
-    for word in clause.words:
-        if start <= at < end:
-            found.append(word)
-        at += len(word.low) + 1
-    return found
-
-
-def _claim(clause: Clause, attribute: str, words: Value, **more: bool) -> Claim:
-    holds = more.get("holds", not (clause.negated or clause.ended))
-    changed = more.get("changed", False) or clause.now or clause.again
-    return Claim(clause.who, attribute, words, holds, changed)
-
-
-# --- where, with whom
-
-_LIVES: Final = re.compile(
-    r"(?:(?:am|is|are) )?(?:lives?|living|resides?|residing|based|settled) (?:in|at|near) (?P<v>.+)"
-)
-_MOVED: Final = re.compile(
-    r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
-    r"(?: back| in| over)?(?: from .+?)? (?:to|into) (?P<v>.+)"
-)
-_HOUSEHOLD: Final = re.compile(
-    r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
-)
-
-
-_HOMES: Final = (
-    ["home"],
-    ["home", "city"],
-    ["home", "town"],
-    ["city"],
-    ["residence"],
-    ["location"],
-)
-
-
-def _residence(clause: Clause) -> Iterator[Claim]:
-    lows = [word.low for word in clause.noun]
-    if lows in _HOMES and is_be(clause.words[0]):
-        place = value(clause.words[2 if clause.words[1:2] and clause.words[1].low == "in" else 1 :])
-        kind = place_kind(place.words)
-        if kind:
-            yield _claim(clause, "residence", Value(place.words, kind), changed=clause.now)
-    if clause.noun:
-        return
-    moved = _MOVED.fullmatch(clause.said)
-    matched = moved or _LIVES.fullmatch(clause.said)
-    if matched:
-        place = value(_rest(clause, matched))
-        kind = place_kind(place.words)
-        if kind:
-            yield _claim(clause, "residence", Value(place.words, kind), changed=moved is not None)
-    elif matched := _HOUSEHOLD.fullmatch(clause.said):
-        with_whom = Value(tuple(_rest(clause, matched)), "name")
-        yield _claim(clause, "household", with_whom)
-
-
-# --- work
-
-_WORKS: Final = re.compile(
-    r"(?:(?:am|is|are|got|has|have|was) )?(?:a )?"
-    r"(?P<new>started|starts|joined|hired|new job|job|promoted|found|landed|accepted)?"
-    r"(?: ?(?:work|works|working|employed|a new job|a job|new job|job|promoted))*"
-    r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
-    r"(?: (?:at|for|with) (?P<v>.+))?"
-)
-_JOBLESS: Final = re.compile(
-    r"(?:(?:am|is|are) )?(?:looking|searching|hunting|looks|applying) for (?:a|an|the|his|her|my)?"
-    r" ?(?:\w+ )?(?:job|work|position)s?"
-)
-_WORKPLACE: Final = re.compile(
-    r"(?:works?|working|(?:am|is|are) working) (?P<v>remotely|hybrid|on ?site"
-    r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
-)
-_WORK_VERBS: Final = word_set("work works working employed job promoted hired")
-_JOINED: Final = re.compile(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
-_COMMUTES: Final = re.compile(
-    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)"
-    r"|(?P<how>drives?|cycles?|bikes?|walks?))"
-    r" to (?:work|school|the office|university)"
-)
-_LEFT: Final = re.compile(
-    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from"
-    r"|laid off(?: from)?"
-    r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
-    r"(?: at| with)?)(?P<v>(?: .+)?)"
-)
-
-
-def _work(clause: Clause) -> Iterator[Claim]:
-    if clause.noun:
-        return
-    said = clause.said
-    if _JOBLESS.fullmatch(said):
-        yield _claim(clause, "job hunt", _NOTHING)
-    if said in ("is unemployed", "am unemployed", "is out of work"):
-        yield _claim(clause, "employer", _NOTHING, holds=False)
-    if matched := _WORKPLACE.fullmatch(said):
-        yield _claim(clause, "workplace", Value(tuple(_rest(clause, matched)), "name"))
-        return
-    if matched := _JOINED.fullmatch(said):
-        yield from _job(clause, _rest(clause, matched), [], changed=True)
-        return
-    if matched := _COMMUTES.fullmatch(said):
-        how = next(group for group in ("v", "by", "how") if matched[group])
-        yield _claim(clause, "commute", Value(tuple(_rest(clause, matched, how)), "name"))
-        return
-    if matched := _LEFT.fullmatch(said):
-        where = value(_rest(clause, matched))
-        if where.kind in ("name", "thing", "none"):
-            yield _claim(clause, "employer", where, holds=False)
-        return
-    matched = _WORKS.fullmatch(said)
-    lows = [word.low for word in clause.words]
-    if not matched or not (_WORK_VERBS & set(lows) or lows[0] in ("started", "joined")):
-        return
-    at = _rest(clause, matched, "at") if matched["at"] else []
-    at = at or (_rest(clause, matched) if matched["v"] else [])
-    role = _rest(clause, matched, "as") if matched["as"] else []
-    changed = matched["new"] is not None
-    yield from _job(clause, at, role, changed=changed)
-
-
-def _job(
-    clause: Clause, at: Sequence[Token], role: Sequence[Token], *, changed: bool
-) -> Iterator[Claim]:
-    where, what = value(at), value(role)
-    if at and (where.kind == "name" or at[0].low in DETERMINERS):
-        yield _claim(clause, "employer", where, changed=changed)
-    if role:
-        at_once = Value(what.words, "profession")
-        yield _claim(clause, "position", at_once, changed=changed)
-
-
-def _profession(clause: Clause) -> Iterator[Claim]:
-    """Read "is a nurse at the county hospital"."""
-    words = clause.words
-    if clause.noun or len(words) < 2 or not is_be(words[0]) or words[0].low in ("was", "were"):
-        return
-    ends = ("at", "for", "with", "of")
-    cut = next((n for n, word in enumerate(words) if n and word.low in ends), len(words))
-    lows = {word.low for word in words[1:cut]}
-    if lows & OFFICES and words[1].low == "the" and clause.who != ("self",):
-        holder = tuple(Token(name.title(), name, name) for name in clause.who)
-        office = content([*words[1:cut], *words[cut + 1 :]])
-        claim = _claim(clause, f"is {words[cut - 1].low}", Value(holder, "name"))
-        yield claim._replace(who=("self",), stems=office)
-    if lows & (PROFESSIONS | OFFICES):
-        yield from _job(clause, words[cut + 1 :], words[1:cut], changed=False)
-
-
-# --- partners
-
-_TOGETHER: Final = re.compile(
-    r"(?:(?:am|is|are|got|has|have|been|started) )*(?P<how>dating|seeing|married|engaged"
-    r"|in a relationship|together|remarried)(?: (?:to|with))?(?: (?P<v>[^.]+))?"
-)
-_APART: Final = re.compile(
-    r"(?:(?:am|is|are|got|has|have|been|just|was|were) )*(?:broke up|broken up|split up|split"
-    r"|divorced|separated|widowed|single)(?: (?:from|with) )?(?P<v>.*)"
-)
-_RUNGS: Final = {"dating": 1, "seeing": 1, "relationship": 1, "engaged": 2, "married": 3}
-
-
-def _partner(clause: Clause) -> Iterator[Claim]:
-    said = clause.said
-    if clause.noun:
-        return
-    if matched := _APART.fullmatch(said):
-        yield _claim(clause, "partner", value(_rest(clause, matched)), holds=False)
-    elif (matched := _TOGETHER.fullmatch(said)) and (said not in ("seeing", "together")):
-        with_whom = [w for w in (_rest(clause, matched) if matched["v"] else []) if w.is_name]
-        if with_whom:
-            rung = next((str(n) for word, n in _RUNGS.items() if word in said), "0")
-            yield _claim(clause, "partner", Value(tuple(with_whom), f"rung {rung}"))
-
-
-def _partner_noun(clause: Clause) -> Iterator[Claim]:
-    """Read "my girlfriend is Marta"."""
-    head = clause.noun[-1].low if clause.noun else ""
-    if head in SPOUSES | PARTNERS and len(clause.noun) == 1 and is_be(clause.words[0]):
-        names = tuple(word for word in clause.words[1:] if word.is_name)
-        if names and clause.words[1].low in ("called", "named", names[0].low):
-            yield _claim(clause, "partner", Value(names, "rung 0"))
-
-
-# --- food and drink
-
-
-def _diet(clause: Clause) -> Iterator[Claim]:
-    lows = {word.low for word in clause.words}
-    if clause.noun:
-        return
-    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
-    named = lows & DIETS
-    if named and (is_be(clause.words[0]) or lows & {"went", "turned", "became"}):
-        words = tuple(word for word in clause.words if word.low in DIETS)
-        yield _claim(clause, "diet", Value(words, "name"), holds=not denies)
-    eats = clause.words[0].low in ("eat", "eats", "eating", "started", "stopped", "went", "is")
-    if eats and lows & ANIMAL_FOOD and lows & {"eat", "eats", "eating"}:
-        words = tuple(word for word in clause.words if word.low in ANIMAL_FOOD)
-        if clause.again or clause.now or denies or "started" in lows:
-            yield _claim(clause, "animal food", Value(words, "name"), holds=not denies)
-
-
-def _alcohol(clause: Clause) -> Iterator[Claim]:
-    lows = {word.low for word in clause.words}
-    if clause.noun or not lows & {"drink", "drinks", "drinking"}:
-        return
-    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
-    if lows & ALCOHOL:
-        words = tuple(word for word in clause.words if word.low in ALCOHOL)
-        yield _claim(clause, "alcohol", Value(words, "name"), holds=not denies)
-
-
-# --- one thing at a time
-
-_ONE: Final = (
-    ("vehicle", re.compile(r"(?:am |is |are )?(?:drives?|driving) (?P<v>(?:a|an|the|my) .+)")),
-    ("bank", re.compile(r"(?:am |is |are )?(?:banks?|banking) (?:with|at) (?P<v>.+)")),
-    ("studies", re.compile(r"(?:am |is |are )?(?:study|studies|studying) (?P<v>.+)")),
-    ("boss", re.compile(r"(?:reports?|reporting) to (?P<v>.+)")),
-)  # fmt: skip
-_USES: Final = re.compile(r"(?:use|uses|using) (?P<v>.+?) (?P<r>as|for) (?P<for>.+)")
-
-
-def _one_at_a_time(clause: Clause) -> Iterator[Claim]:
-    if clause.noun:
-        return
-    for attribute, pattern in _ONE:
-        if matched := pattern.fullmatch(clause.said):
-            found = value(_rest(clause, matched))
-            if found.kind in ("where", "none"):
-                continue
-            yield _claim(clause, attribute, Value(found.words, "thing"))
-    if matched := _USES.fullmatch(clause.said):
-        purpose = " ".join(sorted(content(_rest(clause, matched, "for"))))
-        yield _claim(clause, f"uses for {purpose}", Value(tuple(_rest(clause, matched)), "name"))
-
-
-# --- prices
-
-_COSTS: Final = re.compile(r"(?:now )?costs? (?P<v>.+)")
-_TAKES: Final = re.compile(r"(?:take|takes|taking) (?P<v>\d\S* \w+) of (?P<for>.+)")
-_PAYS: Final = re.compile(r"(?:pay|pays|paying) (?P<v>.+?) (?:for|of|in|on) (?P<for>.+)")
-
-
-def _price(clause: Clause) -> Iterator[Claim]:
-    if clause.noun and (matched := _COSTS.fullmatch(clause.said)):
-        yield _cost(clause, _rest(clause, matched), clause.noun)
-    elif not clause.noun and (matched := _PAYS.fullmatch(clause.said)):
-        yield _cost(clause, _rest(clause, matched), _rest(clause, matched, "for"))
-    elif not clause.noun and (matched := _TAKES.fullmatch(clause.said)):
-        of_what = _amount(_rest(clause, matched, "for"))
-        dose = [Token("dose", "dose", "dose"), *of_what]
-        claim = _claim(clause, f"is {of_what[-1].low}", value(_rest(clause, matched)))
-        yield claim._replace(stems=content(dose))
-
-
-def _cost(clause: Clause, amount: Sequence[Token], what: Sequence[Token]) -> Claim:
-    return _claim(clause, f"cost {_key(what)}", Value(_amount(amount), "number"))
-
-
-def _amount(words: Sequence[Token]) -> tuple[Token, ...]:
-    end = next((n for n, w in enumerate(words) if w.low in ("a", "an", "each", "per", "every")), 9)
-    return tuple(words[:end])
-
-
-def _key(words: Sequence[Token]) -> str:
-    left_out = {"month", "year", "week", "day"}
-    return " ".join(sorted(stem for stem in content(words) if stem not in left_out))
-
-
-# --- something of somebody's
-
-_IS: Final = re.compile(
-    r"(?:(?:is|are|was|were|has|have|will) )?(?:be |been )?(?:"
-    r"(?:called|named|renamed(?: to)?|moved(?: back| forward)? to|pushed(?: back)? to"
-    r"|postponed (?:to|until)|delayed (?:to|until)|rescheduled (?:to|for)|shifted to|slipped to"
-    r"|brought forward to|extended (?:to|until)|changed(?: from .+?)? to"
-    r"|(?:went|gone) (?:up|down) to"
-    r"|(?:rose|risen|raised|increased|grew|grown|dropped|fell|fallen|reduced|lowered|cut)"
-    r"(?: from .+?)? to|became|becomes|set (?:to|at|for)) )?(?P<v>.+)"
-)
-_CHANGE: Final = re.compile(r".*\b(?:to|until|became|becomes|renamed)\b .*")
-
-
-_POSITIONS: Final = word_set("job profession occupation position role")
-
-
-def _noun(clause: Clause) -> Iterator[Claim]:
-    """Read "my manager is Tom", "the deadline was pushed to 15 October"."""
-    if not clause.noun:
-        return
-    matched = _IS.fullmatch(clause.said)
-    if not matched or not (is_be(clause.words[0]) or _changes_by(clause.said, matched)):
-        return
-    words = _rest(clause, matched)
-    changed = _changes_by(clause.said, matched)
-    if clause.words[0].low in ("was", "were") and not changed:
-        return
-    found = value(words)
-    if clause.noun[-1].low in _POSITIONS or [w.low for w in clause.noun[-2:]] == ["job", "title"]:
-        yield from _job(clause, [], words, changed=changed)
-    else:
-        yield _of_noun(clause, found, changed=changed)
-
-
-def _of_noun(clause: Clause, found: Value, *, changed: bool) -> Claim:
-    if any(word.low in MONEY for word in found.words):
-        return _cost(clause, found.words, clause.noun)._replace(changed=changed or clause.now)
-    noun = content([word for word in clause.noun if word.low not in NEW])
-    if found.kind == "quality" and any(word.low in CHOICES for word in clause.noun):
-        found = Value(found.words, "name")
-    claim = _claim(clause, f"is {clause.noun[-1].low}", found, changed=changed)
-    many = clause.noun[-1].low in MANY and not clause.single
-    return claim._replace(stems=noun, many=many)
-
-
-def _changes_by(said: str, matched: "re.Match[str]") -> bool:
-    return _CHANGE.fullmatch(said[: matched.start("v")]) is not None
-
-
-_CHANGED: Final = re.compile(
-    r"(?:has |have )?(?:raised|increased|lowered|cut|reduced|changed|moved|pushed|postponed"
-    r"|rescheduled|switched|updated|set|shifted|brought)(?: back| forward)?"
-    r" (?:(?:the|my|our|his|her|their) )?(?P<n>.+?)(?: from .+?)? (?:to|until) (?P<v>.+)"
-)
-_HAS_NEW: Final = re.compile(
-    r"(?:has|have|got|bought) (?:a|an) new (?P<n>.+?) (?:is|called|named) (?P<v>.+)"
-)
-
-
-def _changed_by(clause: Clause) -> Iterator[Claim]:
-    """Read "they raised the rent to 980", "I switched broadband provider to Starlink"."""
-    matched = _CHANGED.fullmatch(clause.said)
-    has_new = None if matched or clause.noun else _HAS_NEW.fullmatch(clause.said)
-    matched = matched or has_new
-    if matched:
-        noun = tuple(word for word in _rest(clause, matched, "n") if word.low not in NEW)
-        who = clause.who if has_new else ("self",)
-        said = clause._replace(who=who, noun=noun)
-        if noun:
-            found = value(_rest(clause, matched))
-            yield _of_noun(said, found, changed=True)
-
-
-Reader = Callable[[Clause], Iterator[Claim]]
-_READERS: Final[tuple[Reader, ...]] = (
-    _residence,
-    _work,
-    _profession,
-    _partner,
-    _partner_noun,
-    _diet,
-    _alcohol,
-    _one_at_a_time,
-    _price,
-    _noun,
-    _changed_by,
-)

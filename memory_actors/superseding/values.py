@@ -19,7 +19,7 @@ from memory_actors.superseding.lexicon import (
 )
 
 VALUE_TOKENS_MAX: Final = 12
-_CUTS: Final = word_set("for because since with as after until when than")
+_CUTS: Final = word_set("and for because since with as after until when than")
 _POINTS: Final = word_set("in on at by until from around")
 _PLACED: Final = word_set("in on at near under behind next inside outside")
 _COLOURS: Final = word_set(
