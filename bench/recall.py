@@ -15,6 +15,7 @@ What a score says is measured, too. The calibration error is that of the ten res
 question: how far, in ten bins, the mean score is from the share that answers. A question that is
 put to another user of the same set has no answer there: the AUROC says how often the best score of
 a question with an answer is above the best one of a question without (0.5: scores tell nothing).
+What both users are asked is left out.
 """
 
 import asyncio
@@ -140,8 +141,10 @@ async def _measure(
                 asker = await _Asker.prepared(memory, user, one, one.users[place], embedder)
                 asked += [await asker.ask(question, weights) for question in asker.answerable]
                 if len(one.users) > 1:
-                    others = one.users[(place + 1) % len(one.users)]
-                    unanswered += [await asker.ask_in_vain(each) for each in others.questions]
+                    others = one.users[(place + 1) % len(one.users)].questions
+                    unanswered += [
+                        await asker.ask_in_vain(each) for each in asker.not_asked(others)
+                    ]
                 moved(number, len(users))
     return asked, unanswered
 
@@ -205,6 +208,11 @@ class _Asker:
             shown,
             [bool(evidence & ids) for ids in rankings[OURS]],
         )
+
+    def not_asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that this user is not asked: nothing here should answer them."""
+        own = {question.text for question in self.answerable}
+        return [question for question in questions if question.text not in own]
 
     async def ask_in_vain(self, question: Question) -> Unanswered:
         """Put a question that this user cannot answer."""
