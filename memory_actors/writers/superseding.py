@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import structlog
 
 from eventlog import Recorded
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from memory_actors.actors.asking import Reply
 from memory_actors.kinds import long_term
@@ -48,7 +48,7 @@ DECIDED_WITHIN_S: Final = 120.0
 SIMILARITY_DIGITS: Final = 3
 EVIDENCE_CHARACTERS_MAX: Final = 200
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 
 class _Compared(NamedTuple):
