@@ -242,6 +242,20 @@ def recall(
 
 
 @measurement(runs=1)
+@click.argument(
+    "paths", nargs=-1, required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)  # fmt: skip
+@click.option("--turns", is_flag=True, help="Take turns of conversations for facts.")
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+def supersedes(paths: tuple[Path, ...], turns: bool, name: str, options: Options) -> Any:
+    """Print the pairs of facts of which the newer one says otherwise, and what that does."""
+    from bench.supersedes import run
+
+    return run(paths, name, options, turns=turns)
+
+
+@measurement(runs=1)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(1), help="Questions, spread over the file.")
 @click.option(

@@ -144,6 +144,7 @@ from memory_actors.summarizers import (
     OpenAISummarizer,
     Summarizer,
 )
+from memory_actors.superseding import OpenAISuperseding, Statement, Superseding, Verdict
 from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import TokenCounter, WordEstimate
@@ -243,6 +244,7 @@ __all__ = [
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "OpenAISuperseding",
     "Origin",
     "PastMemory",
     "PayloadDropped",
@@ -266,12 +268,14 @@ __all__ = [
     "Reviser",
     "Settings",
     "StaleDocumentError",
+    "Statement",
     "Step",
     "StorageFailed",
     "StorageFullError",
     "StoreBusyError",
     "Summarizer",
     "SummarizerError",
+    "Superseding",
     "SystemClosedError",
     "SystemStatistics",
     "SystemUsage",
@@ -283,6 +287,7 @@ __all__ = [
     "UnknownEvent",
     "Usage",
     "UserMemory",
+    "Verdict",
     "VerifyReport",
     "WebhookSink",
     "Weights",

@@ -28,6 +28,7 @@ from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin,
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
+from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import UserView
 from memory_actors.provenance import Provenance
@@ -36,6 +37,7 @@ from memory_actors.ranking import Question, Ranked, rank
 from memory_actors.reading import Found, fields, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
+from memory_actors.standing import Asked, newest_first, superseded_by
 from memory_actors.user_state import KINDS
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
@@ -264,7 +266,15 @@ def _best(
             if known is None or known.score < scored.score:
                 best[scored.found.row.memory_id] = scored
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
+    facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
+    if facts is not None and not summaries:
+        ordered = newest_first(ordered, facts, _asked(query))
     return [scored for scored in ordered if scored.score >= query.min_score]
+
+
+def _asked(query: Query) -> Asked:
+    reference_us = query.now_us if query.reference_us is None else query.reference_us
+    return Asked(query.text, reference_us, query.as_of_us)
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
@@ -317,8 +327,8 @@ class _Hits(NamedTuple):
 async def _read(services: Services, live: UserView, best: _Best, query: Query) -> _Hits:
     """Read as many as are wanted, fold what says the same, and put them in order."""
     folding = Folding() if query.folds else None
-    memories = await _folded(services, live, best.memories, query.wanted, folding)
-    summaries = await _folded(services, live, best.summaries, COMPRESSED_MAX, folding)
+    memories = await _folded(services, live, best.memories, query, query.wanted, folding)
+    summaries = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
     if folding is not None:
         memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
@@ -332,19 +342,26 @@ async def _folded(
     services: Services,
     live: UserView,
     best: Sequence[_Scored],
+    query: Query,
     wanted: int,
     folding: Folding | None,
 ) -> list[Hit]:
     """Return the first of those that say something of their own, as many as are wanted."""
     hits: list[Hit] = []
     provenance, place = live.state.provenance, 0
+    facts = live.state.long_term
     while place < len(best) and len(hits) < wanted:
         some = best[place : place + wanted - len(hits)]
         place += len(some)
         found = [scored.found for scored in some]
         read = await fields(services.log, live.stream, found, provenance)
         made = (
-            Hit(**told, score=scored.score, signals=scored.signals)
+            Hit(
+                **told,
+                score=scored.score,
+                signals=scored.signals,
+                superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
+            )
             for told, scored in zip(read, some, strict=True)
         )
         hits += [hit for hit in made if folding is None or folding.is_new(hit)]

@@ -15,6 +15,7 @@ from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import RecallAudit
 from memory_actors.settings import Settings
+from memory_actors.superseding import Superseding
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier
 
@@ -31,6 +32,7 @@ class Services:
     totals: Totals
     monitor: MemoryMonitor
     recalls: RecallAudit
+    superseding: Superseding | None
     metrics: Metrics
     latency: LatencyWatch
     settings: Settings

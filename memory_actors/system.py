@@ -50,6 +50,7 @@ from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import known_users, recall_stream_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.superseding import Supersedes, Superseding, superseding
 from memory_actors.system_upkeep import SystemUpkeep
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.validation import (
@@ -82,6 +83,7 @@ class MemorySystem(SystemUpkeep):
         *,
         embedder: Embedder | None = None,
         summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
         clock: Callable[[], int] = system_clock_us,
         new_id: Callable[[int], str] = new_memory_id,
         settings: Settings | None = None,
@@ -99,8 +101,11 @@ class MemorySystem(SystemUpkeep):
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
         is not there yet; one of yours is tried with one text. `summarizer` makes the summaries of
         compacted memories: of their own sentences, if None; its `aclose()` is called at the end, if
-        it has one. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts`
-        says where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
+        it has one. `supersedes` decides which older facts hold no more when one is added: by rules
+        about their form, if None; by a function of the newer `Statement` and the older ones near it
+        that returns their ids; by a language model (`OpenAISuperseding`); nothing is looked for, if
+        False. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts` says
+        where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -129,6 +134,7 @@ class MemorySystem(SystemUpkeep):
                     settings=settings or Settings(),
                     embedder=embedder or DefaultEmbedder(),
                     summarizer=summarizer or ExtractiveSummarizer(),
+                    superseding=superseding(supersedes),
                     sinks=alerts,
                     metrics=metrics or NoMetrics(),
                     clock=checked_clock(clock),

@@ -42,6 +42,7 @@ from memory_actors.settings import Settings
 from memory_actors.settings_check import check
 from memory_actors.streams import key_owner, user_of
 from memory_actors.summarizers import Summarizer
+from memory_actors.superseding import Superseding
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier, UserState, event_registry, user_decider
 
@@ -56,6 +57,7 @@ class Plan:
     settings: Settings
     embedder: Embedder
     summarizer: Summarizer
+    superseding: Superseding | None
     sinks: Sequence[AlertSink] | None
     metrics: Metrics
     clock: Callable[[], int]
@@ -210,6 +212,7 @@ def _services(
         totals=activation.totals,
         monitor=_monitor(settings, runtime),
         recalls=_recalls(plan, log),
+        superseding=plan.superseding,
         metrics=plan.metrics,
         latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
@@ -253,9 +256,10 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
 
 def _compaction(plan: Plan, services: Services, log: EventLog, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
-    aclose = getattr(plan.summarizer, "aclose", None)
-    if aclose is not None:
-        stack.push_async_callback(aclose)
+    for asked in (plan.superseding, plan.summarizer):
+        aclose = getattr(asked, "aclose", None)
+        if aclose is not None:
+            stack.push_async_callback(aclose)
     compaction = Compaction(services, log, plan.summarizer, plan.directory)
     stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
     return compaction

@@ -73,6 +73,8 @@ def _marks(memory: Memory) -> list[str]:
         marks.append(validity(_relationship(memory)))
     if memory.session_id:
         marks.append(f"session {memory.session_id}")
+    if isinstance(memory, Hit) and memory.superseded_by:
+        marks.append(f"superseded by {memory.superseded_by}")
     if memory.origins:
         marks.append(said_by(memory))
     return [*marks, "pinned"] if memory.pinned else marks
@@ -223,6 +225,9 @@ def say_added(receipt: Receipt, what: str = "") -> None:
     room = f"room for {receipt.quota_remaining:,} more{_ROOM.get(kind, '')}"
     say(f"{done}: {receipt.memory_id}  ({what or kind}, {room})")
     _say_gone(receipt)
+    if receipt.supersedes:
+        say(f"Ranks before what held until now: {len(receipt.supersedes):,}", "dim")
+        say(f"To undo that: memory-actors restore {' '.join(receipt.supersedes)}", "dim")
     if not receipt.indexed:
         say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
 

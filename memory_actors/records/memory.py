@@ -85,6 +85,10 @@ class Receipt(Returned, frozen=True, kw_only=True):
     """Ids that left because this kind makes room by itself."""
     pruned: tuple[str, ...] = ()
     """Ids that were pruned to make room, as asked: `restore` brings them back."""
+    supersedes: tuple[str, ...] = ()
+    """Ids of older facts that hold no more because of it: `restore` says that they do."""
+    superseded_by: str | None = None
+    """The newer fact because of which it holds no more: it was true before that."""
     indexed: bool = True
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
     unindexed_reason: str | None = None
@@ -136,6 +140,8 @@ class Hit(Memory, frozen=True, kw_only=True):
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
     near_duplicates: tuple[str, ...] = ()
     """Ids of others that were found and say the same: they are no hits of their own."""
+    superseded_by: str | None = None
+    """The newer memory that says otherwise of the same: this one held before it."""
 
 
 class HistoryEntry(Returned, frozen=True, kw_only=True):

@@ -7,10 +7,12 @@ from typing import ClassVar, get_args
 import msgspec
 
 from eventlog import Dropped
+from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded, MemorySeen, SummaryAdded
+from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import normalised, spoken, text_digest
 from memory_actors.records import UNSAID, Item, Memory, Metadata, OnDuplicate, Receipt
 from memory_actors.validation import (
@@ -22,6 +24,7 @@ from memory_actors.validation import (
     plain,
     time_us,
 )
+from memory_actors.writers import superseding
 from memory_actors.writers.summaries import SummaryData, SummaryWriter, added_fields, checked_data
 from memory_actors.writers.writer import Written
 
@@ -117,7 +120,10 @@ class LongTermWriter(SummaryWriter):
             same=b"" if content is None else _normalised_digest(content, row.role),
             metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
-        return self.receipt(row.memory_id, "update", await self.write(command, texts))
+        written = await self.write(command, texts)
+        events = [recorded.data for recorded in written.reply.events]
+        receipt = self.receipt(row.memory_id, "update", written)
+        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, events))
 
     def checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
@@ -160,6 +166,10 @@ class LongTermWriter(SummaryWriter):
             )
         return asked
 
+    async def compared(self, live: LiveUser, reply: Reply) -> Reply:
+        """Record which older memories hold no more because of those that are new."""
+        return reply if reply.duplicate else await superseding.compared(self.scope, live, reply)
+
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
         events = [recorded.data for recorded in written.reply.events]
@@ -190,7 +200,9 @@ class LongTermWriter(SummaryWriter):
 
     def _receipt(self, event: MemoryAdded | MemorySeen, written: Written) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
-        return self.receipt(event.memory_id, operation, written)
+        receipt = self.receipt(event.memory_id, operation, written)
+        events = [recorded.data for recorded in written.reply.events]
+        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, events))
 
 
 def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.embedding.of_user import Embeddings, embeddings_of
 from memory_actors.kinds.kind import Command, Restore
+from memory_actors.kinds.long_term import SupersedeMemories
 from memory_actors.live_user import LiveUser, UserView
 from memory_actors.origins import Origins, meta_of
 from memory_actors.purging import Purge
@@ -164,7 +165,8 @@ class Scope:
         """Return where the words of a command come from; nowhere, if it has none of its own."""
         if isinstance(command, Purge):
             return command.meta
-        return {} if isinstance(command, Restore) else meta_of(self.origins)
+        wordless = isinstance(command, Restore | SupersedeMemories)
+        return {} if wordless else meta_of(self.origins)
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}

@@ -174,7 +174,12 @@ class Writer(ABC):
                     self.kind, live.actor.drain
                 )  # after a deadline it may yet be added
                 raise
-            return reply, await self._index(live, texts, embedding, reply.events)
+            unindexed = await self._index(live, texts, embedding, reply.events)
+            return await self.compared(live, reply) if unindexed is None else reply, unindexed
+
+    async def compared(self, _live: LiveUser, reply: Reply) -> Reply:
+        """Return what came of a command and of what it means for other memories; None, mostly."""
+        return reply
 
     async def _index(
         self,

@@ -10,7 +10,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from memory_actors import MemorySystem, Settings
 
-GIVEN = ("alerts", "encrypt", "metrics", "summarizer")
+GIVEN = ("alerts", "encrypt", "metrics", "summarizer", "supersedes")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]
 
 

@@ -7,7 +7,8 @@ Compaction puts summaries in the place of old memories (`compression`): a summar
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from memory_actors.errors import NotFoundError
@@ -41,7 +42,9 @@ from memory_actors.kinds.long_term.commands import (
     AddSummary,
     CompressMemories,
     DeleteMemory,
+    Pair,
     RestoreMemories,
+    SupersedeMemories,
     UndoCompaction,
     UpdateMemory,
 )
@@ -58,8 +61,10 @@ from memory_actors.kinds.long_term.events import (
     MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
+    MemoryReinstated,
     MemoryRestored,
     MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
@@ -74,6 +79,13 @@ from memory_actors.kinds.long_term.state import (
     fold,
     initial,
     load,
+)
+from memory_actors.kinds.long_term.superseding import (
+    age,
+    newer_ones,
+    passed_on,
+    reinstated,
+    supersede,
 )
 from memory_actors.phrasing import spoken
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
@@ -93,14 +105,19 @@ __all__ = [
     "MemoriesPruned",
     "MemoryAdded",
     "MemoryDeleted",
+    "MemoryReinstated",
     "MemoryRestored",
     "MemorySeen",
+    "MemorySuperseded",
     "MemoryUpdated",
+    "Pair",
     "RestoreMemories",
     "Row",
     "SummaryAdded",
+    "SupersedeMemories",
     "UndoCompaction",
     "UpdateMemory",
+    "age",
     "at",
     "at_hand",
     "chain",
@@ -118,6 +135,7 @@ __all__ = [
     "initial",
     "is_own",
     "load",
+    "newer_ones",
     "passage_text",
     "passages",
     "quotas",
@@ -142,24 +160,24 @@ def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]
     :raises InvalidInputError: an id that stands for another memory, a summary of what lives.
     :raises NotFoundError: no such memory.
     """
-    if isinstance(command, AddMemories):
-        return _add(command, state, limits)
-    if isinstance(command, UpdateMemory):
-        return _update(command, state, limits)
-    if isinstance(command, DeleteMemory):
-        _living(state, command.memory_id)
-        return [MemoryDeleted(memory_id=command.memory_id)]
-    if isinstance(command, CompressMemories):
-        return _compress(command, state, limits)
-    if isinstance(command, UndoCompaction):
-        return _undo(command, state, limits)
-    if isinstance(command, AddSummary):
-        return _add_summary(command, state, limits)
-    assert isinstance(command, RestoreMemories)
+    decided: Sequence[Event] = _DECISIONS[type(command)](command, state, limits)
+    return decided
+
+
+def _delete(command: DeleteMemory, state: LongTerm, _limits: Limits) -> Sequence[Event]:
+    _living(state, command.memory_id)
+    return [MemoryDeleted(memory_id=command.memory_id)]
+
+
+def _restore(command: RestoreMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
     restored = gone_as_it_was(command.memory_ids, command.past, state)
     refuse_beside_originals(restored, state.held.rows)
     _make_room(restored, state, limits, auto_prune=False)
-    return restored
+    return [*restored, *reinstated(command.memory_ids, state)]
+
+
+def _supersede(command: SupersedeMemories, state: LongTerm, _limits: Limits) -> Sequence[Event]:
+    return supersede(command, state)
 
 
 def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
@@ -228,6 +246,7 @@ def _compress(command: CompressMemories, state: LongTerm, limits: Limits) -> Seq
     if events:
         gone = [state.held.rows[memory_id] for memory_id, _ in command.originals]
         _check_exchange([command.summary.size_bytes], gone, state, limits)
+        return [*events, *passed_on(command, state)]
     return events
 
 
@@ -259,6 +278,20 @@ def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequen
         return []
     _make_room([command.summary], state, limits, auto_prune=False)
     return [command.summary]
+
+
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
+    {
+        AddMemories: _add,
+        AddSummary: _add_summary,
+        UpdateMemory: _update,
+        DeleteMemory: _delete,
+        RestoreMemories: _restore,
+        SupersedeMemories: _supersede,
+        CompressMemories: _compress,
+        UndoCompaction: _undo,
+    }
+)
 
 
 def _living(state: LongTerm, memory_id: str) -> Row:

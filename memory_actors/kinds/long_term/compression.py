@@ -18,13 +18,15 @@ from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
     MemoryAdded,
+    MemoryReinstated,
     MemoryRestored,
     MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
 )
-from memory_actors.kinds.long_term.state import LongTerm
+from memory_actors.kinds.long_term.state import LongTerm, standing
 
 Restored = MemoryRestored | SummaryAdded
 
@@ -77,6 +79,12 @@ def as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
             memory = _with_update(memory, event)
         elif isinstance(event, MemorySeen) and isinstance(memory, MemoryRestored):
             memory = _seen_again(memory, event)
+        elif (
+            isinstance(event, MemorySuperseded | MemoryReinstated)
+            and isinstance(memory, MemoryRestored)
+            and event.memory_id == memory_id
+        ):
+            memory = standing(memory, event, recorded.recorded_at_us)
     if memory is None:
         refuse_lost(memory_id, dropped)
     return memory
@@ -104,6 +112,8 @@ def _with_update(memory: Restored, event: MemoryUpdated) -> Restored:
             "content": event.content, "size_bytes": event.size_bytes, "digest": event.digest,
             "same": event.same, "times_seen": 1, "last_seen_us": 0,
         }  # fmt: skip
+        if isinstance(memory, MemoryRestored):
+            changed |= {"superseded": (), "settled": False}
     return msgspec.structs.replace(memory, **changed)
 
 

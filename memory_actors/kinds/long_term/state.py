@@ -4,7 +4,7 @@ What an event says of a memory that is not there is passed over: see kinds/compr
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,11 +25,16 @@ from memory_actors.kinds.long_term.events import (
     MemoriesCompressed,
     MemoryAdded,
     MemoryDeleted,
+    MemoryReinstated,
     MemoryRestored,
     MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryEvent,
+    Superseded,
 )
+
+SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 
 
 class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -45,6 +50,13 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     times_seen: int = 1
     last_seen_us: int = 0
     """When it was true last, if it was said again; else 0."""
+    superseded: tuple[Superseded, ...] = ()
+    """What was found to say otherwise since, in the order of the log."""
+    settled: bool = False
+    """Whether it was said to hold all the same."""
+
+
+M = TypeVar("M", Row, MemoryRestored)
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -71,14 +83,10 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         event = recorded.data
         if isinstance(event, MemoryAdded):
             draft.put(_new_row(event, recorded))
-        elif isinstance(event, MemoryUpdated):
+        elif isinstance(event, MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated):
             row = draft.rows.get(event.memory_id)
             if row is not None:
-                draft.put(updated_row(row, event, recorded, **_reworded(event)))
-        elif isinstance(event, MemorySeen):
-            row = draft.rows.get(event.memory_id)
-            if row is not None:
-                draft.put(_seen_row(row, event))
+                draft.put(_changed(row, event, recorded))
         elif isinstance(event, MemoryDeleted | CompactionUndone):
             draft.discard((event.memory_id,))
         elif isinstance(event, SummaryEvent):
@@ -149,17 +157,44 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         same=event.same,
         times_seen=event.times_seen,
         last_seen_us=event.last_seen_us,
+        superseded=() if again is None else again.superseded,
+        settled=again is not None and again.settled,
     )
+
+
+def _changed(
+    row: Row,
+    event: MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated,
+    recorded: Recorded[Any],
+) -> Row:
+    """Return a row after an event about it alone."""
+    if isinstance(event, MemoryUpdated):
+        return updated_row(row, event, recorded, **_reworded(event))
+    if isinstance(event, MemorySeen):
+        return _seen_row(row, event)
+    return standing(row, event, recorded.recorded_at_us)
 
 
 def _reworded(event: MemoryUpdated) -> dict[str, Any]:
     """Return what of a row changes with its text: what it says now was said once."""
-    return {"digest": event.digest, "same": event.same, "times_seen": 1, "last_seen_us": 0}
+    return {
+        "digest": event.digest, "same": event.same, "times_seen": 1, "last_seen_us": 0,
+        "superseded": (), "settled": False,
+    }  # fmt: skip
 
 
 def _seen_row(row: Row, event: MemorySeen) -> Row:
     last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
     return msgspec.structs.replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
+
+
+def standing(memory: M, event: MemorySuperseded | MemoryReinstated, at_us: int) -> M:
+    """Return a memory that something newer speaks against, or that holds all the same."""
+    if isinstance(event, MemoryReinstated):
+        return msgspec.structs.replace(memory, superseded=(), settled=True)
+    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=at_us)
+    marks = (*memory.superseded, mark)[-SUPERSEDED_MAX:]
+    return msgspec.structs.replace(memory, superseded=marks)
 
 
 def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:
