@@ -37,7 +37,11 @@ class WorkingMemory:
         :raises InvalidInputError: the key or value is not what it must be.
         """
         receipt = await self._writer.set(
-            key, value, metadata=metadata, memory_id=memory_id, auto_prune=auto_prune
+            check_name(key, "key"),
+            value,
+            metadata=metadata,
+            memory_id=memory_id,
+            auto_prune=auto_prune,
         )
         if receipt.operation == "unchanged":
             await self.get(key)  # setting it to what it is was a use, too
