@@ -12,7 +12,7 @@ from typing import Any
 
 from memory_actors.compaction.schedule import check_expression
 from memory_actors.errors import InvalidInputError
-from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
+from memory_actors.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import Tier
 from memory_actors.settings import Settings
 
@@ -91,7 +91,7 @@ def _each(kind: type, rule: Rule) -> Rule:
     def all_(name: str, value: Any) -> None:
         is_kind(name, value)
         for field in value.__struct_fields__:
-            if field != "tier":  # that limits are of is set by `Settings.limits_by_tier`
+            if field not in SET_BY_TIER:
                 rule(f"{field} of {name}", getattr(value, field))
 
     return all_

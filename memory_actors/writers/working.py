@@ -43,7 +43,7 @@ class WorkingWriter(Writer):
         size_bytes = working.entry_bytes(key, copy)
         if size_bytes > CONTENT_BYTES_MAX:
             raise InvalidInputError(
-                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,})"
+                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,}): shorten it"
             )
         command = working.SetKey(
             now_us=now_us,

@@ -154,7 +154,8 @@ def test_a_full_memory_refuses_with_advice() -> None:
     with pytest.raises(QuotaExceededError) as refused:
         full(20).when(to_put("x"))
     assert str(refused.value) == (
-        "User has 20 structured documents (max: 20). Delete old memories or upgrade quota."
+        "User has 20 structured documents (max: 20). "
+        "Delete old memories, or raise documents in Settings.tiers."
     )
     assert (refused.value.kind, refused.value.used, refused.value.limit) == ("structured", 20, 20)
 
