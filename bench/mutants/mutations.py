@@ -7,7 +7,7 @@ they are.
 
 import ast
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from itertools import islice
 from types import CodeType
 from typing import NamedTuple
 
@@ -42,20 +42,18 @@ class Mutation(NamedTuple):
         return f"{self.line}: {self.before} -> {self.after}"
 
 
-def mutations(source: str, filename: str) -> Iterator[Mutation]:
-    """Yield every mutation of a module, in order of line."""
+def count(source: str) -> int:
+    """Return how many mutations a module has."""
+    return sum(1 for _ in _places(ast.parse(source)))
+
+
+def mutation(source: str, filename: str, number: int) -> Mutation:
+    """Return one mutation of a module, by its number."""
     tree = ast.parse(source)
-    count = sum(1 for _ in _places(tree))
-    for number in range(count):
-        changed = deepcopy(tree)
-        node, change = next(p for n, p in enumerate(_places(changed)) if n == number)
-        line, before = node.lineno, _said(node)
-        after = change()
-        try:
-            code = compile(ast.fix_missing_locations(changed), filename, "exec")
-        except SyntaxError:
-            continue
-        yield Mutation(line, before, after, code)
+    node, change = next(islice(_places(tree), number, None))
+    line, before = node.lineno, _said(node)
+    after = change()
+    return Mutation(line, before, after, compile(ast.fix_missing_locations(tree), filename, "exec"))
 
 
 Place = tuple[ast.expr | ast.stmt, Callable[[], str]]

@@ -20,8 +20,9 @@ import msgspec
 import pytest
 from hypothesis import Phase, settings
 
-from bench.mutants.mutations import Mutation, mutations
+from bench.mutants.mutations import Mutation, count, mutation
 
+EXAMPLES_MAX = 25  # of a state machine: what survives them may still fail in the whole suite
 DEADLINE_FACTOR = 4  # times what the tests take for the module as it is: it hangs
 DEADLINE_S_MIN = 30.0
 DATA_BYTES_MAX = 4 << 30  # a loop that does not end may also grow
@@ -60,6 +61,11 @@ def pytest_configure() -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Run the tests for the module as it is, then for each mutant."""
     option = session.config.option
+    for item in session.items:
+        chosen = getattr(getattr(item, "cls", None), "settings", None)
+        if isinstance(chosen, settings):
+            fewer = min(chosen.max_examples, EXAMPLES_MAX)
+            item.cls.settings = settings(chosen, max_examples=fewer)
     path = option.mutate.resolve()
     with option.outcomes.open("wb") as file:
 
@@ -72,23 +78,20 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         if as_it_is.fate != "survived":
             return True
         deadline_s = max(DEADLINE_S_MIN, DEADLINE_FACTOR * as_it_is.seconds)
-        for mutation in _chosen(path, option.mutants, option.mutants_seed):
-            told(_tried(session, mutation, deadline_s))
+        source = path.read_text()
+        known = count(source)
+        picked = random.Random(option.mutants_seed).sample(range(known), min(known, option.mutants))
+        for number in sorted(picked):
+            told(_tried(session, mutation(source, str(path), number), deadline_s))
     return True
 
 
-def _chosen(path: Path, count: int, seed: int) -> list[Mutation]:
-    found = list(mutations(path.read_text(), str(path)))
-    picked = random.Random(seed).sample(range(len(found)), min(count, len(found)))
-    return [found[number] for number in sorted(picked)]
-
-
-def _tried(session: pytest.Session, mutation: Mutation | None, deadline_s: float) -> Outcome:
+def _tried(session: pytest.Session, mutant: Mutation | None, deadline_s: float) -> Outcome:
     started_s = time.monotonic()
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os._exit(_run(session, mutation))
+        os._exit(_run(session, mutant))
     status = None
     while status is None and time.monotonic() - started_s < deadline_s:
         done, found = os.waitpid(child, os.WNOHANG)
@@ -99,20 +102,20 @@ def _tried(session: pytest.Session, mutation: Mutation | None, deadline_s: float
         os.waitpid(child, 0)
     seconds = round(time.monotonic() - started_s, 2)
     fates = {None: "hung", 0: "survived", UNTRIED << 8: "untried"}
-    return Outcome(str(mutation or "as it is"), fates.get(status, "killed"), seconds)
+    return Outcome(str(mutant or "as it is"), fates.get(status, "killed"), seconds)
 
 
 UNTRIED = 17
 
 
-def _run(session: pytest.Session, mutation: Mutation | None) -> int:
+def _run(session: pytest.Session, mutant: Mutation | None) -> int:
     """Run the tests in a process of its own; return its exit status."""
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
-    if mutation is not None and not _exchange(mutation.code):
+    if mutant is not None and not _exchange(mutant.code):
         return UNTRIED
     for item, following in zip(session.items, [*session.items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

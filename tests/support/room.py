@@ -154,7 +154,7 @@ class Room:
         limits, name = self.limits, self.command.session_id
         there = self.before.at(self.command.now_us).short_term
         living, full = there.sessions, self.full.short_term.sessions
-        new = self.full.short_term.session_of.keys() - there.session_of.keys()
+        new = set(self.full.short_term.session_of) - set(there.session_of)
         if not new:
             return ()  # it is there, or was
         none = 0 in (limits.short_term_messages, limits.short_term_sessions)
