@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
+from memory_actors.indexes.centring import cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
-from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
+from memory_actors.indexes.rows import CAPACITY_MIN, Sample, VectorRows, View
 from memory_actors.products import coded_dots
 
 EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
@@ -129,9 +129,9 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
-    def mass(self) -> Mass:
-        """The sum of the living rows and how many there are: what `centre` is made of."""
-        return self._rows.sum, len(self._rows)
+    def sample(self) -> Sample:
+        """Some living rows: what `centre` is made of."""
+        return self._rows.sample
 
     def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
         """Return the score of every row to 0.002 or so; -inf for a removed one.

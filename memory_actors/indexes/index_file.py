@@ -18,8 +18,9 @@ from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
 from memory_actors.indexes.traits import Spoken
 
-RECIPE: Final = "words/2 traits/2"
-"""words/1 had passages of one session in the order in which they came to the index."""
+RECIPE: Final = "words/3 traits/2"
+"""words/1 had passages of one session in the order in which they came to the index, words/2 English
+stems for words of all scripts."""
 
 
 WORDS: Final = ".words"

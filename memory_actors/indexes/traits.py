@@ -60,6 +60,8 @@ class Trait(NamedTuple):
     spoken: Spoken
     summary: bool
     """Whether it stands for memories that were compressed."""
+    said: bool = False
+    """Whether it is what somebody said: a turn, not a fact."""
 
 
 class Columns(NamedTuple):
@@ -75,6 +77,7 @@ class Columns(NamedTuple):
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
     summaries: npt.NDArray[np.bool_]
+    said: npt.NDArray[np.bool_]
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -88,6 +91,11 @@ def times(row: Any) -> Times:
         return Times(row.occurred_at_us, row.created_at_us, FOR_EVER_US)
     ends = getattr(row, "valid_to_us", None)
     return Times(row.occurred_at_us, begins, FOR_EVER_US if ends is None else ends)
+
+
+def was_said(row: Any) -> bool:
+    """Say whether a row of a state is what somebody said: it has a role."""
+    return getattr(row, "role", None) is not None
 
 
 def spoken(text: str) -> Spoken:
@@ -130,6 +138,7 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = _empty(_CAPACITY_MIN)
         self._years: dict[int, int] = {}  # how many passages are of a year
+        self._turns = 0  # passages that somebody said
 
     @property
     def size_bytes(self) -> int:
@@ -171,7 +180,9 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        return (owner, *trait.times, chain, trait.place, speaker, said.asks, trait.summary)
+        turn = trait.said
+        self._turns += turn
+        return (owner, *trait.times, chain, trait.place, speaker, said.asks, trait.summary, turn)
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -183,6 +194,7 @@ class Traits:
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
         self._count_year(int(self._columns.occurred_us[row]), -1)
+        self._turns -= int(self._columns.said[row])
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -195,7 +207,7 @@ class Traits:
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years = self._spoken, self._years
+        made._spoken, made._years, made._turns = self._spoken, self._years, self._turns
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -216,6 +228,11 @@ class Traits:
         found = [number for number in known if _as_words(self._named.names[number]) in words]
         return found[0] if len(found) == 1 else None
 
+    @property
+    def turns(self) -> int:
+        """How many passages somebody said."""
+        return self._turns
+
     def years(self) -> set[int]:
         """Return the years that passages are of."""
         return {year for year, count in list(self._years.items()) if count > 0}
@@ -224,7 +241,7 @@ class Traits:
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    kinds = (small, whole, whole, whole, small, whole, small, share, flag)
+    kinds = (small, whole, whole, whole, small, whole, small, share, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 

@@ -256,6 +256,8 @@ def _check(decided: Decided, full: UserState, limits: Limits) -> None:
     room, refused = Room(decided, limits, full), isinstance(decided.refusal, QuotaExceededError)
     if isinstance(decided.refusal, ContextLimitError):
         return  # by tokens
+    if refused and room.over:
+        _check_named(decided.refusal, room, full)
     if isinstance(decided.command, MAKE_ROOM):
         expected = room.victims()
         assert refused == (expected is REFUSED), (expected, decided.refusal)
@@ -265,6 +267,16 @@ def _check(decided: Decided, full: UserState, limits: Limits) -> None:
         _check_step(decided, room, limits)
     elif refused or not isinstance(decided.command, MAY_TAKE_LESS):
         assert refused == bool(room.over), (room.over, decided.refusal)
+
+
+def _check_named(refusal: Any, room: Room, full: UserState) -> None:
+    """The refusal is about a limit that would be passed."""
+    limits = {name: limit for name, (_, limit) in _uses(full, room.limits).items()}
+    assert any(
+        (refusal.kind, refusal.limit, refusal.unit == "bytes")
+        == (name[0], limits[name], "bytes" in name[1])
+        for name in room.over
+    ), (refusal, room.over)
 
 
 def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
