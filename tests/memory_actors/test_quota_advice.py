@@ -84,6 +84,15 @@ async def test_facts_that_could_never_come_at_once_are_to_be_fewer(open_memory) 
         assert said.startswith("4 long_term memories at once can never fit (max: 3). Add fewer")
 
 
+def test_what_is_exactly_as_large_as_a_limit_fits_once_there_is_room() -> None:
+    for refuse in (
+        lambda: refuse_count("k", "n", 1, SMALL, "long_term_memories", new=3),
+        lambda: refuse_bytes("k", 1, SMALL, "long_term_bytes", new=100),
+    ):
+        with pytest.raises(QuotaExceededError, match="Delete old memories"):
+            refuse()
+
+
 async def test_full_working_memory_does_not_advise_an_upgrade(open_memory) -> None:
     async with open_memory(tiers=ALL_SMALL) as memory:
         working = memory.user("u").working

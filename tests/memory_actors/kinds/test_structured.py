@@ -166,6 +166,19 @@ def test_a_memory_full_by_size_refuses_with_both_sizes() -> None:
         given(past).when(to_put("x", size=MIB))
 
 
+def test_a_refusal_names_the_limit_that_is_passed() -> None:
+    past = [put("d", size=60), put("e", size=40)]
+    tight = given(*past, documents=3, structured_bytes=100)
+    gone = restore([*past, put("f", size=10), deleted("f")], "f")
+    for command in (to_put("f", size=10), to_update("d", 2, size=61), gone):
+        with pytest.raises(QuotaExceededError) as refused:
+            tight.when(command)
+        assert (refused.value.unit, refused.value.limit) == ("bytes", 100)
+    with pytest.raises(QuotaExceededError) as refused:
+        given(*past, documents=2).when(gone)
+    assert (refused.value.unit, refused.value.limit) == ("count", 2)
+
+
 def test_a_replacement_fits_into_a_memory_full_by_count() -> None:
     assert full(3).when(to_put("d01", 2)) == [put("d01", 2)]
 
