@@ -1,6 +1,7 @@
 """Ranking: what makes a memory an answer to a query.
 
     score = late + 0.8 session + 0.6 words + 0.2 meaning + 0.6 date + 0.08 speaker - 0.12 asks
+            - 0.6 bare
 
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
@@ -9,6 +10,7 @@
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: 1 if it ends in a question mark: a question seldom answers one
+- bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
 These weights (`TURNS`) are for what is long or was said by somebody: one vector blurs a long text,
 so it is found by its words and their states. Of short facts the vector says it all, and they are
@@ -59,6 +61,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.6
     speaker: float = 0.08
     asks: float = -0.12
+    bare: float = -0.6
 
 
 def check_weights(weights: object) -> Weights:
@@ -116,11 +119,11 @@ FOREIGN: Final = Weights(
     late=0.25, session=0.2, words=1.0, meaning=0.0, date=0.6, speaker=0.08, asks=-0.12
 )
 FIRST: Final = Weights(
-    late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25
+    late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
 """Of the first stage, and of all where the embedder gives no token states."""
 FIRST_FOREIGN: Final = Weights(
-    late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25
+    late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
 FEW_FACTS: Final = 15  # memories at which half of what is said of facts holds
 LONG_TOKENS: Final = (14.0, 24.0)
@@ -166,6 +169,7 @@ class Signals(NamedTuple):
     date: Numbers
     speaker: Numbers
     asks: Numbers
+    bare: Numbers
 
     def weighed(self, weights: Weights) -> Numbers:
         """Return the scores."""
@@ -250,6 +254,7 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
         date=closeness(spans, columns.occurred_us[taken]) if spans else none,
         speaker=none if speaker is None else _equal(columns.speakers[taken], speaker),
         asks=columns.asks[taken],
+        bare=columns.bare[taken].astype(np.float32),
     )
 
 
@@ -336,6 +341,7 @@ def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     else:
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
+    signals = signals._replace(bare=_bare(parts, signals, question.text))
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
@@ -379,6 +385,15 @@ def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
         return None
     packed = unpack(question.embedded.tokens)
     return index.query(packed.token_ids.astype(np.int64), packed.states)
+
+
+def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
+    """Return which passages are names and lack a word of the query."""
+    bare = signals.bare.copy()
+    names = np.flatnonzero(bare)
+    if len(names):
+        bare[names] = np.logical_not(parts.words.has_all(text, signals.labels[names].tolist()))
+    return bare
 
 
 def _session(chains: Chains, late: Numbers) -> Numbers:

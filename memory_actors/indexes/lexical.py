@@ -149,6 +149,11 @@ class LexicalIndex:
         scores = passages.scores()
         return self._chains.labels[: len(scores)], scores
 
+    def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
+        """Return for each label whether its text has all words of a query."""
+        wanted, rows = set(words(query)), map(self._chains.row_of.get, labels)
+        return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
+
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""
         ids = {self._postings.id_of[word] for word in query if word in self._postings.id_of}

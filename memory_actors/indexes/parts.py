@@ -78,7 +78,8 @@ class Parts(NamedTuple):
         """Return what texts say of themselves, by label, where that is anything."""
         view = self.dense.view()
         columns = self.traits.view(len(view.labels))
-        rows = np.flatnonzero(view.alive & ((columns.speakers != NONE) | (columns.asks > 0)))
+        says = (columns.speakers != NONE) | (columns.asks > 0) | columns.bare
+        rows = np.flatnonzero(view.alive & says)
         return {int(view.labels[row]): self.traits.spoken_at(row) for row in rows.tolist()}
 
 

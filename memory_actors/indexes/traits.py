@@ -26,6 +26,9 @@ _GROWTH: Final = 1.5
 _NAME_BYTES: Final = 120
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
+_NAME: Final = re.compile(r"(?P<name>[^()\n:;?!]+?)(?P<type> \([^()\n]+\))?")
+_NAME_CHARACTERS_MAX: Final = 80
+_NAME_WORDS_MAX: Final = 4
 
 Rows = npt.NDArray[np.int64]
 
@@ -45,6 +48,8 @@ class Spoken(NamedTuple):
     """Who said it, case folded."""
     asks: bool
     """Whether it ends as a question."""
+    bare: bool = False
+    """Whether it is a name and no more, as "Cardiff (city)" is."""
 
 
 class Trait(NamedTuple):
@@ -78,6 +83,7 @@ class Columns(NamedTuple):
     asks: npt.NDArray[np.float32]
     summaries: npt.NDArray[np.bool_]
     said: npt.NDArray[np.bool_]
+    bare: npt.NDArray[np.bool_]
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -101,7 +107,20 @@ def was_said(row: Any) -> bool:
 def spoken(text: str) -> Spoken:
     """Return what a text says of itself as it is embedded, its speaker in front."""
     said = _SPEAKER.match(text)
-    return Spoken(said[1].casefold() if said else None, text.rstrip().endswith("?"))
+    speaker = said[1].casefold() if said else None
+    return Spoken(speaker, text.rstrip().endswith("?"), _is_bare(text))
+
+
+def _is_bare(text: str) -> bool:
+    """Say whether a text is a name: up to four words in capitals, perhaps with a type behind it."""
+    found = _NAME.fullmatch(text) if len(text) <= _NAME_CHARACTERS_MAX else None
+    if found is None:
+        return False
+    names = _WORD.findall(found["name"])
+    if not 0 < len(names) <= _NAME_WORDS_MAX or any(map(str.islower, names)):
+        return False
+    # What has no capitals, as in Chinese, may be a whole sentence.
+    return found["type"] is not None or any(name[0].isupper() for name in names)
 
 
 class Numbers:
@@ -180,9 +199,9 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        turn = trait.said
-        self._turns += turn
-        return (owner, *trait.times, chain, trait.place, speaker, said.asks, trait.summary, turn)
+        self._turns += trait.said
+        where = owner, *trait.times, chain, trait.place
+        return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -215,7 +234,7 @@ class Traits:
         """Return what the text of a row says of itself."""
         speaker = int(self._columns.speakers[row])
         name = None if speaker == NONE else self._named.names[speaker]
-        return Spoken(name, bool(self._columns.asks[row]))
+        return Spoken(name, bool(self._columns.asks[row]), bool(self._columns.bare[row]))
 
     def number_of(self, chain: str) -> int | None:
         """Return the number of a session, None if no row was ever in it."""
@@ -241,7 +260,7 @@ class Traits:
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    kinds = (small, whole, whole, whole, small, whole, small, share, flag, flag)
+    kinds = (small, whole, whole, whole, small, whole, small, share, flag, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 
