@@ -29,7 +29,8 @@ ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/t
             "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compression.py",
             "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
-DOCUMENTS = (f"{UNIT}/test_context.py", "tests/properties/test_context.py", *WHOLE)
+DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/test_context_refusals.py",
+             "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),

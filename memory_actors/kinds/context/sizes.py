@@ -133,7 +133,7 @@ def _check_entries(was: int, asked: int, limits: Limits) -> None:
     limit = limits.context_entries
     if asked <= max(was, limit):
         return
-    if was >= limit or asked - was == 1:
+    if was >= limit:
         refuse_count(NAME, "entries", was, limits, "context_entries")
     raise QuotaExceededError(
         f"That would make {asked:,} context entries of {was:,} (max: {limit:,}). "
