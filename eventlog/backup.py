@@ -44,7 +44,7 @@ from eventlog.placing import (
     say_ready,
     written,
 )
-from eventlog.records import to_datetime
+from eventlog.records import Returned, to_datetime
 from eventlog.regular import ANEW, open_regular, opened
 from eventlog.requests import system_clock_us
 from eventlog.segment import parse_name
@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[BackupFile]
 
 
-class BackedUp(msgspec.Struct, frozen=True):
+class BackedUp(Returned, frozen=True):
     """A backup that was written and verified."""
 
     directory: str
@@ -91,7 +91,7 @@ class BackedUp(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restored(Returned, frozen=True):
     """A log that was put in its place."""
 
     directory: str

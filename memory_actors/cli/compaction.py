@@ -25,7 +25,14 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, ensure_model, run, with_system, with_user
+from memory_actors.cli.running import (
+    ONE_CALL,
+    check_store,
+    ensure_model,
+    run,
+    with_system,
+    with_user,
+)
 from memory_actors.cli.showing import memory_table
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Progress
@@ -116,6 +123,7 @@ async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySyste
         app.directory,
         embedder=app.embedder,
         summarizer=summarizer,
+        settings=ONE_CALL,
         alerts=[],
         encrypt=app.key_file or False,
     ) as memory:

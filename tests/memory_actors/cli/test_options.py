@@ -38,7 +38,7 @@ def test_these_are_the_commands() -> None:
         "heads", "heads-key",
         "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
-        "document put", "document get", "document find", "document delete",
+        "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.fakes import FakeEmbedder
 
+from memory_actors import MemorySystem, Settings
 from memory_actors.embedding.batcher import BACKGROUND_CHARACTERS_MAX, BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
@@ -329,6 +330,34 @@ async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: P
         assert mean.shape == (32,)
         assert len(embedder.texts) == expected
         await service.close()
+
+
+async def test_as_many_texts_are_kept_in_memory_as_the_cache_may_hold(tmp_path: Path) -> None:
+    embedder = FakeEmbedder()
+    service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
+    service.check_model(reindex=False)
+    await service.embed([f"query {n}" for n in range(1_001)])
+    await service.embed([f"query {n}" for n in range(1, 1_001)])
+    assert len(embedder.texts) == 1_001
+    await service.embed(["query 0"])
+    assert embedder.texts[-1:] == ["query 0"]
+    assert len(embedder.texts) == 1_002
+    await service.close()
+
+
+async def test_the_cache_holds_10_000_texts_unless_the_settings_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    assert Settings().embedding_cache_texts == 10_000
+    embedder = FakeEmbedder()
+    settings = Settings(embedding_cache_texts=1_000)
+    async with MemorySystem.open(tmp_path, embedder=embedder, settings=settings) as memory:
+        user = memory.user("ada")
+        await user.add("likes tea")
+        for n in [*range(1_001), 1_000, 0]:
+            await user.retrieve(f"query {n}")
+    assert embedder.texts.count("query 1000") == 1
+    assert embedder.texts.count("query 0") == 2
 
 
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
