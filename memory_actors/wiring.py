@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from eventlog import CorruptLog, EventLog, Keys, LogUnavailable, keyfile
+from eventlog.datafile import DIRECTORY_MODE
 from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
@@ -219,7 +220,8 @@ def _services(
 
 def _make_indexes(path: Path) -> None:
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.chmod(path.stat().st_mode & DIRECTORY_MODE)  # earlier versions let others in
     except OSError as error:
         raise LogUnavailable(
             f"cannot make {path}: {error.strerror}: move away what is in its place"

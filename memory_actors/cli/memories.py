@@ -1,7 +1,7 @@
 """search, list, get, delete, restore."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -11,7 +11,7 @@ from memory_actors.cli.output import print_json, print_table, say
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import memory_table, print_memory
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import Hit, Memory, Receipt
+from memory_actors.records import Hit, Memory, Order, Receipt
 
 
 @click.command(cls=Command)
@@ -20,6 +20,13 @@ from memory_actors.records import Hit, Memory, Receipt
 @options.types
 @options.filters("fields of the metadata")
 @click.option("--session", help="Short-term memory: only this session's.")
+@click.option(
+    "--order",
+    type=click.Choice(get_args(Order)),
+    help="The best first, or kind by kind.  [default: kind if several types are named]",
+)
+@click.option("--exclude", "exclude_ids", metavar="ID", multiple=True, help="Not this memory.")
+@click.option("--exclude-session", metavar="ID", help="Nothing of this session.")
 @options.sources
 @options.min_trust
 @pass_app
@@ -43,6 +50,9 @@ def search(
             top_k=top_k,
             filters=all_of(filters),
             session_id=session,
+            order=narrowed["order"],
+            exclude_ids=narrowed["exclude_ids"],
+            exclude_session=narrowed["exclude_session"],
             sources=narrowed["sources"] or None,
             min_trust=narrowed["min_trust"],
         )

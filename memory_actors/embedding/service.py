@@ -73,6 +73,8 @@ class EmbeddingService:
         self._background: Vectors | None = None
         self._preparing = asyncio.Lock()
         self._prepared = False
+        self._unprepared = ""
+        """Why it is not, as it was logged last."""
         self._flusher: asyncio.Task[None] | None = None
 
     def check_model(self, *, reindex: bool) -> None:
@@ -182,11 +184,20 @@ class EmbeddingService:
         return self._prepared
 
     async def _prepare(self) -> None:
-        """Let the embedder load once, outside of any deadline: it may have to be installed."""
+        """Let the embedder load once, outside of any deadline: it may have to be installed.
+
+        Why it cannot is logged once, not for each text: it was given none, so it quotes none.
+        """
         prepare = getattr(self.embedder, "prepare", None)
         async with self._preparing:
             if prepare is not None and not self._prepared:
-                await self._batcher.run(prepare)
+                try:
+                    await self._batcher.run(prepare)
+                except EmbedderError as error:
+                    if str(error) != self._unprepared:
+                        self._unprepared = str(error)
+                        _logger.warning("the embedder is not ready", reason=str(error))
+                    raise
             self._prepared = True
 
     def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:

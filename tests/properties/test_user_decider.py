@@ -268,6 +268,11 @@ class UserMachine(
         assert all(totals[name] == self.deciding.totals[name] for name in totals)
 
     @invariant()
+    def duplicates_are_known_as_after_a_snapshot(self) -> None:
+        state = self.state.long_term
+        assert state.duplicates == long_term.load(long_term.dump(state)).duplicates
+
+    @invariant()
     def a_relationship_has_both_its_ends(self) -> None:
         entities = self.state.entity
         for row in entities.graph.held.rows.values():

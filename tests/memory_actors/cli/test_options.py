@@ -1,6 +1,7 @@
 """What holds for every command: options, errors, exit codes, streams."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -278,7 +279,8 @@ def test_the_output_has_no_colours_or_bars_when_nobody_looks(
 
 
 def test_a_reader_who_leaves_early_gets_no_traceback(filled: Path) -> None:
-    line = f"{sys.executable} -m memory_actors.cli export --data {filled} | head -n 1"
+    export = [sys.executable, "-m", "memory_actors.cli", "export", "--data", str(filled)]
+    line = f"{shlex.join(export)} | head -n 1"
     shell = subprocess.run(
         ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

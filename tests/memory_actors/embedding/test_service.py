@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
+import structlog
 from support.fakes import FakeEmbedder
 
 from memory_actors import MemorySystem, Settings
@@ -388,3 +389,22 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
     await embed_and_keep(service, ["after it"])
     service._table.flush()
     assert service.stored([text_digest("after it")])
+
+
+async def test_why_an_embedder_is_not_ready_is_logged_once_and_in_its_own_words(
+    service: EmbeddingService,
+) -> None:
+    causes = iter(["no route", "no route", "no room", None])
+
+    def prepare() -> None:
+        if (cause := next(causes)) is not None:
+            raise EmbedderError(cause)
+
+    service.embedder.prepare = prepare  # type: ignore[attr-defined]
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(EmbedderError):
+                await service.embed(["a text"])
+        await service.embed(["a text"])
+
+    assert [line["reason"] for line in lines] == ["no route", "no room"]
