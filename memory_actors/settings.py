@@ -1,11 +1,19 @@
 """What can be set when a memory system is opened. Every default is meant for a laptop."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
 
-from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
+from memory_actors.quota import (
+    MIB,
+    SET_BY_TIER,
+    TIERS,
+    GlobalLimits,
+    Limits,
+    Plan,
+    Prices,
+)
 from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.tokens import TokenBudget, TokenCounter, WordEstimate
 
@@ -125,8 +133,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def limits_by_tier(self) -> dict[Tier | None, Limits]:
         """Return the limits of each tier, named after it; under None those of the default tier."""
+        plain = {tier: self.plan(tier).limits for tier in Tier}
         by_tier: dict[Tier | None, Limits] = {
-            tier: msgspec.structs.replace(self.plan(tier).limits, tier=tier) for tier in Tier
+            tier: msgspec.structs.replace(
+                limits, tier=tier, more_in_a_tier=_raised(limits, plain.values())
+            )
+            for tier, limits in plain.items()
         }
         by_tier[None] = by_tier[self.default_tier]
         return by_tier
+
+
+def _raised(limits: Limits, others: Iterable[Limits]) -> frozenset[str]:
+    """Return the names of the limits that are higher in one of the others."""
+    names = set(Limits.__struct_fields__).difference(SET_BY_TIER)
+    return frozenset(
+        name for other in others for name in names if getattr(other, name) > getattr(limits, name)
+    )

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from memory_actors.compaction.schedule import check_expression
 from memory_actors.errors import InvalidInputError
-from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
+from memory_actors.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.settings import Settings
 from memory_actors.validation import check_choice
@@ -94,7 +94,7 @@ def _each(kind: type, rule: Rule) -> Rule:
     def all_(name: str, value: Any) -> None:
         is_kind(name, value)
         for field in value.__struct_fields__:
-            if field != "tier":  # that limits are of is set by `Settings.limits_by_tier`
+            if field not in SET_BY_TIER:
                 rule(f"{field} of {name}", getattr(value, field))
 
     return all_

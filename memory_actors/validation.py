@@ -129,7 +129,9 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     copy = json_copy(metadata, "metadata")
     size = len(msgspec.json.encode(copy))
     if size > METADATA_BYTES_MAX:
-        raise InvalidInputError(f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,})")
+        raise InvalidInputError(
+            f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,}): keep less of it there"
+        )
     assert isinstance(copy, dict)
     return copy
 
@@ -161,7 +163,9 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
     :raises InvalidInputError: something in it is not JSON.
     """
     if depth > JSON_DEPTH_MAX:
-        raise InvalidInputError(f"{what} is nested deeper than {JSON_DEPTH_MAX} levels")
+        raise InvalidInputError(
+            f"{what} is nested deeper than {JSON_DEPTH_MAX} levels: make it flatter"
+        )
     if isinstance(value, Mapping):
         return {_json_key(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
     if isinstance(value, list | tuple):

@@ -38,7 +38,7 @@ class WorkingMemory:
         :raises InvalidInputError: the key or value is not what it must be.
         """
         receipt = await self._writer.set(
-            key,
+            check_name(key, "key"),
             value,
             metadata=metadata,
             memory_id=memory_id,

@@ -81,7 +81,9 @@ class LongTermWriter(SummaryWriter):
         if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
             raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
-            raise InvalidInputError(f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,})")
+            raise InvalidInputError(
+                f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,}): add them in parts"
+            )
         memories = tuple(self._checked(item, now_us) for item in items)
         if not memories:
             return []

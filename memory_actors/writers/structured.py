@@ -125,7 +125,8 @@ def checked_document(value: object) -> tuple[dict[str, Any], str]:
     said = value_json(copy)
     if len(said.encode()) > CONTENT_BYTES_MAX:
         raise InvalidInputError(
-            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,})"
+            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,}): "
+            "put it as several"
         )
     return copy, said
 

@@ -714,3 +714,16 @@ async def test_a_body_that_raises_still_closes_the_log(tmp_path: Path):
 def test_every_error_is_of_the_packages_own_family():
     for error in (CorruptLog, DiskFull, LogClosed, LogLocked, LogUnavailable, UnknownEvent):
         assert issubclass(error, EventLogError)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_stream_with_events_and_no_record_is_damage(tmp_path: Path, count: int) -> None:
+    await fill(tmp_path / "log", count)
+    env = Environment(tmp_path / "log" / "log.mdb", TABLES)
+    with env.read() as txn, txn.cursor(env.tables["streams"]) as cursor:
+        keys = [key for key, _ in cursor]
+    env.write(lambda txn: [txn.delete(key, db=env.tables["streams"]) for key in keys])
+    env.close()
+    async with EventLog.open(tmp_path / "log", registry) as log:
+        with pytest.raises(CorruptLog, match="has events and no record"):
+            await log.head("s")

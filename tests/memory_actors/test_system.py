@@ -9,8 +9,10 @@ import anyio
 import pytest
 from support.fakes import START_US, FakeClock, FakeEmbedder
 from support.given import pro
+from support.improving import FakeCritic, FakeReviser
 
 from bench.faults.cancelling import stopped_at
+from eventlog import EventLog
 from memory_actors import (
     EmbedderError,
     InvalidInputError,
@@ -24,6 +26,7 @@ from memory_actors import (
     QuotaExceededError,
     Settings,
     SystemClosedError,
+    improve,
 )
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +49,36 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert got.created_at == datetime.fromtimestamp(START_US / 1e6, UTC)
     assert (got.session_id, got.role) == ("s", "Ada")
     assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
+
+
+async def test_an_id_that_was_generated_is_never_searched_in_the_log(
+    open_memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+    search = EventLog.versions_about
+
+    async def spied(log: EventLog, stream: str, key: str) -> list[int]:
+        searched.append(key)
+        return await search(log, stream, key)
+
+    monkeypatch.setattr(EventLog, "versions_about", spied)
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s", agent_id="a")
+        for kind in MemoryType:
+            assert (await user.add(f"{kind} one", kind)).operation != "unchanged"
+            await user.add_with_auto_prune(f"{kind} two", kind)
+        await user.add_many([Item(content="three"), Item(content="four")])
+        await user.entities.add_entity("Ann", "person", ["likes tea"])
+        await user.entities.relate("Ann", "knows", "entity one")
+        await user.episodes.start("learn")
+        await user.documents.put("things", {"a": 1})
+        await user.short_term.add_message("five", role="user")
+        await user.context.add("Preferences", "six")
+        await improve("a text", critic=FakeCritic(), reviser=FakeReviser(), record_to=user)
+        assert searched == []
+        for kind in MemoryType:
+            await user.add(f"{kind} of one's own", kind, memory_id=f"own {kind}")
+        assert {f"own {kind}" for kind in MemoryType} <= set(searched)
 
 
 async def test_everything_is_there_after_reopening(open_memory) -> None:

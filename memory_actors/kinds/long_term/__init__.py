@@ -199,22 +199,25 @@ def _make_room(
     """Return what has to go for `fresh` to fit; not what is `needed`."""
     held = state.held
     over_count = len(held) + len(fresh) - limits.long_term_memories
-    over_bytes = (
-        held.size_bytes + sum(memory.size_bytes for memory in fresh) - limits.long_term_bytes
-    )
+    size = sum(memory.size_bytes for memory in fresh)
+    over_bytes = held.size_bytes + size - limits.long_term_bytes
     if not fresh or (over_count <= 0 and over_bytes <= 0):
         return ()
     may_go = (row for row in held.rows.values() if row.memory_id not in needed)
     victims = oldest(may_go, len(held), over_count, over_bytes) if auto_prune else None
     if victims is None:
-        _refuse(held, limits, over_count)
+        if over_count > 0:
+            _refuse_count(held, limits, len(fresh))
+        _refuse_bytes(held, limits, size)
     return victims
 
 
-def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
-    if over_count > 0:
-        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
-    refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+def _refuse_count(held: Held[Row], limits: Limits, new: int) -> NoReturn:
+    refuse_count(NAME, "memories", len(held), limits, "long_term_memories", new=new)
+
+
+def _refuse_bytes(held: Held[Row], limits: Limits, new: int) -> NoReturn:
+    refuse_bytes(NAME, held.size_bytes, limits, "long_term_bytes", new=new)
 
 
 def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[Event]:
@@ -228,7 +231,7 @@ def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[
     now_bytes = state.held.size_bytes
     size = now_bytes - row.size_bytes + command.size_bytes
     if content is not None and size > max(limits.long_term_bytes, now_bytes):
-        refuse_bytes(NAME, now_bytes, limits.long_term_bytes, limits.tier)
+        _refuse_bytes(state.held, limits, command.size_bytes)
     return [
         MemoryUpdated(
             memory_id=command.memory_id,
@@ -268,9 +271,9 @@ def _check_exchange(
     count = len(held) + len(sizes) - len(gone)
     size = held.size_bytes + sum(sizes) - sum(row.size_bytes for row in gone)
     if count > max(limits.long_term_memories, len(held)):
-        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
+        _refuse_count(held, limits, len(sizes))
     if size > max(limits.long_term_bytes, held.size_bytes):
-        refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+        _refuse_bytes(held, limits, sum(sizes))
 
 
 def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequence[Event]:

@@ -289,6 +289,36 @@ def test_all_documents_together_are_limited(limits: Limits, said: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("had", "inserted", "said"),
+    [
+        (3, 1, "User has 3 context entries"),
+        (3, 2, "User has 3 context entries"),
+        (1, 3, "That would make 4 context entries of 1"),
+        (1, 2, None),
+    ],
+)
+def test_entries_are_counted_before_any_work(had: int, inserted: int, said: str | None) -> None:
+    user = User(Limits(context_entries=3))
+    for number in range(had):
+        user.add(f"e{number}", "", f"word {number}")
+    blocks = tuple(InsertBlock(f"n{n}", f"more {n}\n", None, None) for n in range(inserted))
+    if said is None:
+        assert user.do(ChangeDocument, document="other", changes=blocks)
+        return
+    with pytest.raises(QuotaExceededError, match=said):
+        user.do(ChangeDocument, document="other", changes=blocks)
+
+
+def test_what_archives_on_its_way_may_bring_more_than_a_document_holds() -> None:
+    user = User(Limits(context_document_bytes=100))
+    blocks = tuple(InsertBlock(f"n{n}", f"- {'x' * 40} {n}\n", None, None) for n in range(4))
+    change = {"document": "d", "changes": blocks}
+    with pytest.raises(QuotaExceededError):
+        user.do(ChangeDocument, **change)
+    assert user.do(ChangeDocument, **change, room=Room(auto_archive=True))
+
+
 # --- archive
 
 
