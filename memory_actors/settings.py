@@ -73,7 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     compaction_batch: int = 1000
     """How many memories are clustered together, in order of time: at most in one summary, too."""
     compaction_schedule: str | None = None
-    """When compaction runs by itself, as a cron expression (`SUNDAYS`); None: only when asked."""
+    """When compaction runs by itself, as a cron expression: `SUNDAYS`, which is what `serve` sets;
+    None: only when asked."""
     summarizer_deadline_s: float = 300.0
     """How long a summariser may take for one cluster."""
     archive_retention_days: float | None = None

@@ -152,7 +152,7 @@ def _on_progress(moved: Progress) -> Callable[[CompactionProgress], None]:
 
 
 def _for_programs(report: CompactionReport | CompactionStats) -> dict[str, object]:
-    saved = {"bytes_saved": report.bytes_saved, "ratio": report.ratio}
+    saved = {"bytes_saved": report.bytes_saved, "compression_ratio": report.compression_ratio}
     return {**msgspec.structs.asdict(report), **saved}
 
 
@@ -265,6 +265,7 @@ def stats(app: App, /) -> None:
         size(found.bytes_after), _percent(found.bytes_saved, found.bytes_before),
     )  # fmt: skip
     print_table(made)
+    say("Compaction runs when asked, and by itself while `serve` runs (--compact-at).", "dim")
 
 
 @compaction.command("expand", cls=Command)

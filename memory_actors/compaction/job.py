@@ -134,6 +134,7 @@ class Compaction:
             failed_clusters=self._failed_clusters,
             runs=self._runs,
             last_run_at=self._last_run_at,
+            schedule=self._settings.compaction_schedule,
         )
 
     async def close(self, deadline_s: float) -> None:

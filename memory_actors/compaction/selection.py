@@ -55,7 +55,7 @@ def old_memories(kind: CompactedKind, state: Any, before_us: int) -> list[Old]:
     """Return what may be compressed and was true before a time, by whose it is. For a thread."""
     by_owner: dict[str | None, list[Any]] = {}
     for row in kind.rows(state):
-        if row.occurred_at_us <= before_us and kind.compressible(row):
+        if row.occurred_at_us < before_us and kind.compressible(row):
             by_owner.setdefault(kind.whose(row), []).append(row)
     for rows in by_owner.values():
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))

@@ -31,8 +31,9 @@ class UserContext(ContextDocument):
     async def __call__(self, query: str, session_id: str | None = None, limit: int = 5) -> Prompt:
         """Return what to paste into a prompt: the last messages, what is remembered, summaries.
 
-        The last 3 messages of the session (the handle's, if none is named), oldest first; the
-        `limit` best long-term memories; up to 2 summaries. `.text` is the prompt.
+        The last 3 messages of the session (the handle's, if none is named) and of no other, oldest
+        first; then, of all sessions, the `limit` best long-term memories and up to 2 summaries:
+        facts belong to the user. `.text` is the prompt.
         """
         return await self._ask_prompt(query, session_id, limit)
 
