@@ -38,9 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices = Prices()
     """What `estimate_monthly_cost` reckons with."""
     context_soft_tokens: int = 1_500
-    """Tokens of a context document from which each write warns."""
+    """Tokens of a context document from which on each write warns."""
     context_hard_tokens: int = 2_000
-    """Tokens that a context document never passes."""
+    """Tokens that a context document never reaches."""
     context_counter: TokenCounter = WordEstimate()
     """Who counts them: an estimate, or `TokenizerCounter` for exact counts."""
     live_bytes_max: int = 512 * MIB

@@ -37,7 +37,12 @@ class TokenBudget(msgspec.Struct, frozen=True, kw_only=True):
     """How many tokens a document may have, and who counts them."""
 
     soft_tokens: int
-    """More than this is allowed, with a warning."""
+    """From this on it is allowed, with a warning."""
     hard_tokens: int
-    """What would lead to more than this is refused."""
+    """What would reach this is refused."""
     counter: TokenCounter
+
+    @property
+    def tokens_max(self) -> int:
+        """The most that a document may have."""
+        return self.hard_tokens - 1

@@ -20,8 +20,9 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import ensure_model, with_user
-from memory_actors.handles.context_document import FREE_MAX, FREE_MIN, ContextDocument
+from memory_actors.handles.context_document import ContextDocument
 from memory_actors.handles.user import UserMemory
+from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
 from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt
 
 TEXT_CHARACTERS_MAX = 100
@@ -140,12 +141,12 @@ def pin(app: App, /, entry_ids: tuple[str, ...], document: str, off: bool) -> No
 @click.argument("entry_ids", nargs=-1, metavar="[ID...]")
 @click.option(
     "--free", type=click.FloatRange(FREE_MIN, FREE_MAX), default=0.4, show_default=True,
-    help="Which part of the soft limit is to be free.",
+    help="Which part of the document is to go.",
 )  # fmt: skip
 @document
 @pass_app
 def archive(app: App, /, entry_ids: tuple[str, ...], document: str, free: float) -> None:
-    """Move entries to the archive: those named, or the stalest until enough is free."""
+    """Move entries to the archive: those named, or the stalest, a good part of it."""
     ensure_model(app)
     _write(app, document, lambda its: its.archive(entry_ids or None, free=free))
 

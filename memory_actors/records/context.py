@@ -30,8 +30,8 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str | None:
-        """What to consider beyond the soft limit."""
-        if self.tokens <= self.soft_limit:
+        """What to consider from the soft limit on."""
+        if self.tokens < self.soft_limit:
             return None
         return (
             f"{self.document} approaching soft limit ({self.soft_limit:,} tokens). "
@@ -57,7 +57,7 @@ class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """Size and remaining capacity in words, for an agent to read."""
     warning: str | None
-    """Beyond the soft limit; or why `archive()` freed less than was asked for."""
+    """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float
