@@ -23,7 +23,7 @@ from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.handles.context_document import ContextDocument
 from memory_actors.handles.user import UserMemory
 from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
-from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt
+from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 
 TEXT_CHARACTERS_MAX = 100
 
@@ -65,9 +65,15 @@ def _write(
     say(f"{receipt.operation}: {done}" if done else receipt.operation)
     if receipt.archived:
         say(f"Archived: {', '.join(receipt.archived)}")
-    say(receipt.message)
-    if receipt.warning is not None:
-        note(receipt.warning, "yellow")
+    _say_size(receipt)
+
+
+def _say_size(told: ContextReceipt | ContextSize) -> None:
+    say(told.message)
+    if told.warning is not None:
+        note(told.warning, "yellow")
+    if told.note is not None:
+        say(told.note, "dim")
 
 
 # --- write
@@ -199,12 +205,11 @@ def size_(app: App, /, document: str) -> None:
                 "soft_limit": found.soft_limit,
                 "hard_limit": found.hard_limit,
                 "remaining": found.remaining,
+                "note": found.note,
             }
         )
         return
-    say(found.message)
-    if found.warning is not None:
-        note(found.warning, "yellow")
+    _say_size(found)
 
 
 @context.command("list", cls=Command)

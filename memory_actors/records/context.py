@@ -14,6 +14,8 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     soft_limit: int
     hard_limit: int
+    note: str | None = None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
 
     @property
     def remaining(self) -> int:
@@ -58,6 +60,8 @@ class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Size and remaining capacity in words, for an agent to read."""
     warning: str | None
     """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
+    note: str | None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float

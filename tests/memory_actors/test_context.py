@@ -59,7 +59,7 @@ async def test_a_receipt_says_how_large_the_document_is_in_the_agreed_words(open
 
 async def test_the_warning_and_the_refusal_begin_where_the_limits_are_reached(open_memory) -> None:
     """At exactly 1,500 and 2,000 tokens."""
-    async with open_memory(context_counter=Characters()) as memory:
+    async with open_memory(token_counter=Characters()) as memory:
         context = memory.user("u").context
         (entry_id,) = (await context.add("", "x" * (1_499 - len("- \n")))).entry_ids
         assert (await context.size()).tokens == 1_499
@@ -74,7 +74,7 @@ async def test_the_warning_and_the_refusal_begin_where_the_limits_are_reached(op
 
 
 async def test_an_archiving_that_moves_nothing_says_why(open_memory) -> None:
-    async with open_memory(context_counter=Characters()) as memory:
+    async with open_memory(token_counter=Characters()) as memory:
         context = memory.user("u").context
         for n in range(9):
             await context.add("", f"{n}" * 97)
@@ -157,7 +157,7 @@ async def test_limits_that_are_none_are_refused_at_opening(open_memory, settings
 
 
 async def test_another_counter_is_one_setting_away(open_memory) -> None:
-    async with open_memory(context_counter=Characters()) as memory:
+    async with open_memory(token_counter=Characters()) as memory:
         assert (await memory.user("u").context.add("", "abc")).tokens == len("- abc\n")
 
 
