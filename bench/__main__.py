@@ -66,27 +66,6 @@ def faults(rows: str | None, counts: Any, seed: int, directory: Path | None, as_
     sys.exit(not all(row.ok for row in done))
 
 
-@main.command()
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--seed", default=1, show_default=True)
-@click.option("--json", "as_json", is_flag=True)
-def centring(path: Path, seed: int, as_json: bool) -> None:
-    """Show what centring does to recall on a LoCoMo file, by the weight of the background."""
-    from bench.centring import run
-
-    rows = run(path, seed)
-    if as_json:
-        click.echo(msgspec.json.encode(rows))
-        return
-    click.echo("weight      recall@10  first of 3  first of 10  first of 30")
-    for row in rows:
-        name = "none" if row.weight is None else f"{row.weight:g}"
-        click.echo(
-            f"{name:<10}  {row.turn_recall_at_10:9.3f}  {row.first_of_3:10.3f}  "
-            f"{row.first_of_10:11.3f}  {row.first_of_30:11.3f}"
-        )
-
-
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command of a function that returns a report.
 
@@ -241,6 +220,25 @@ def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Op
     from bench.locomo import run
 
     return run(path, name, options, ablation=ablation, drawn=plot)
+
+
+@measurement(runs=1)
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH…",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)  # fmt: skip
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+@click.option(
+    "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
+)
+@plotted
+def recall(
+    paths: tuple[Path, ...], name: str, ablation: bool, plot: Path | None, options: Options
+) -> Any:
+    """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""
+    from bench.recall import run
+
+    return run(paths, name, options, ablation=ablation, drawn=plot)
 
 
 @measurement(runs=1)

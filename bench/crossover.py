@@ -131,7 +131,10 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
 
 def _paths(index: DenseIndex, graph: Graph) -> Paths:
     """Return both ways as `retrieve` goes them, by meaning alone; the graph proposes if asked."""
-    mu, rows = centre(np.zeros(DIMENSION, np.float32), [index.mass]), np.arange(graph.count)
+    mu, rows = (
+        centre(np.zeros(DIMENSION, np.float32), index.sample.vectors.astype(np.float32)),
+        np.arange(graph.count),
+    )
     graphed = Graphed(graph, np.empty(0, np.intp), graph.count)
     index = index.adopted(Maintained(None, 0, graphed))
     return Paths(

@@ -2,7 +2,7 @@
 
 Each conversation is a user, each turn a memory. Scored is, for every question with evidence, the
 fraction of its evidence turns among the first k; for sessions, the fraction of its evidence
-sessions among the first k different sessions (`bench/recall.py` says what each measure is).
+sessions among the first k different sessions (`bench/measures.py` says what each measure is).
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from bench.hashed import HashedEmbedder
+from bench.measures import Scores, by_cosine, groups, means, measured, speed, stored_vectors
 from bench.plots import check_matplotlib, recall_bars
-from bench.recall import Scores, by_cosine, groups, means, measured, speed, stored_vectors
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.embedding.default import DefaultEmbedder

@@ -2,7 +2,7 @@
 
 Each question has a haystack of its own, so it gets a user of its own: one memory a turn, with the
 id and the date of its session. It is asked at its own date. `longmemeval_rules.py` says what
-becomes a memory and what counts; `recall.py` tells the measures apart. The official tables print
+becomes a memory and what counts; `measures.py` tells the measures apart. The official tables print
 all@k, which they call "recall_all".
 """
 
@@ -30,7 +30,7 @@ from bench.longmemeval_rules import (
     memories_of,
     ranked,
 )
-from bench.recall import MEASURES, Scores, by_cosine, means, measured, speed, stored_vectors
+from bench.measures import MEASURES, Scores, by_cosine, means, measured, speed, stored_vectors
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem, Settings
 from memory_actors.cli.output import progress_bar

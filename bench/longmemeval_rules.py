@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from bench.longmemeval_file import USER, Question, date
-from bench.recall import groups
+from bench.measures import groups
 from memory_actors import Item
 
 Whose = Literal["user", "all"]

@@ -17,9 +17,9 @@ import msgspec
 import psutil
 
 from bench.locomo import score
+from bench.measures import Scores
 from bench.peer_stores import Memory, Peer, load
 from bench.peers_plan import KnownTexts, Plan, Talk, known_texts, read_plan
-from bench.recall import Scores
 from bench.report import disk_bytes
 from memory_actors.interchange.locomo import Question
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from bench.calibration import Bin
 from bench.report import Report, Table
 
 INCHES_WIDE = 8.0
@@ -62,6 +63,21 @@ def size_lines(report: Report, folder: Path, name: str, panels: Sequence[Panel])
     figure, axes = _canvas(name, len(panels), INCHES_A_PANEL * len(panels))
     for panel, one in zip(panels, axes, strict=True):
         _draw_lines(one, panel)
+    return _saved(figure, report, folder, name)
+
+
+def reliability(
+    report: Report, folder: Path, name: str, sets: Mapping[str, Sequence[Bin]]
+) -> list[Path]:
+    """Draw the share that answers over the score, a line a set, all in black; return the files."""
+    figure, (axes,) = _canvas(name, 1, INCHES_WIDE * 0.75)
+    axes.plot([0, 1], [0, 1], color="#c9d6df", linewidth=1, label="what a score promises")
+    for (label, found), marker in zip(sets.items(), cycle("osv^Dx"), strict=False):
+        style = {"color": "black", "linewidth": 2} if label == "all" else {"linewidth": 0.8}
+        xs, ys = [one.score for one in found], [one.answers for one in found]
+        axes.plot(xs, ys, marker=marker, markersize=4, label=label, **style)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="score shown", ylabel="share that answers")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _saved(figure, report, folder, name)
 
 

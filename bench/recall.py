@@ -1,86 +1,360 @@
-"""Recall, as every benchmark of answers here counts it: one definition for all of them.
+"""Recall over sets of many kinds, through the public API, beside what a model alone would give.
 
-A question has evidence, a ranking is a list of ids, best first. For the first k of a ranking
+Every set is a file as `recall_sets.py` reads it: users, their memories, questions. Ours is
+`user.retrieve`. Beside it stand, over the same texts,
 
-- R@k, recall: the fraction of the evidence that is there
-- any@k, hit rate: 1 if at least one of the evidence is there
-- all@k: 1 if all of the evidence is there
+- cosine: the vectors of the same model
+- BM25: rank_bm25 over the words of our keyword index
+- sum: half the cosine, and half the BM25 as a share of the best for the query
 
-so all@k <= R@k <= any@k, equal where a question has a single piece of evidence. Reports call each
-of the three "recall": one must never be compared with another. MRR is 1 / the rank of the first
-piece of evidence, 0 if none is found. What is printed is the mean over questions.
+R@10 is the fraction of a question's evidence among the first ten, divided by at most ten; hit@k is
+1 where one of the first k is evidence. A memory that was seen several times stands for all of them.
+A change of the ranking is judged on all sets together, and never tuned on one.
+
+What a score says is measured, too. The calibration error is that of the ten results of each
+question: how far, in ten bins, the mean score is from the share that answers. A question that is
+put to another user of the same set has no answer there: the AUROC says how often the best score of
+a question with an answer is above the best one of a question without (0.5: scores tell nothing).
+What both users are asked is left out.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from rank_bm25 import BM25Okapi
 
-from bench.opened import services_of
-from bench.report import Table, percentile
-from memory_actors import MemorySystem
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.phrasing import text_digest
+from bench.calibration import auroc, bins, calibration_error
+from bench.hashed import HashedTokens
+from bench.measures import stored_vectors
+from bench.plots import check_matplotlib, reliability
+from bench.recall_sets import Question, RecallSet, SetUser, read_set
+from bench.report import Options, Report, Table, facts, scratch
+from memory_actors import Item, MemorySystem
+from memory_actors.cli.output import progress_bar
+from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.protocol import Embedder, Vectors
+from memory_actors.handles.user import UserMemory
+from memory_actors.indexes.words import words
+from memory_actors.phrasing import spoken
+from memory_actors.ranking import Weights
 
-CUTS = (5, 10, 20)
-MEASURES = (*(f"{name}@{k}" for name in ("R", "any", "all") for k in CUTS), "MRR")
-
-Scores = Mapping[str, float]
-"""A number for each of some measures, by name."""
-
-
-def measured(wanted: Collection[str], ranking: Sequence[str]) -> Scores:
-    """Return MEASURES of one question. Where nothing is wanted, all of them are 0."""
-    evidence = set(wanted)
-    recalls = [_recall(evidence, ranking, k) for k in CUTS]
-    first = next((rank for rank, one in enumerate(ranking, 1) if one in evidence), None)
-    values = [
-        *recalls,
-        *(float(recall > 0) for recall in recalls),
-        *(float(recall == 1) for recall in recalls),
-        0.0 if first is None else 1 / first,
-    ]
-    return dict(zip(MEASURES, values, strict=True))
-
-
-def _recall(evidence: set[str], ranking: Sequence[str], k: int) -> float:
-    return len(evidence.intersection(ranking[:k])) / len(evidence) if evidence else 0.0
+DEPTH = 10
+BATCH = 200  # memories of one `add_many`
+RESAMPLES = 2_000
+INTERVAL = (2.5, 97.5)
+WITHIN = 0.005  # half a point: nearer than that is a tie
+FLOORS = ("cosine", "BM25")
+OURS, SUM = "ours", "sum"
+MEASURES = ("R@10", "hit@1", "hit@3")
+JUDGED = ("R@10", "hit@1")
+PACKAGES = ("numpy", "onnxruntime", "tokenizers", "rank-bm25")
 
 
-def groups(ranking: Iterable[str]) -> list[str]:
-    """Return what the ids of a ranking belong to, each at the place of its best id.
+class Asked(NamedTuple):
+    """One question with an answer, and what each ranking makes of it."""
 
-    Sessions are ranked so: pass the session of each turn.
-    """
-    return list(dict.fromkeys(ranking))
-
-
-def means(scores: Sequence[Scores], measures: Sequence[str]) -> list[float]:
-    """Return the mean of each measure over questions, of which there is at least one."""
-    return [fmean(one[measure] for one in scores) for measure in measures]
-
-
-# --- the floor
+    recall_set: str
+    user: str
+    category: str
+    scores: Mapping[str, Mapping[str, float]]
+    """MEASURES by ranking."""
+    shown: Sequence[float]
+    """The scores of our results."""
+    answers: Sequence[bool]
+    """Which of them are evidence."""
 
 
-def stored_vectors(memory: MemorySystem, texts: Sequence[str]) -> Vectors:
-    """Return the vectors that a store has for texts, float32 [n, d]."""
-    digests = [text_digest(text) for text in texts]
-    found = services_of(memory).embeddings.stored(digests)
-    return np.stack([found[digest] for digest in digests])
+class Unanswered(NamedTuple):
+    """A question that was put to a user who cannot know."""
+
+    recall_set: str
+    best: float
 
 
-def by_cosine(ids: Sequence[str], vectors: Vectors, query: Vectors) -> list[str]:
-    """Return ids by the plain cosine of their unit vectors with a query's, best first."""
-    return [ids[row] for row in np.argsort(-(vectors @ query), kind="stable")]
+def run(
+    paths: Sequence[Path],
+    name: str,
+    options: Options,
+    *,
+    ablation: bool = False,
+    drawn: Path | None = None,
+) -> Report:
+    """Score every question of some sets. `drawn` is a directory for the reliability plot."""
+    if drawn is not None:
+        check_matplotlib()  # before minutes of measuring
+    sets = [read_set(path) for path in paths]
+    embedder = HashedTokens() if name == "hashed" else DefaultEmbedder()
+    with scratch(options) as directory:
+        asked, unanswered = asyncio.run(_measure(directory, sets, embedder, _rankings(ablation)))
+        about = facts(
+            directory,
+            options,
+            PACKAGES,
+            embedder=embedder.fingerprint,
+            sets=len(sets),
+            memories=sum(len(user.memories) for one in sets for user in one.users),
+            questions=len(asked),
+        )
+    verdict = _verdict(asked)
+    report = Report("Recall", about, _tables(asked, unanswered, verdict), NOTES, ok=not verdict)
+    if drawn is not None:
+        sets = {**_by_set(asked), "all": asked}
+        drawable = {name: bins(*_results(some)) for name, some in sets.items()}
+        reliability(report, drawn, "recall_reliability", drawable)
+    return report
+
+
+NOTES = (
+    f"intervals: 95 %, {RESAMPLES:,} resamples of the users (of the questions, if there is one)",
+    "without X: ours with `Weights(X=0)`",
+    f"verdict: below cosine or BM25 by more than {WITHIN} in {' or '.join(JUDGED)} fails",
+    "calibration: of the ten results of each question; AUROC: questions put to the next user",
+)
+
+
+def _rankings(ablation: bool) -> dict[str, Weights]:
+    names = Weights.__struct_fields__ if ablation else ()
+    return {OURS: Weights(), **{f"without {name}": Weights(**{name: 0.0}) for name in names}}
+
+
+# --- ask
+
+
+async def _measure(
+    directory: Path,
+    sets: Sequence[RecallSet],
+    embedder: Embedder,
+    weights: Mapping[str, Weights],
+) -> tuple[list[Asked], list[Unanswered]]:
+    asked: list[Asked] = []
+    unanswered: list[Unanswered] = []
+    users = [(one, place) for one in sets for place in range(len(one.users))]
+    async with MemorySystem.open(directory / "memory", embedder=embedder, alerts=[]) as memory:
+        with progress_bar("Asking", quiet=False) as moved:
+            for number, (one, place) in enumerate(users, 1):
+                user = memory.user(f"{one.name} {place}")
+                asker = await _Asker.prepared(memory, user, one, one.users[place], embedder)
+                asked += [await asker.ask(question, weights) for question in asker.answerable]
+                if len(one.users) > 1:
+                    others = one.users[(place + 1) % len(one.users)].questions
+                    unanswered += [
+                        await asker.ask_in_vain(each) for each in asker.not_asked(others)
+                    ]
+                moved(number, len(users))
+    return asked, unanswered
+
+
+class _Asker:
+    """One user of a set, remembered by us and by the baselines."""
+
+    def __init__(
+        self,
+        user: UserMemory,
+        of_set: RecallSet,
+        known: SetUser,
+        stands_for: Mapping[str, set[str]],
+        embedder: Embedder,
+        vectors: Vectors,
+    ):
+        self._user, self._set, self._known = user, of_set, known
+        self._stands_for = stands_for
+        self._embedder, self._vectors = embedder, vectors
+        self._bm25 = BM25Okapi(
+            [words(spoken(one.text, one.role)) or [""] for one in known.memories]
+        )
+        self.answerable = [question for question in known.questions if question.evidence]
+
+    @classmethod
+    async def prepared(
+        cls,
+        memory: MemorySystem,
+        user: UserMemory,
+        of_set: RecallSet,
+        known: SetUser,
+        embedder: Embedder,
+    ) -> "_Asker":
+        """Add what a user remembers, and prepare the baselines over the same texts."""
+        stands_for: dict[str, set[str]] = defaultdict(set)
+        for start in range(0, len(known.memories), BATCH):
+            some = known.memories[start : start + BATCH]
+            items = [
+                Item(content=one.text, role=one.role, session_id=one.session, occurred_at=one.time)
+                for one in some
+            ]
+            for one, receipt in zip(some, await user.add_many(items), strict=True):
+                stands_for[receipt.memory_id].add(one.id)
+        texts = [spoken(one.text, one.role) for one in known.memories]
+        vectors = stored_vectors(memory, texts)
+        return cls(user, of_set, known, stands_for, embedder, vectors)
+
+    async def ask(self, question: Question, weights: Mapping[str, Weights]) -> Asked:
+        """Return what each ranking makes of a question."""
+        evidence, rankings = set(question.evidence), self._baselines(question)
+        for name, weighing in weights.items():
+            hits = await self._retrieved(question, weighing)
+            rankings[name] = [self._stands_for[hit.memory_id] for hit in hits]
+            if name == OURS:
+                shown = [hit.score for hit in hits]
+        return Asked(
+            self._set.name,
+            self._known.id,
+            question.category,
+            {name: _scored(evidence, ranking) for name, ranking in rankings.items()},
+            shown,
+            [bool(evidence & ids) for ids in rankings[OURS]],
+        )
+
+    def not_asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that this user is not asked: nothing here should answer them."""
+        own = {question.text for question in self.answerable}
+        return [question for question in questions if question.text not in own]
+
+    async def ask_in_vain(self, question: Question) -> Unanswered:
+        """Put a question that this user cannot answer."""
+        hits = await self._retrieved(question, Weights())
+        return Unanswered(self._set.name, max((hit.score for hit in hits), default=0.0))
+
+    async def _retrieved(self, question: Question, weights: Weights) -> Any:
+        return await self._user.retrieve(
+            question.text,
+            memory_types=["long_term"],
+            top_k=DEPTH,
+            reference_time=question.time,
+            weights=weights,
+        )
+
+    def _baselines(self, question: Question) -> dict[str, list[set[str]]]:
+        cosines = self._vectors @ self._embedder.embed([question.text])[0]
+        bm25 = np.asarray(self._bm25.get_scores(words(question.text)))
+        added = cosines + bm25 / max(float(bm25.max()), 1e-9)
+        named = {"cosine": cosines, "BM25": bm25, SUM: added}
+        ids = [one.id for one in self._known.memories]
+        return {
+            name: [{ids[row]} for row in np.argsort(-scores, kind="stable")[:DEPTH]]
+            for name, scores in named.items()
+        }
+
+
+def _scored(evidence: set[str], ranking: Sequence[set[str]]) -> dict[str, float]:
+    found = evidence.intersection(*[set().union(*ranking[:DEPTH])])
+    return {
+        "R@10": min(1.0, len(found) / min(DEPTH, len(evidence))),
+        **{f"hit@{k}": float(any(evidence & ids for ids in ranking[:k])) for k in (1, 3)},
+    }
 
 
 # --- tables
 
 
-def speed(texts: int, ingest_s: float, times_ms: Sequence[float]) -> Table:
-    """Return how fast texts were added, and how long the searches took."""
-    columns = ["ingest texts/s", "retrieve p50 ms", "retrieve p99 ms"]
-    row: list[Any] = [texts / ingest_s, percentile(times_ms, 50), percentile(times_ms, 99)]
-    return Table("Speed", columns, [row])
+def _tables(
+    asked: Sequence[Asked], unanswered: Sequence[Unanswered], verdict: Sequence[list[Any]]
+) -> list[Table]:
+    sets = _by_set(asked)
+    return [
+        Table("By set", ["set", "ranking", "questions", *_spread()], _overall(sets)),
+        Table("By category", ["set", "category", "questions", *_beside()], _by_category(sets)),
+        Table("What scores say", ["set", "results", "ECE", "AUROC"], _said(sets, unanswered)),
+        Table("Reliability", ["score", "results", "answers"], _reliability(asked)),
+        Table("Verdict: below a baseline", ["set", "measure", "ours", "baseline", "is"], verdict),
+    ]
+
+
+def _by_set(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
+    sets: dict[str, list[Asked]] = defaultdict(list)
+    for one in asked:
+        sets[one.recall_set].append(one)
+    return sets
+
+
+def _spread() -> list[str]:
+    return [column for measure in MEASURES for column in (measure, "from", "to")]
+
+
+def _beside() -> list[str]:
+    return [f"{measure} {name}" for measure in JUDGED for name in (OURS, *FLOORS, SUM)]
+
+
+def _overall(sets: Mapping[str, Sequence[Asked]]) -> list[list[Any]]:
+    return [
+        [name, ranking, len(some), *(x for m in MEASURES for x in _interval(some, ranking, m))]
+        for name, some in sets.items()
+        for ranking in (OURS, *FLOORS, SUM, *_without(some))
+    ]
+
+
+def _without(some: Sequence[Asked]) -> list[str]:
+    return [name for name in some[0].scores if name.startswith("without ")]
+
+
+def _interval(some: Sequence[Asked], ranking: str, measure: str) -> tuple[float, float, float]:
+    """Return the mean over questions, and between what bounds it lies."""
+    groups: dict[Any, list[float]] = defaultdict(list)
+    users = {one.user for one in some}
+    for place, one in enumerate(some):
+        groups[one.user if len(users) > 1 else place].append(one.scores[ranking][measure])
+    sums = np.array([sum(values) for values in groups.values()])
+    counts = np.array([len(values) for values in groups.values()])
+    picked = np.random.default_rng(0).integers(0, len(sums), (RESAMPLES, len(sums)))
+    low, high = np.percentile(sums[picked].sum(1) / counts[picked].sum(1), INTERVAL)
+    return float(sums.sum() / counts.sum()), float(low), float(high)
+
+
+def _mean(some: Sequence[Asked], ranking: str, measure: str) -> float:
+    return fmean(one.scores[ranking][measure] for one in some)
+
+
+def _by_category(sets: Mapping[str, Sequence[Asked]]) -> list[list[Any]]:
+    rows = []
+    for name, some in sets.items():
+        groups: dict[str, list[Asked]] = defaultdict(list)
+        for one in some:
+            groups[one.category].append(one)
+        for category, group in sorted(groups.items()):
+            figures = [
+                _mean(group, ranking, measure)
+                for measure in JUDGED
+                for ranking in (OURS, *FLOORS, SUM)
+            ]
+            rows.append([name, category, len(group), *figures])
+    return rows
+
+
+def _said(sets: Mapping[str, Sequence[Asked]], unanswered: Sequence[Unanswered]) -> list[list[Any]]:
+    vain: dict[str, list[float]] = defaultdict(list)
+    for one in unanswered:
+        vain[one.recall_set].append(one.best)
+    rows = [_said_by(name, some, vain[name]) for name, some in sets.items()]
+    everything = [one for some in sets.values() for one in some]
+    return [*rows, _said_by("all", everything, [one.best for one in unanswered])]
+
+
+def _said_by(name: str, some: Sequence[Asked], vain: Sequence[float]) -> list[Any]:
+    scores, answers = _results(some)
+    best = [max(one.shown, default=0.0) for one in some]
+    told = auroc(best, vain) if vain else None
+    return [name, len(scores), calibration_error(scores, answers), told]
+
+
+def _results(some: Sequence[Asked]) -> tuple[list[float], list[bool]]:
+    scores = [score for one in some for score in one.shown]
+    return scores, [answer for one in some for answer in one.answers]
+
+
+def _reliability(asked: Sequence[Asked]) -> list[list[Any]]:
+    return [[one.score, one.results, one.answers] for one in bins(*_results(asked))]
+
+
+def _verdict(asked: Sequence[Asked]) -> list[list[Any]]:
+    """Return where ours is below a baseline."""
+    return [
+        [name, measure, ours, below, floor]
+        for name, some in _by_set(asked).items()
+        for measure in JUDGED
+        for below in FLOORS
+        if (ours := _mean(some, OURS, measure)) + WITHIN < (floor := _mean(some, below, measure))
+    ]

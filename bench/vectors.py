@@ -175,7 +175,9 @@ class Ours(Subject):
         for label, vector in enumerate(vectors):
             self._index.add(label, vector)
         self._index = maintain(self._index)
-        self._centre = centre(np.zeros(DIMENSION, np.float32), [self._index.mass])
+        self._centre = centre(
+            np.zeros(DIMENSION, np.float32), self._index.sample.vectors.astype(np.float32)
+        )
 
     def search(self, query: Vectors) -> list[int]:
         """Search as `retrieve` does, by meaning alone."""

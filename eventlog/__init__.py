@@ -20,6 +20,7 @@ from eventlog.decider import Decider
 from eventlog.environment import Environment
 from eventlog.errors import (
     BeingErased,
+    ClockOutOfRange,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
@@ -29,6 +30,7 @@ from eventlog.errors import (
     InvalidAppend,
     KeyGone,
     KeysUnavailable,
+    LogBusy,
     LogClosed,
     LogLocked,
     LogUnavailable,
@@ -39,6 +41,7 @@ from eventlog.errors import (
     StorageFailed,
     UnknownEvent,
     WrongExpectedVersion,
+    WrongLoop,
 )
 from eventlog.exporting import Exported
 from eventlog.frame import stream_id
@@ -81,6 +84,7 @@ __all__ = [
     "BeingErased",
     "Checkpoint",
     "Cipher",
+    "ClockOutOfRange",
     "CorruptLog",
     "Decider",
     "DiskFull",
@@ -106,6 +110,7 @@ __all__ = [
     "Keys",
     "KeysUnavailable",
     "LeftBehind",
+    "LogBusy",
     "LogClosed",
     "LogLocked",
     "LogStatistics",
@@ -128,6 +133,7 @@ __all__ = [
     "UnknownEvent",
     "VerifyReport",
     "WrongExpectedVersion",
+    "WrongLoop",
     "load_heads",
     "repair",
     "replay",

@@ -18,19 +18,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from eventlog import segment as segments
 from eventlog.block import Block, Entry
-from eventlog.datafile import means_no_room, sync_to_disk, write_whole
+from eventlog.datafile import means_no_room, remove_named, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
+from eventlog.logs import get_logger
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
 READ_BYTES = 1 << 20
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 
 
 class NotInMemory(Exception):
@@ -98,7 +99,7 @@ class Archive:
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
         digest = hashlib.sha256()
-        with suppress(OSError), (self.directory / segment.name).open("rb") as file:
+        with suppress(OSError), opened(self.directory / segment.name) as file:
             while data := file.read(READ_BYTES):
                 digest.update(data)
             return digest.digest()
@@ -147,23 +148,19 @@ class Archive:
     def remove_stream(self, sid: bytes, kept: Container[SegmentId]) -> int:
         """Remove every file of a stream but these segments; return how many there were.
 
-        :raises StorageFailed: one could not be removed.
+        :raises StorageFailed: the directory cannot be looked into, or a file cannot be removed.
         """
-        try:
-            names = [path.name for path in self.directory.iterdir()]
-        except FileNotFoundError:
-            return 0
-        files = [(name, segments.parse_name(name)) for name in names]
-        gone = {name: of[0] for name, of in files if of and of[0].sid == sid}
-        gone = {name: segment for name, segment in gone.items() if segment not in kept}
-        self._forget(set(gone.values()))
-        try:
-            for name in gone:
-                (self.directory / name).unlink(missing_ok=True)
-            sync_to_disk(self.directory)
-        except OSError as error:
-            raise StorageFailed(f"a file in {self.directory} cannot be removed: {error}") from error
-        return len(gone)
+
+        def is_gone(segment: SegmentId) -> bool:
+            return segment.sid == sid and segment not in kept
+
+        with self._lock:
+            read = {segment for segment, _ in self._blocks if is_gone(segment)}
+        self._forget(read)
+        return remove_named(
+            self.directory,
+            lambda name: (of := segments.parse_name(name)) is not None and is_gone(of[0]),
+        )
 
     def remove_unnamed(self, named: Container[SegmentId]) -> None:
         """Remove every segment that is not one of these, and those that were never finished."""

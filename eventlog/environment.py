@@ -11,7 +11,10 @@ kept here:
   no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
   resized while readers are live; the limit users feel is `size_max_bytes`, checked before each
   write.
-- `write` and `read` may be called from any thread; `reopen` waits for readers to leave.
+- `write` and `read` may be called from any thread; `reopen` waits for readers to leave. LMDB lets
+  nobody begin to read between a write that failed and the reopening: they are to try again.
+- A process opens or closes one file at a time: py-lmdb knows open files by their inodes, and
+  forgets a closed one a moment after the system may have given its inode to a new file.
 
 How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
 rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
@@ -32,7 +35,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,6 +60,7 @@ from eventlog.errors import (
     CorruptLog,
     DiskFull,
     InvalidAppend,
+    LogBusy,
     LogClosed,
     LogUnavailable,
     StorageFailed,
@@ -68,9 +72,10 @@ MAP_BYTES = 1 << 40
 READERS_MAX = 126
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
 SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
-DAMAGE = (
-    lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError,
-)  # fmt: skip
+DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
+PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
+
+_opening = threading.Lock()  # held by who opens or closes a file
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
 Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
@@ -87,6 +92,10 @@ class _File:
     earlier: int
     """Transactions counted in the files before this one."""
 
+    def close(self) -> None:
+        with _opening:
+            self.env.close()
+
     def last_transaction(self) -> int:
         return self.earlier + self.env.info()["last_txnid"]
 
@@ -98,7 +107,7 @@ class Environment:
     """Named tables in one LMDB file, with an exclusive lock on it.
 
     The pages of a file of up to `checked_bytes_max` are checked before LMDB follows them. None maps
-    any file, also one that may end the process: for a child that repairs it.
+    any file: for a child that repairs it. `busy` is raised to readers while nobody can read.
 
     :raises LogLocked: another process, or this one, has it open.
     :raises CorruptLog: the file is not whole.
@@ -112,15 +121,17 @@ class Environment:
         *,
         size_max_bytes: int = MAP_BYTES,
         checked_bytes_max: int | None = CHECKED_BYTES_MAX,
+        busy: type[LogBusy] = LogBusy,
     ):
         self.path = path
+        self._busy = busy
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
         self._checked_bytes_max = checked_bytes_max
         self._pid = os.getpid()
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
-        self._files: Shared[_File] = Shared(str(path), lambda file: file.env.close())
+        self._files: Shared[_File] = Shared(str(path), _File.close)
         with _unavailable(path):
             self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
@@ -137,20 +148,21 @@ class Environment:
     def _load(self, path: Path, earlier: int) -> _File:
         if self._checked_bytes_max is not None:
             check_file(path, self._checked_bytes_max)
-        with _unavailable(path):
+        with _unavailable(path), _opening:
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=0o600,
             )  # fmt: skip
+            file = _File(env, {}, env.stat()["psize"], earlier)
         try:
             with _unavailable(path):
                 env.reader_check()
                 with env.begin(write=True) as txn:
-                    tables = {name: env.open_db(name.encode(), txn=txn) for name in self._names}
-                return _File(env, tables, env.stat()["psize"], earlier)
+                    file.tables |= {name: env.open_db(name.encode(), txn) for name in self._names}
+                return file
         except BaseException:
-            env.close()
+            file.close()
             raise
 
     def close(self) -> None:
@@ -176,11 +188,16 @@ class Environment:
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """Hold a read transaction: one consistent view. Copy rows out; never await inside."""
+        """Hold a read transaction: one consistent view. Copy rows out; never await inside.
+
+        :raises LogBusy: nobody can read now, which passes.
+        """
         with self._shared() as file:
             try:
                 with file.env.begin() as txn:
                     yield txn
+            except PASSING as error:
+                raise self._busy(f"{self.path}: {error}: try again in a moment") from error
             except (lmdb.Error, struct.error) as error:
                 raise CorruptLog(f"{self.path} cannot be read: {error}") from error
 
@@ -284,7 +301,7 @@ class Environment:
             try:
                 return copy.last_transaction()
             finally:
-                copy.env.close()
+                copy.close()
                 beside(path, "-lock").unlink(missing_ok=True)
 
     @property
@@ -329,7 +346,7 @@ class Environment:
 
     def _abandon(self, copy: _File | None, path: Path) -> None:
         if copy is not None:
-            copy.env.close()
+            copy.close()
         with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
             self._discard_copy(path)
 
@@ -345,7 +362,7 @@ class Environment:
             sync_to_disk(self.path.parent)
         except OSError as error:  # both are whole; which one comes back after a power loss?
             self._files.replace(None)
-            copy.env.close()
+            copy.close()
             raise StorageFailed(f"syncing {self.path.parent} failed: open it again") from error
         self._files.replace(copy)
 
@@ -366,11 +383,9 @@ class Environment:
         finally:
             self._writing.release()
 
-    @contextmanager
-    def _shared(self) -> Iterator[_File]:
+    def _shared(self) -> AbstractContextManager[_File]:
         self.check_process()
-        with self._files.use() as file:
-            yield file
+        return self._files.use()
 
 
 @contextmanager

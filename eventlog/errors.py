@@ -58,8 +58,27 @@ class LogClosed(EventLogError):
     """The log is closed, or belongs to the process that forked this one: open it here."""
 
 
+class WrongLoop(EventLogError, RuntimeError):
+    """Used on another event loop than the one it was opened on: call it there, or open it here."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this was opened on another event loop and belongs to it: from a thread call "
+            "asyncio.run_coroutine_threadsafe(coroutine, the_loop_it_was_opened_on).result(), or "
+            "open it on the loop that uses it"
+        )
+
+
 class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
+
+
+class LogBusy(LogUnavailable):
+    """Nobody can read at this moment: a write has failed, or too many read. Try again."""
+
+
+class ClockOutOfRange(EventLogError):
+    """The clock says a time that no date can have: set it right, then try again."""
 
 
 class DiskFull(EventLogError):

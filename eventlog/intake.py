@@ -18,13 +18,13 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.environment import Environment, Transaction
-from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion
+from eventlog.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
 from eventlog.keys import Keys
 from eventlog.ledger import Ledger
+from eventlog.logs import get_logger
 from eventlog.records import Appended, StreamHead
 from eventlog.requests import AppendRequest
 from eventlog.totals import Tally
@@ -33,7 +33,7 @@ from eventlog.writer import Job, Landed, Outcome, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 T = TypeVar("T")
 
 
@@ -60,6 +60,7 @@ class Intake:
         keys: Keys | None = None,
     ):
         self._keys = keys
+        self._loop = asyncio.get_running_loop()
         self.position = position
         """Of the last event that is durable."""
         self.queued_events = 0
@@ -152,6 +153,7 @@ class Intake:
 
     async def wait_beyond(self, position: int) -> int:
         """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
+        self.check_loop()
         while self.position <= position:
             if self._writer is None:
                 return 0
@@ -242,8 +244,14 @@ class Intake:
 
     # --- the writer
 
+    def check_loop(self) -> None:
+        """Refuse use on another loop: nobody there would be told what became of it."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop
+
     def _put(self, job: Job) -> None:
         self._env.check_process()
+        self.check_loop()
         if self._writer is None:
             raise LogClosed("the log is closed: open it again")
         self.queued_events += job.events

@@ -23,6 +23,7 @@ from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_ch
 from eventlog.codec import EventRegistry
 from eventlog.datafile import CHECKED_BYTES_MAX, named
 from eventlog.environment import MAP_BYTES, Transaction
+from eventlog.errors import LogBusy
 from eventlog.heads import Heads, read_heads
 from eventlog.intake import Intake
 from eventlog.keys import Keys
@@ -45,6 +46,7 @@ from eventlog.requests import (
     check_snapshot,
     check_stream_name,
     check_text,
+    checked_clock,
     given_digest,
     system_clock_us,
 )
@@ -114,6 +116,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         queue_events_max: int = QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
+        busy: type[LogBusy] = LogBusy,
     ) -> AsyncIterator[Self]:
         """Open the log in `directory`, made if missing, and close it at the end of the block.
 
@@ -122,17 +125,21 @@ class EventLog(EventLogUpkeep, TakesAppends):
         made them closes them, after the log.
         A file of up to `checked_bytes_max` is checked page by page before it is used: a larger one
         may end the process, if a page of it is damaged.
+        `busy` is the error of readers who come between a write that failed and the reopening of the
+        file: one of your own, so that your callers know it.
 
         :raises LogLocked: it is open elsewhere (at once, without waiting).
         :raises CorruptLog: the file is cut short, its last commits were rolled back, or its totals
             are damaged.
         :raises LogUnavailable: the directory cannot be used.
         :raises UnknownEvent: it was made by another version; it is left untouched.
+        :raises ClockOutOfRange: `clock` says a time that no date can have.
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
+        clock = checked_clock(clock)
         opening = asyncio.ensure_future(
             anyio.to_thread.run_sync(
                 Files.open,
@@ -142,6 +149,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
                 size_max_bytes,
                 checked_bytes_max,
                 keys,
+                busy,
             )
         )
         try:

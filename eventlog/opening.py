@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
@@ -13,9 +12,10 @@ from eventlog.codec import EventRegistry
 from eventlog.datafile import CHECKED_BYTES_MAX, is_there
 from eventlog.environment import Environment
 from eventlog.erase import Erasing, finish
-from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, StorageFailed
+from eventlog.errors import CorruptLog, DiskFull, EncryptionMismatch, LogBusy, StorageFailed
 from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger
+from eventlog.logs import get_logger
 from eventlog.placing import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.reading import Reading
 from eventlog.segment_table import TABLE, all_segments
@@ -23,7 +23,7 @@ from eventlog.store_format import check_format, load_keys_identity, put_format, 
 from eventlog.tables import TABLES
 from eventlog.totals import load_totals
 
-_logger = structlog.get_logger("eventlog")
+_logger = get_logger("eventlog")
 
 
 class Files(msgspec.Struct, frozen=True):
@@ -51,6 +51,7 @@ class Files(msgspec.Struct, frozen=True):
         size_max_bytes: int,
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
+        busy: type[LogBusy] = LogBusy,
     ) -> "Files":
         """Open and check the files in `directory`. Blocks.
 
@@ -64,6 +65,7 @@ class Files(msgspec.Struct, frozen=True):
                 TABLES,
                 size_max_bytes=size_max_bytes,
                 checked_bytes_max=checked_bytes_max,
+                busy=busy,
             )
             opened.callback(env.close)
             anchor = Anchor(directory / ANCHOR)
@@ -129,6 +131,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
     with env.read() as txn:
         is_new = check_format(env, txn) is None
         identity = load_keys_identity(env, txn)
+        streams = [] if identity is None else Ledger(env).streams_to_read(txn)
     if keys is None and identity is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
@@ -141,7 +144,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
             f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
             "what is in it, export it and import that into a new, encrypted one"
         )
-    return keys.attach(identity)
+    return keys.attach(identity, streams)
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:

@@ -13,7 +13,6 @@ is not found by what it is about.
 LMDB can end the process that reads a damaged tree: do it in a child.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ import msgspec
 from eventlog import frame
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
-from eventlog.backup import verify_copy
+from eventlog.backup import copied, verify_copy
 from eventlog.codec import EventRegistry
 from eventlog.datafile import is_there, pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
@@ -112,8 +111,8 @@ def repair(
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
     with written(target, ".repairing") as scratch, held(source):
         for name in (LOG, ANCHOR):
-            if (source / name).exists():
-                shutil.copyfile(source / name, scratch / f"damaged-{name}")
+            if is_there(source / name):
+                copied(source / name, scratch / f"damaged-{name}")
         pad(scratch / f"damaged-{LOG}")
         report = _Repair(source, scratch, registry, now_us, keys).run(target)
         for path in scratch.glob("damaged-*"):

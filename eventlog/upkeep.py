@@ -265,6 +265,7 @@ class Upkeep:
 
     async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do a piece of upkeep when no other is under way, to its end once it has begun."""
+        self._intake.check_loop()
         await self._lock.acquire()
         if self._closed:
             self._lock.release()

@@ -107,7 +107,7 @@ class Verification:
         self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
         self._erased = 0
-        self._unread = 0
+        self._unread = Counter[bytes]()  # events whose key is not here, by stream
         self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
 
     def run(self) -> VerifyReport:
@@ -123,13 +123,20 @@ class Verification:
                     self._progress(count, last)
             self._check_archive(txn)
             self._check_tables(txn, count)
+            self._check_unread()
             if self._against is not None:
                 check_heads(self._env, txn, self._against, self._found)
         self._progress(last, last)
         dropped = sum(self._stubs[segment] for segment in self._dropped)
         archived = self._stubs.total() - dropped
         return VerifyReport(
-            count, len(self._ends), self._findings, archived, dropped, self._erased, self._unread
+            count,
+            len(self._ends),
+            self._findings,
+            archived,
+            dropped,
+            self._erased,
+            self._unread.total(),
         )
 
     # --- the events
@@ -192,7 +199,8 @@ class Verification:
             name = self._reading.name_of(txn, taken.stream_id)
             rows = self._reading.key_rows(name, taken, frame.payload(taken))
         except KeyGone:
-            self._keys, self._unread = None, self._unread + 1
+            self._keys = None
+            self._unread[taken.stream_id] += 1
             return
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
@@ -222,7 +230,7 @@ class Verification:
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
         gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
-        self._unread += checked.unread
+        self._unread.update(checked.unread)
         known = self._keys is not None and checked.keys is not None and not gone
         self._keys = (self._keys or 0) + (checked.keys or 0) if known else None
 
@@ -267,6 +275,17 @@ class Verification:
         for sid in self._ends:
             if txn.get(sid, db=self._env.tables["streams"]) is None:
                 self._found(0, sid, "the stream has events and no record")
+
+    def _check_unread(self) -> None:
+        """Tell of streams whose key should be among those that were given."""
+        if self._reading.has_keys:
+            for sid, events in self._unread.items():
+                self._found(
+                    0, sid,
+                    f"its key is not in the file of keys (events that cannot be read: {events:,}): "
+                    "put a newer copy of that file back, or, if it was erased since the backup "
+                    "that this is, erase it again",
+                )  # fmt: skip
 
     def _check_table(
         self,

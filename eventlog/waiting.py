@@ -10,7 +10,7 @@ import anyio
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Await work, such as closing a file, that is not to be cut off by a cancellation.
 
     A caller who is cancelled, however often, is told so when the work has ended.

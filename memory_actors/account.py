@@ -2,7 +2,8 @@
 
 A part of the user's state like the kinds of memory, but it holds none. An alert is raised once when
 a quota's use passes a threshold, and again only after it has fallen five points below it: the level
-of each quota is state, each change of it an event, recorded with the write that caused it.
+of each quota is state, each change of it an event, recorded with the write that caused it. A bound
+that evicts by design is full for most of its life, and raises none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +108,7 @@ def alerts(state: Account, kind: str, quotas: Iterable[QuotaUse]) -> list[AlertC
     for use in quotas:
         name = f"{kind}.{use.quota}"
         was = state.levels.get(name)
-        level = _level(use.percent, was)
+        level = None if use.evicts else _level(use.percent, was)
         if level != was:
             changed.append(
                 AlertChanged(

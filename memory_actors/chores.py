@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import structlog
-
+from eventlog.logs import get_logger
 from memory_actors.privacy import reason
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 
 class Chores:

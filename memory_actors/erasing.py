@@ -22,9 +22,9 @@ from pathlib import Path
 
 import anyio.to_thread
 import msgspec
-import structlog
 
-from eventlog import EventLog, EventLogError, KeyGone, Recorded
+from eventlog import EventLog, EventLogError, KeyGone, LogUnavailable, Recorded
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from memory_actors import user_state
 from memory_actors.api_keys import KeyStore
@@ -41,7 +41,7 @@ from memory_actors.writers.scope import Scope
 
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 
-_logger = structlog.get_logger("memory_actors.erasing")
+_logger = get_logger("memory_actors.erasing")
 
 
 class EraseReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +136,9 @@ class Erasing:
     async def _known(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
         """Return the digest of every text that a user ever had, and what counts in the totals.
 
-        What cannot be read is no reason to leave the rest: then they are those up to there.
+        What is damaged is no reason to leave the rest: then they are those up to there.
+
+        :raises LogUnavailable: something cannot be read now, and will be; nothing was erased yet.
         """
         state, digests = UserState(), set[bytes]()
         version = (await self._log.head(stream)).erased_version
@@ -148,6 +150,8 @@ class Erasing:
                 version = events[-1].version
         except KeyGone:  # of a user who was erased before a backup was restored
             return digests, await self._counted_by_nobody_else(stream)
+        except LogUnavailable:  # without it vectors would stay, and totals be wrong
+            raise
         except (EventLogError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             _logger.warning("erased stream is damaged", error=reason(error))
         return digests, user_state.totals(state)

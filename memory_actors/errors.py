@@ -5,6 +5,8 @@ Split by what the caller does next: change the input, make room, look elsewhere,
 
 from typing import Any
 
+from eventlog import LogBusy, WrongLoop
+
 
 class MemoryActorsError(Exception):
     """Root of every error this package raises on purpose."""
@@ -90,8 +92,20 @@ class SystemClosedError(UnavailableError):
     """The memory system is closed or closing: open it again."""
 
 
+class WrongLoopError(MemoryActorsError, WrongLoop):
+    """The memory system was opened on another event loop: call it there, or open it here."""
+
+
+class NotOpenError(MemoryActorsError, AttributeError):
+    """What `MemorySystem.open` returned is used as if it were open: see the message for the fix."""
+
+
 class CommandCrashedError(MemoryActorsError):
     """A decision raised what it should not: a bug. Nothing of the command was kept; report it."""
+
+
+class StoreBusyError(UnavailableError, LogBusy):
+    """The store cannot be read at this moment, after a write that failed: try again."""
 
 
 class StorageFullError(UnavailableError):

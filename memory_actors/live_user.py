@@ -4,25 +4,29 @@ Derived are the indexes of its memories (see indexes/user_indexes.py), kept in s
 published event, and the order of last use of working memory, known here only and never logged.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
-import structlog
 
 from eventlog import (
     CorruptLog,
     Decider,
     EventLogError,
     EventStore,
+    LogBusy,
     PoisonedStream,
     Recorded,
     Snapshot,
     replay,
 )
+from eventlog.datafile import remove_named
 from eventlog.frame import stream_id
+from eventlog.logs import get_logger
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.actors.actor import Actor
@@ -44,11 +48,12 @@ SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
+BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
 INDEXES = "indexes"
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 UserDecider = Decider[Command, Any, UserState]
 AlertHandler = Callable[[str, AlertChanged, UserState], None]
@@ -61,12 +66,12 @@ def index_path(directory: Path, stream: str) -> Path:
 
 
 def remove_indexes(directory: Path, stream: str) -> int:
-    """Remove a user's index files; return how many there were."""
+    """Remove a user's index files; return how many there were.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
     begin = index_path(directory, stream)
-    files = list(begin.parent.glob(f"{begin.name}.*"))
-    for file in files:
-        file.unlink(missing_ok=True)
-    return len(files)
+    return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
 
 
 class UserView(Protocol):
@@ -345,7 +350,11 @@ class LiveUser:
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
-        return await replay(self._log, self._decider, self.stream, dropped="mark")
+        """Read the state again, after a write that failed; while others fail nobody can read."""
+        while True:
+            with suppress(LogBusy):
+                return await replay(self._log, self._decider, self.stream, dropped="mark")
+            await asyncio.sleep(BUSY_S)
 
 
 def _state_bytes(state: UserState) -> int:

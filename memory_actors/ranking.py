@@ -1,6 +1,7 @@
 """Ranking: what makes a memory an answer to a query.
 
     score = late + 0.8 session + 0.6 words + 0.2 meaning + 0.6 date + 0.08 speaker - 0.12 asks
+            - 0.6 bare
 
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
@@ -9,14 +10,14 @@
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: 1 if it ends in a question mark: a question seldom answers one
+- bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
-With few memories nobody can tell which words are rare, so the fewer there are, the more a score
-leans on meaning: with n passages it is n^2 / (n^2 + 15^2) parts this and the rest 2.6 times the
-meaning.
-
-Nothing is scaled by query, so scores of two queries compare. A logistic curve brings them to [0,
-1]: what has nothing to do with a query has 0.1, turns of the development conversations 0.34 in the
-median, those that answer a question 0.78, the same text 0.98.
+These weights (`TURNS`) are for what is long or was said by somebody: one vector blurs a long text,
+so it is found by its words and their states. Of short facts the vector says it all, and they are
+asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
+memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
+And where the model can read little of the query (`fluency.py`), its own words lead (`FOREIGN`),
+those of the passage before those around it.
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
 Summaries of compressed memories go through both beside the others, but are chosen apart, so that
@@ -60,6 +61,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.6
     speaker: float = 0.08
     asks: float = -0.12
+    bare: float = -0.6
 
 
 def check_weights(weights: object) -> Weights:
@@ -78,26 +80,57 @@ def check_weights(weights: object) -> Weights:
     return weights
 
 
-class Curve(NamedTuple):
-    """A logistic curve from a score to [0, 1]."""
+class Chance(NamedTuple):
+    """The chance that a passage answers, by logistic regression; what each thing adds to its logit.
 
-    middle: float
-    steepness: float
+    Fitted on all development sets of `python -m bench recall`, each of the same weight, and on
+    questions that nothing in the store answers, a quarter as many. The score counts, and how far it
+    is behind the best one: where something fits well, little else answers. Fitted without a set, it
+    is off by 0.02 in the mean on the results of that set and all others (its expected calibration
+    error); in a store that is all about one thing more answers than it says.
+    """
 
-    def at(self, scores: Numbers) -> Numbers:
-        """Return what to show for scores."""
-        shown = 1.0 / (1.0 + np.exp(self.steepness * (self.middle - scores)))
-        return np.asarray(shown, np.float32)
+    constant: float = -0.96
+    score: float = 1.63
+    score_of_turns: float = 1.02
+    behind: float = -10.2
+    turns: float = -2.86
+    foreign: float = -0.12
+
+    def at(self, scores: Numbers, best: float, turns: float, foreign: float) -> Numbers:
+        """Return the chance of scores, beside the best one of all kinds."""
+        logits = (
+            self.constant
+            + (self.score + self.score_of_turns * turns) * scores
+            + self.behind * np.maximum(best - scores, 0)
+            + self.turns * turns
+            + self.foreign * foreign
+        )
+        return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
+CHANCE: Final = Chance()
+TURNS: Final = Weights()
+FACTS: Final = Weights(
+    late=0.8, session=0.0, words=0.3, meaning=1.0, date=1.0, speaker=0.08, asks=-0.1
+)
+FEW: Final = Weights(late=0, session=0, words=0, meaning=1.6, date=1.0, speaker=0.08, asks=-0.1)
+FOREIGN: Final = Weights(
+    late=0.25, session=0.2, words=1.0, meaning=0.0, date=0.6, speaker=0.08, asks=-0.12
+)
 FIRST: Final = Weights(
-    late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25
+    late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
 """Of the first stage, and of all where the embedder gives no token states."""
-CURVE: Final = Curve(middle=1.0, steepness=2.5)
-FEW: Final = 15  # passages at which a score is half meaning
-MEANING_ALONE: Final = 2.6  # what meaning counts for where it is all there is: the same range
+FIRST_FOREIGN: Final = Weights(
+    late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
+)
+FEW_FACTS: Final = 15  # memories at which half of what is said of facts holds
+LONG_TOKENS: Final = (14.0, 24.0)
+"""Different tokens a text has in the mean: from where texts are long in part, and as a whole. Facts
+have 5 to 14, turns of LoCoMo 28, sentences of articles 25."""
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
+AROUND: Final = 0.4  # what words around a passage count for in a foreign query, beside its own
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
 EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.05 ms
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
@@ -116,6 +149,8 @@ class Question(NamedTuple):
     """How many results are wanted, at least."""
     summaries: int = 0
     """How many passages of summaries are scored by all signals, beside those of memories."""
+    foreign: float = 0.0
+    """How little the model can read of it, 0 to 1."""
 
 
 class Signals(NamedTuple):
@@ -134,6 +169,7 @@ class Signals(NamedTuple):
     date: Numbers
     speaker: Numbers
     asks: Numbers
+    bare: Numbers
 
     def weighed(self, weights: Weights) -> Numbers:
         """Return the scores."""
@@ -156,7 +192,7 @@ class Ranked(NamedTuple):
     scores: Numbers
     """As weighed."""
     shown: Numbers
-    """In [0, 1]."""
+    """In [0, 1]: the chance that each answers."""
     weights: Weights
 
     def places(self, *, summaries: bool) -> list[int]:
@@ -180,9 +216,14 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
     """
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     chosen = _best_of_all(firsts, question)
-    return [
+    ranked = [
         _second(parts, signals.at(places), question)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
+    ]
+    best = max((float(one.scores.max(initial=-np.inf)) for one in ranked), default=0.0)
+    return [
+        one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
+        for one, (parts, _) in zip(ranked, searched, strict=True)
     ]
 
 
@@ -192,7 +233,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
     traits, text = parts.traits, question.text
-    words = parts.words.score_all(text)[1][: parts.size]
+    words = _words(parts, question)
     columns = traits.view(parts.size)  # of many rows no column is taken that does not count
     if rows is None:
         rows = _proposed(parts, words, columns.summaries, question)
@@ -213,7 +254,22 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
         date=closeness(spans, columns.occurred_us[taken]) if spans else none,
         speaker=none if speaker is None else _equal(columns.speakers[taken], speaker),
         asks=columns.asks[taken],
+        bare=columns.bare[taken].astype(np.float32),
     )
+
+
+def _words(parts: Parts, question: Question) -> Numbers:
+    """Return how well the words of all rows fit; of a foreign query those of the row itself more.
+
+    Those around it, right before it or elsewhere in its session, then decide between rows.
+    """
+    around = parts.words.score_all(question.text)[1][: parts.size]
+    if not question.foreign:
+        return around
+    alone = parts.words.score_all(question.text, before=0)[1][: parts.size]
+    best = _session(parts.traits.view(parts.size).chains, alone)
+    own = alone + np.float32(AROUND) * (around + best)
+    return np.asarray(around + np.float32(question.foreign) * (own - around), np.float32)
 
 
 def _equal(numbers: Chains, number: int) -> Numbers:
@@ -254,7 +310,8 @@ def _best_of_all(firsts: Sequence[Signals], question: Question) -> list[Rows]:
     """Return the places of the best of all indexes together, by index: memories and summaries."""
     if not firsts:
         return []
-    scores = np.concatenate([signals.weighed(FIRST) for signals in firsts])
+    weights = _between(FIRST, FIRST_FOREIGN, question.foreign)
+    scores = np.concatenate([signals.weighed(weights) for signals in firsts])
     summary = np.concatenate([signals.summaries for signals in firsts])
     chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.many))
     if question.summaries:
@@ -278,25 +335,48 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
     query = _tokens(parts.late, question)
-    weights = _leaning(FIRST if query is None else question.weights, len(parts.dense))
+    weights = _weights(parts, question) if query is not None else FIRST
     if query is not None:
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     else:
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
+    signals = signals._replace(bare=_bare(parts, signals, question.text))
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
-    return Ranked(signals.at(order), scores, CURVE.at(scores), weights)
+    return Ranked(signals.at(order), scores, scores, weights)
 
 
-def _leaning(weights: Weights, count: int) -> Weights:
-    """Return weights that lean on meaning, the more so the fewer passages there are."""
-    trust = count**2 / (count**2 + FEW**2)
-    scaled = {name: trust * getattr(weights, name) for name in weights.__struct_fields__}
-    if weights.meaning:
-        scaled["meaning"] += (1 - trust) * MEANING_ALONE
-    return Weights(**scaled)
+def _weights(parts: Parts, question: Question) -> Weights:
+    """Return the weights for what an index holds and what is asked, as the caller weighs them."""
+    count = len(parts.dense)
+    known = count**2 / (count**2 + FEW_FACTS**2)
+    facts = _between(FEW, FACTS, known)
+    weights = _between(_between(facts, TURNS, _turns_share(parts)), FOREIGN, question.foreign)
+    wanted = {
+        name: getattr(weights, name) * getattr(question.weights, name) / getattr(TURNS, name)
+        for name in weights.__struct_fields__
+    }
+    return Weights(**wanted)
+
+
+def _turns_share(parts: Parts) -> float:
+    """Return how much of an index is long, or was said by somebody, 0 to 1."""
+    start, end = LONG_TOKENS
+    long = (parts.late.mean_tokens - start) / (end - start)
+    return min(max(long, parts.traits.turns / max(len(parts.dense), 1), 0.0), 1.0)
+
+
+def _between(some: Weights, others: Weights, share: float) -> Weights:
+    """Return weights between two, by the share of the others."""
+    if not share:
+        return some
+    mixed = {
+        name: (1 - share) * getattr(some, name) + share * getattr(others, name)
+        for name in some.__struct_fields__
+    }
+    return Weights(**mixed)
 
 
 def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
@@ -305,6 +385,15 @@ def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
         return None
     packed = unpack(question.embedded.tokens)
     return index.query(packed.token_ids.astype(np.int64), packed.states)
+
+
+def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
+    """Return which passages are names and lack a word of the query."""
+    bare = signals.bare.copy()
+    names = np.flatnonzero(bare)
+    if len(names):
+        bare[names] = np.logical_not(parts.words.has_all(text, signals.labels[names].tolist()))
+    return bare
 
 
 def _session(chains: Chains, late: Numbers) -> Numbers:

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 import numpy as np
 
-from memory_actors.embedding.protocol import Embedded, Vectors
+from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.tokens import unpack
 from memory_actors.filters import Predicate
+from memory_actors.fluency import foreign_share
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
 from memory_actors.indexes.parts import Parts
@@ -121,10 +123,21 @@ async def _searched(
 ) -> list[_Scored]:
     warmed = await _warmed(services, live, query)
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
-    return await _ranked(parts, _question(live, query, embedded, background), query)
+    foreign = _foreign(query, embedded, services.embeddings.embedder)
+    return await _ranked(parts, _question(live, query, embedded, background, foreign), query)
 
 
-def _question(live: UserView, query: Query, embedded: Embedded, background: Vectors) -> Question:
+def _foreign(query: Query, embedded: Embedded, embedder: Embedder) -> float:
+    """Return how little the model can read of a query."""
+    if embedded.tokens is None:
+        return 0.0
+    unknown = getattr(embedder, "unknown_token_id", None)
+    return foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
+
+
+def _question(
+    live: UserView, query: Query, embedded: Embedded, background: Vectors, foreign: float
+) -> Question:
     return Question(
         text=query.text,
         embedded=embedded,
@@ -133,6 +146,7 @@ def _question(live: UserView, query: Query, embedded: Embedded, background: Vect
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
         many=_pool(query),
         summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
+        foreign=foreign,
     )
 
 

@@ -14,13 +14,15 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self, get_args
 
 from eventlog import OnDropped, system_clock_us, to_datetime
 from eventlog.datafile import named
+from eventlog.requests import checked_clock
+from eventlog.waiting import to_the_end
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
@@ -31,6 +33,7 @@ from memory_actors.handles.past import PastMemory, past_memory
 from memory_actors.handles.user import UserMemory
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
+from memory_actors.opening import Opening
 from memory_actors.records import (
     CompactionProgress,
     CompactionReport,
@@ -64,14 +67,15 @@ ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 class MemorySystem(SystemUpkeep):
     """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: Parts, held: AsyncExitStack):
         super().__init__(parts.log, parts.services, parts.erasing)
+        self._held = held
+        self._closing: asyncio.Future[None] | None = None
         self._alerts = parts.alerts
         self._compaction = parts.compaction
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         directory: str | Path,
         *,
@@ -84,8 +88,12 @@ class MemorySystem(SystemUpkeep):
         metrics: Metrics | None = None,
         reindex: bool = False,
         encrypt: Encrypt = False,
-    ) -> AsyncIterator[Self]:
+    ) -> Opening[Self]:
         """Open a data directory, made if missing, and close it at the end of the block.
+
+        `async with MemorySystem.open(...) as memory:` does that; so does
+        `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
+        event loop that it was opened on.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
         is not there yet. `summarizer` makes the summaries of compacted memories: of their own
@@ -104,28 +112,51 @@ class MemorySystem(SystemUpkeep):
         :raises LogLocked: another process has it open.
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
         :raises ModelMismatchError: it was indexed with another model.
         :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.
         """
-        plan = Plan(
-            directory=named(directory),
-            settings=settings or Settings(),
-            embedder=embedder or DefaultEmbedder(),
-            summarizer=summarizer or ExtractiveSummarizer(),
-            sinks=alerts,
-            metrics=metrics or NoMetrics(),
-            clock=clock,
-            new_id=new_id,
-            reindex=reindex,
-            key_file=key_file_of(directory, encrypt),
-        )
-        async with wired(plan) as parts:
-            memory = cls(parts)
-            with ExitStack() as stack:
-                stack.callback(parts.services.metrics.watch(memory._gauges))
-                yield memory
+
+        async def opened() -> Self:
+            return await cls._of(
+                Plan(
+                    directory=named(directory),
+                    settings=settings or Settings(),
+                    embedder=embedder or DefaultEmbedder(),
+                    summarizer=summarizer or ExtractiveSummarizer(),
+                    sinks=alerts,
+                    metrics=metrics or NoMetrics(),
+                    clock=checked_clock(clock),
+                    new_id=new_id,
+                    reindex=reindex,
+                    key_file=key_file_of(directory, encrypt),
+                )
+            )
+
+        return Opening("MemorySystem.open(...)", opened)
+
+    @classmethod
+    async def _of(cls, plan: Plan) -> Self:
+        held = AsyncExitStack()
+        parts = await held.enter_async_context(wired(plan))
+        memory = cls(parts, held)
+        held.callback(parts.services.metrics.watch(memory._gauges))
+        return memory
+
+    async def close(self) -> None:
+        """Close the system, as the end of its block does; once is enough, and more does no harm.
+
+        It takes nothing new on, waits for work in hand and closes the files. It goes on when the
+        caller is cancelled, who is told so at the end.
+
+        :raises WrongLoopError: it was opened on another event loop.
+        """
+        self._services.runtime.check_loop()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._held.aclose())
+        await to_the_end(self._closing)
 
     def user(
         self,
@@ -146,8 +177,7 @@ class MemorySystem(SystemUpkeep):
         said = origin(source, trust)
         return UserMemory(Scope(self._services, user_id, agent_id, session_id, said))
 
-    @asynccontextmanager
-    async def replay(
+    def replay(
         self,
         user_id: str,
         as_of: AsOf = None,
@@ -155,7 +185,7 @@ class MemorySystem(SystemUpkeep):
         agent_id: str | None = None,
         session_id: str | None = None,
         dropped: OnDropped = "raise",
-    ) -> AsyncIterator[PastMemory]:
+    ) -> Opening[PastMemory]:
         """Hold a user's memory as it was at a position of the log or at a time (None: now).
 
         It answers every read as it would have then, searches included; see `PastMemory`. Any
@@ -171,15 +201,18 @@ class MemorySystem(SystemUpkeep):
             neither "raise" nor "mark".
         :raises PayloadDropped: retention has dropped something that was there then.
         """
-        async with past_memory(
-            self._open,
-            user_id,
-            as_of,
-            agent_id=agent_id,
-            session_id=session_id,
-            dropped=check_choice(dropped, ON_DROPPED, "dropped"),
-        ) as past:
-            yield past
+
+        async def opened() -> PastMemory:
+            return await past_memory(
+                self._open,
+                user_id,
+                as_of,
+                agent_id=agent_id,
+                session_id=session_id,
+                dropped=check_choice(dropped, ON_DROPPED, "dropped"),
+            )
+
+        return Opening("memory.replay(...)", opened)
 
     async def diff(
         self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"

@@ -73,7 +73,10 @@ class SystemUpkeep:
 
         :raises InvalidInputError: that is no user's id.
         :raises BeingErasedError: it is under way.
-        :raises DiskFull, StorageFailed, CorruptLog, KeyFileError: see the message, then repeat it.
+        :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
+        :raises StorageFailed: a file could not be looked for, removed or written: there may be more
+            of the user in it. Repeat it when that is mended.
+        :raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it.
         """
         return await self._erasing.erase(user_id)
 
@@ -124,12 +127,13 @@ class SystemUpkeep:
         aside, and never deleted: see the result. Its API keys are kept. Who was erased since the
         backup was made is back, and has to be erased again.
 
-        :raises LogUnavailable: `backup` is none, or `directory` holds something else.
+        :raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds
+            something else.
         :raises LogLocked: `directory` is open.
-        :raises CorruptLog: the backup is damaged.
+        :raises CorruptLog: the backup is damaged, or not what it says that it is.
         :raises DiskFull, StorageFailed: see the message.
         """
-        return await restore(backup, directory, event_registry(), kept=[API_KEYS])
+        return await restore(backup, directory, event_registry(), also=[DERIVED], kept=[API_KEYS])
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None

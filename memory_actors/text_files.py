@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventlog.datafile import sync_to_disk
+from eventlog.regular import NotARegularFile, opened, read_bytes
 from memory_actors.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
@@ -93,10 +94,13 @@ def real_path(path: str | Path) -> Path:
 
 
 def _data(path: Path, bytes_max: int) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a pipe would wait
-        raise ContextFileError(f"{path} is not a file: name a text file, such as MEMORY.md")
-    with path.open("rb") as file:
-        data = file.read(bytes_max + 1)
+    try:
+        with opened(path) as file:
+            data = file.read(bytes_max + 1)
+    except NotARegularFile as error:
+        raise ContextFileError(
+            f"{path} is not a file: name a text file, such as MEMORY.md"
+        ) from error
     if len(data) > bytes_max:
         raise ContextFileError(
             f"{path} is larger than {bytes_max:,} bytes: move most of it elsewhere"
@@ -144,7 +148,7 @@ def _check_free(seen: Seen) -> None:
 
 
 def _is_open_for_writing(path: Path) -> bool:
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), opened(path) as file:
         return _has_writers(file.fileno())
     return False
 
@@ -172,7 +176,7 @@ def _discard(scratch: Path) -> None:
     """Remove a scratch file, unless it alone holds something else than its name says."""
     with suppress(FileNotFoundError):
         known = scratch.suffix == ".new" or scratch.stat().st_nlink > 1
-        if known or hashlib.sha256(scratch.read_bytes()).hexdigest()[:16] in scratch.name:
+        if known or hashlib.sha256(read_bytes(scratch)).hexdigest()[:16] in scratch.name:
             scratch.unlink()
 
 
@@ -208,7 +212,7 @@ def _create(scratch: Path, seen: Seen) -> bool:
 
 def _swap(scratch: Path, seen: Seen, data: bytes) -> bool:
     """Swap names, look at what came out, and swap back if it is not what was read."""
-    ours = scratch.read_bytes()
+    ours = read_bytes(scratch)
     if not _exchange(scratch, seen.path):
         return _linked(scratch, seen, data)
     if _is_still(scratch, data):
@@ -242,7 +246,7 @@ def _linked(scratch: Path, seen: Seen, data: bytes) -> bool:
 
 def _is_still(path: Path, data: bytes) -> bool:
     """Return whether a file under a name of our own holds some data and nobody is writing to it."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return not _has_writers(file.fileno()) and file.read(len(data) + 1) == data
 
 

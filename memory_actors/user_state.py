@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
-import structlog
 
 from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
+from eventlog.logs import get_logger
 from memory_actors import account, provenance, recall_events
 from memory_actors.account import Account
 from memory_actors.kinds import (
@@ -47,7 +47,7 @@ COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
 KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
 PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 LimitsByTier = Mapping[Tier | None, Limits]
 """The limits of each tier; under None those of a user whose tier was never set."""

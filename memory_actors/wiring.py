@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
-import structlog
 
-from eventlog import CorruptLog, EventLog, Keys, keyfile
+from eventlog import CorruptLog, EventLog, Keys, LogUnavailable, keyfile
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
 from memory_actors.account import CRITICAL, AlertChanged
@@ -28,6 +28,7 @@ from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import DAMAGED
 from memory_actors.embedding.vector_table import FILE as DERIVED
 from memory_actors.erasing import Erasing
+from memory_actors.errors import StoreBusyError
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.metrics import Metrics
@@ -42,7 +43,7 @@ from memory_actors.summarizers import Summarizer
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier, UserState, event_registry, user_decider
 
-_logger = structlog.get_logger("memory_actors.system")
+_logger = get_logger("memory_actors.system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,7 @@ def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]
         size_max_bytes=plan.settings.log_bytes_max,
         checked_bytes_max=plan.settings.checked_bytes_max,
         keys=keys,
+        busy=StoreBusyError,
     )
 
 
@@ -191,7 +193,7 @@ def _services(
         limits=limits,
         totals=Totals(log, settings.global_limits),
     )
-    (plan.directory / INDEXES).mkdir(exist_ok=True)
+    _make_indexes(plan.directory / INDEXES)
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
@@ -209,6 +211,15 @@ def _services(
         clock_us=plan.clock,
         new_id=plan.new_id,
     )
+
+
+def _make_indexes(path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot make {path}: {error.strerror}: move away what is in its place"
+        ) from error
 
 
 def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:

@@ -21,8 +21,13 @@ ROWS = (
     "kills",
     "powerloss",
     "damage",
+    "impostors",
+    "forgeries",
+    "keys",
     "nth_failure",
     "surroundings",
+    "erasing",
+    "server",
     "models",
     "cancelling",
     "model",
@@ -30,7 +35,8 @@ ROWS = (
     "fuzzing",
     "formats",
 )
-ON_DISK = frozenset({"kills", "crowd"})  # whose writes are to be as slow as a disk is
+ON_DISK = frozenset({"kills", "crowd", "erasing"})
+"""Whose writes are to be as slow as a disk is, and whose files get numbers that others had."""
 MEMORY = Path("/dev/shm")  # elsewhere faults come from above the file system: no need for a disk
 
 

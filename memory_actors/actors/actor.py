@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from eventlog import (
+    ClockOutOfRange,
     Decider,
     DiskFull,
     EventLogError,
@@ -37,6 +36,7 @@ from eventlog import (
     Prepared,
     Recorded,
 )
+from eventlog.logs import get_logger
 from eventlog.waiting import Turns, settle
 from memory_actors.actors.asking import Behaviour, Reply, Request
 from memory_actors.actors.failures import crashed, unavailable
@@ -59,7 +59,7 @@ RESTARTS_MAX = 3
 RESTART_WINDOW_S = 60.0
 BACKOFF_S = (0.05, 0.25, 1.0)
 
-_logger = structlog.get_logger("memory_actors.actors.actor")
+_logger = get_logger("memory_actors.actors.actor")
 
 S = TypeVar("S")
 
@@ -207,7 +207,13 @@ class Actor(Generic[S]):
             self._task = None
 
     async def _step(self) -> None:
-        batch = _Batch(self.state, self.version, self._clock())
+        try:
+            batch = _Batch(self.state, self.version, self._clock())
+        except ClockOutOfRange as error:
+            ask = self._mailbox[0]
+            self._take()
+            settle(ask.answer, error)
+            return
         crash = await self._decide_batch(batch)
         try:
             if batch.prepared:

@@ -15,15 +15,15 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 import msgspec
-import structlog
 
-from memory_actors.errors import BeingErasedError, SystemClosedError
+from eventlog.logs import get_logger
+from memory_actors.errors import BeingErasedError, SystemClosedError, WrongLoopError
 from memory_actors.privacy import reason
 
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
-_logger = structlog.get_logger("memory_actors.actors.runtime")
+_logger = get_logger("memory_actors.actors.runtime")
 
 
 class Live(Protocol):
@@ -70,12 +70,13 @@ class _Slot(Generic[L]):
 
 
 class Runtime(Generic[L]):
-    """Live actors by key, from `start` to `close`."""
+    """Live actors by key, from `start` to `close`. Belongs to the event loop it was made on."""
 
     def __init__(
         self, activate: Callable[[str], Awaitable[L]], *, budget_bytes: int, idle_s: float
     ):
         self._activate = activate
+        self._loop = asyncio.get_running_loop()
         self._budget_bytes = budget_bytes
         self._idle_s = idle_s
         self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
@@ -103,6 +104,7 @@ class Runtime(Generic[L]):
 
         :raises SystemClosedError: the runtime is closing.
         """
+        self.check_open()
         self.uses += 1
         self._count(+1)
         try:
@@ -195,12 +197,26 @@ class Runtime(Generic[L]):
             return slot
 
     def check_open(self) -> None:
-        """Refuse who comes too late.
+        """Refuse who comes too late, or from another event loop.
 
         :raises SystemClosedError: the runtime is closing, or closed.
+        :raises WrongLoopError: see `check_loop`.
         """
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Refuse who comes from another event loop; without one, nobody can wait for anything.
+
+        :raises WrongLoopError: the runtime belongs to another one.
+        """
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if here is not self._loop:
+            raise WrongLoopError
 
     def _may_enter(self, key: str) -> None:
         self.check_open()

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from eventlog.records import to_us
+from eventlog.waiting import to_the_end
 from memory_actors.audit.filling import fill
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import embeddings_of
@@ -112,6 +113,12 @@ class PastScope(Scope):
         async with self.live() as past:
             await self._past.fill()
             yield past
+
+    async def close(self) -> None:
+        """Answer nothing more, and let go of the indexes, to the end."""
+        if not self.closed:
+            self.closed = True
+            await to_the_end(self._past.close())
 
     def check_writable(self) -> NoReturn:
         """Refuse.

@@ -12,8 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-import structlog
-
+from eventlog.logs import get_logger
 from memory_actors.bounded.eviction import Eviction, Order, order_of
 from memory_actors.bounded.marker import LARGE_SIZE_MIN, Marker, marker
 from memory_actors.errors import InvalidInputError
@@ -25,7 +24,7 @@ V = TypeVar("V")
 MARKERS_PART: Final = 8
 """Markers take at most one of so many parts: they are for audits, items are for use."""
 
-_logger = structlog.get_logger("memory_actors.bounded")
+_logger = get_logger("memory_actors.bounded")
 
 
 class Rules(Generic[V]):

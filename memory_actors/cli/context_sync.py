@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from memory_actors.cli.context import auto_archive, document
 from memory_actors.cli.options import App, Command, pass_app
-from memory_actors.cli.output import counted, note, print_json, say, shortened, write_bytes
+from memory_actors.cli.output import counted, note, print_json, print_json_line, say, shortened
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX
 from memory_actors.context_files.merge import Conflict
@@ -62,7 +61,7 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
 
 def _show(app: App, report: SyncReport, *, line: bool) -> None:
     if app.json and line:
-        write_bytes(msgspec.json.encode(report) + b"\n")
+        print_json_line(report)
     elif app.json:
         print_json(report)
     else:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from eventlog.datafile import reason
 from memory_actors import text_files
 from memory_actors.cli.options import App, Command, Count, pass_app
-from memory_actors.cli.output import counted, note, printable, say, stderr, stdout, write_bytes
+from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
 from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.errors import (
     ContextFileError,
@@ -122,8 +122,8 @@ def _data(file: str) -> bytes | None:
         return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"cannot read {file!r:.200}: {reason(error)}") from error
 
 
 def _decoded(file: str, data: bytes | None) -> str:
@@ -219,7 +219,7 @@ def _pair(given: dict[str, Any]) -> tuple[Any, Any]:
 def _shown(app: App) -> Iterator[Any]:
     """Yield what shows an event: as a line of JSON, or beside a spinner on a terminal's stderr."""
     if app.json:
-        yield _print_event
+        yield print_json_line
         return
     console = stderr()
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False))
@@ -236,10 +236,6 @@ def _shown(app: App) -> Iterator[Any]:
                 progress.update(task, description=said)
 
         yield show
-
-
-def _print_event(event: Event) -> None:
-    write_bytes(msgspec.json.encode(event) + b"\n")
 
 
 def _said(event: Event) -> str:

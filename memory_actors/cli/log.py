@@ -7,20 +7,20 @@ from types import MappingProxyType
 from typing import Any
 
 import click
-import msgspec
 
+from eventlog.datafile import bytes_under
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
     local,
     print_json,
+    print_json_line,
     print_table,
     say,
     size,
     table,
     text,
-    write_bytes,
 )
 from memory_actors.cli.running import opened, run, with_system
 from memory_actors.effects import Effect, effect, verb_of
@@ -124,7 +124,7 @@ def _cells(entry: LogEntry, time: str) -> list[Any]:
 
 def _print_one(entry: LogEntry, *, as_json: bool) -> None:
     if as_json:
-        write_bytes(msgspec.json.encode(entry) + b"\n")
+        print_json_line(entry)
         return
     told = f"{entry.position:>8}  {local(entry.recorded_at)}  {entry.user_id}  {entry.event}"
     say(f"{told}  {what(entry.data)}", _style(entry))
@@ -147,7 +147,7 @@ def stats(app: App, /) -> None:
         return await memory.usage(), memory.statistics()
 
     usage, statistics = with_system(app, work)
-    stored = sum(path.stat().st_size for path in app.directory.rglob("*") if path.is_file())
+    stored = bytes_under(app.directory)
     if app.json:
         print_json({"usage": usage, "statistics": statistics, "file_bytes": stored})
         return

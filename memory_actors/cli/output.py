@@ -41,6 +41,11 @@ def print_json(value: Any) -> None:
     write_bytes(document + b"\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Print one line: what goes on after it is read line by line."""
+    write_bytes(msgspec.json.encode(value) + b"\n")
+
+
 def write_bytes(data: bytes) -> None:
     """Write to stdout as it is."""
     sys.stdout.flush()
@@ -183,7 +188,6 @@ def print_error(kind: str, message: str, *, as_json: bool) -> None:
     One line, because what stands before it may be JSON lines already.
     """
     if as_json:
-        error = {"error": {"type": kind, "message": message}}
-        write_bytes(msgspec.json.encode(error) + b"\n")
+        print_json_line({"error": {"type": kind, "message": message}})
     else:
         stderr().print(Text(f"Error: {printable(message)}", style="red"), soft_wrap=True)

@@ -110,7 +110,7 @@ def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
     for name, use in quotas:
         limits.add_row(
             _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
-            EACH.get(name, ""), _percent(use), _bar(use.percent),
+            EACH.get(name, ""), _percent(use), _bar(use),
         )  # fmt: skip
     print_table(limits)
 
@@ -126,9 +126,10 @@ def _percent(use: QuotaUse) -> str:
     return "<0.1" if use.used and use.percent < 0.1 else f"{use.percent:.1f}"
 
 
-def _bar(percent: float) -> Text:
-    colour = "red" if percent >= CRITICAL else "yellow" if percent >= WARNING else "green"
-    eighths = min(BAR_CELLS * 8, round(percent / 100 * BAR_CELLS * 8))
+def _bar(use: QuotaUse) -> Text:
+    urgent = 0.0 if use.evicts else use.percent
+    colour = "red" if urgent >= CRITICAL else "yellow" if urgent >= WARNING else "green"
+    eighths = min(BAR_CELLS * 8, round(use.percent / 100 * BAR_CELLS * 8))
     filled = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
     return Text(filled, colour) + Text("·" * (BAR_CELLS - len(filled)), "dim")
 

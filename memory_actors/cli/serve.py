@@ -5,7 +5,16 @@ import ipaddress
 import click
 
 from memory_actors.cli.options import App, Command, Group, pass_app
-from memory_actors.cli.output import local, note, print_json, print_table, say, table, text
+from memory_actors.cli.output import (
+    local,
+    note,
+    print_json,
+    print_json_line,
+    print_table,
+    say,
+    table,
+    text,
+)
 from memory_actors.cli.running import ensure_model, run
 from memory_actors.records import Tier
 from memory_actors.server import HOST, PORT, ApiKey, KeyStore
@@ -60,7 +69,7 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
 
     def ready(address: str) -> None:
         if app.json:
-            print_json({"address": address})
+            print_json_line({"address": address})
         else:
             say(f"Serving {app.directory} at {address}  (API: {address}/schema)")
 

@@ -13,15 +13,16 @@ takes no commands, is left for the next run.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from eventlog import EventLog, EventLogError
+from eventlog.datafile import bytes_under
+from eventlog.logs import get_logger
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
 from memory_actors.compaction.archiving import archive_originals
@@ -46,7 +47,7 @@ from memory_actors.user_state import COMPACTED
 from memory_actors.validation import check_flag
 from memory_actors.writers.scope import Scope
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 class Compaction:
@@ -154,6 +155,7 @@ class Compaction:
     def _check_open(self) -> None:
         if self._closing:
             raise SystemClosedError("the memory system is closed: open it again")
+        self._services.runtime.check_loop()
 
     def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
         if episodes is None:
@@ -326,7 +328,7 @@ class Compaction:
             _logger.warning("files not shrunk", error=reason(error))
 
     async def _file_bytes(self) -> int:
-        return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+        return await anyio.to_thread.run_sync(bytes_under, self._directory)
 
 
 class _OwnScope(Scope):
@@ -342,11 +344,3 @@ class _OwnScope(Scope):
         self._used()
         async with super().writable() as live:
             yield live
-
-
-def _bytes_under(directory: Path) -> int:
-    total = 0
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
-            total += path.stat().st_size if path.is_file() else 0
-    return total

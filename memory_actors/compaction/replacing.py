@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-import structlog
-
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.errors import (
@@ -40,7 +39,7 @@ WRITERS: Final[Mapping[str, type[SummaryWriter]]] = MappingProxyType(
     {long_term.NAME: LongTermWriter, episodic.NAME: EpisodicWriter}
 )
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 class Replacing:

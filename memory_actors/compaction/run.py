@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from time import perf_counter
 
-import structlog
-
+from eventlog.logs import get_logger
 from memory_actors.compaction.pace import Pace
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.privacy import hashed, reason
@@ -16,7 +15,7 @@ from memory_actors.records import ClusterReport, CompactionProgress, CompactionR
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
 Progress = Callable[[CompactionProgress], object]
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 @dataclass(slots=True)

@@ -31,11 +31,12 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
-import structlog
 from cronsim import CronSim, CronSimError
 
 from eventlog.datafile import write_whole
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
+from eventlog.regular import read_bytes
 from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
 
@@ -44,7 +45,7 @@ NAP_S_MAX = 60.0
 FIELDS = 5  # cronsim takes seconds in a sixth: nobody compacts by the second
 FILE_NAME = "compaction.json"
 
-_logger = structlog.get_logger("memory_actors.compaction")
+_logger = get_logger("memory_actors.compaction")
 
 
 class LocalZone(tzinfo):
@@ -134,7 +135,7 @@ class LastRunFile:
     def read(self) -> datetime | None:
         """Return the time that the file holds."""
         try:
-            since = msgspec.json.decode(self._path.read_bytes(), type=_Kept).since
+            since = msgspec.json.decode(read_bytes(self._path), type=_Kept).since
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import NamedTuple
 
 import anyio
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.context_files.syncing import SyncReport, sync
 from memory_actors.errors import InvalidInputError, MemoryActorsError, SystemClosedError
 from memory_actors.handles.context_document import ContextDocument
@@ -24,7 +24,7 @@ from memory_actors.text_files import real_path
 INTERVAL_S = 0.5
 RETRY_S = 10.0  # after a failure, if nothing changes before: a full disk may have room again
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class _Sight(NamedTuple):

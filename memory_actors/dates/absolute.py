@@ -1,6 +1,7 @@
 """Days, months, quarters, seasons and years that are named by themselves."""
 
 import re
+from contextlib import suppress
 from typing import Final
 
 from memory_actors.dates.days import (
@@ -34,6 +35,37 @@ _VERBS: Final = ("may", "march")
 _FIRST_NAMES: Final = ("jan", "april", "may", "june", "august")
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
+_ONES: Final = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+]
+_TEENS: Final = [
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+    "fourteenth",
+    "fifteenth",
+    "sixteenth",
+    "seventeenth",
+    "eighteenth",
+    "nineteenth",
+    "twentieth",
+]
+_ORDINALS: Final = {
+    name: number
+    for number, name in enumerate(
+        [*_ONES, *_TEENS, *(f"twenty-{one}" for one in _ONES), "thirtieth", "thirty-first"], 1
+    )
+}
+
 YEAR: Final = r"(?:19|20)\d\d(?!\d)"
 MONTH: Final = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may(?! (?:be|have|not|also|well)\b)|june?"
@@ -61,6 +93,14 @@ _YEAR_LEAD: Final = _pattern(
 )
 
 
+_SPELT: Final = _pattern(rf"\b(?:{'|'.join(sorted(_ORDINALS, reverse=True))})(?= of {MONTH})")
+
+
+def in_digits(text: str) -> str:
+    """Return a text with the days of months that it spells out, "the first of May", as numbers."""
+    return _SPELT.sub(lambda match: str(_ORDINALS[match[0].lower()]), text)
+
+
 # --- days
 
 
@@ -82,6 +122,18 @@ def _read_iso_day(match: Match, before: str, when: When) -> list[Days]:
         return day, day + 1
 
     return in_years(make, match["year"], before, when)
+
+
+def _read_digits(match: Match, _before: str, _when: When) -> list[Days]:
+    """Read day and month in whichever orders make a date; with dots the day comes first."""
+    orders = [(match["a"], match["b"])]
+    if match["mark"] != ".":
+        orders.append((match["b"], match["a"]))
+    days = set()
+    for day, month in orders:
+        with suppress(ValueError):
+            days.add(day_number(int(match["year"]), int(month), int(day)))
+    return [(day, day + 1) for day in sorted(days)]
 
 
 # --- months and quarters
@@ -163,6 +215,20 @@ RULES: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
         _pattern(
             rf"(?<![\d/-])(?P<year>{YEAR})(?P<mark>[-/])(?P<month>\d\d?)(?P=mark)(?P<day>\d\d?)"
             r"(?![\d/-])"
+        ),
+        _read_iso_day,
+    ),
+    (  # 13.10.2023, 10/13/2023
+        _pattern(
+            rf"(?<![\w./-])(?P<a>\d\d?)(?P<mark>[./-])(?P<b>\d\d?)(?P=mark)(?P<year>{YEAR})"
+            r"(?![\w/-]|\.\d)"
+        ),
+        _read_digits,
+    ),
+    (  # 2023年10月13日, and in Korean
+        _pattern(
+            rf"(?<!\d)(?P<year>{YEAR}) ?[年년] ?(?P<month>\d\d?) ?[月월]"
+            r" ?(?P<day>\d\d?) ?[日일号]"
         ),
         _read_iso_day,
     ),

@@ -58,14 +58,22 @@ def _read_named_day(match: Match, _before: str, when: When) -> list[Days]:
 def _read_ago(match: Match, before: str, when: When) -> list[Days]:
     if _UNFINISHED.search(before):  # half a year ago, a year and two months ago
         return []
-    unit = _UNIT_DAYS[match["unit"].lower()]
-    day, half = when.today - round(_number(match["n"]) * unit), int(unit / 2)
-    return [(day - half, day + half + 1)]
+    day = when.today - round(_number(match["n"]) * _UNIT_DAYS[match["unit"].lower()])
+    return [(day, day + 1)]
 
 
 def _read_last_few(match: Match, _before: str, when: When) -> list[Days]:
     days = round(_number(match["n"] or "a") * _UNIT_DAYS[match["unit"].lower()])
     return [(when.today - days, when.today + 1)]
+
+
+def fading_days(match: Match) -> float:
+    """Return how many days from a relative time closeness is down to 1 / e: half the unit.
+
+    Who says "yesterday" means a day, who says "three weeks ago" one of some seven.
+    """
+    unit = match.groupdict().get("unit")
+    return _UNIT_DAYS.get(unit.lower(), 1) / 2 if unit else 0.5
 
 
 def _number(text: str) -> int:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import date
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,19 +31,23 @@ _TO: Final = ("to", "until", "till", "through", "-", "\u2013", "\u2014")
 
 
 class Span(NamedTuple):
-    """A half-open span of UTC days, in microseconds."""
+    """A half-open span of UTC days, in microseconds, and how closeness fades around it."""
 
     start_us: int
     end_us: int
+    after_days: float = FADES_AFTER_DAYS
+    before_days: float = FADES_BEFORE_DAYS
 
 
 class _Found(NamedTuple):
-    """What was found, where in the text, and whether it is a day with its year."""
+    """What was found, where in the text, whether it is a day with its year, and how it fades."""
 
     start: int
     end: int
     days: list[Days]
     full: bool
+    fades_days: float | None
+    """To both sides; None for a date, which things are told after."""
 
 
 TODAY_MIN: Final = date(101, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
@@ -58,28 +63,33 @@ def named_spans(query: str, reference_us: int, years: Collection[int]) -> tuple[
     """
     if _HINT.search(query, 0, QUERY_CHARS_MAX) is None:
         return ()
-    text = " ".join(query[:QUERY_CHARS_MAX].split())
+    text = absolute.in_digits(" ".join(query[:QUERY_CHARS_MAX].split()))
     reference = min(max(reference_us // DAY_US, TODAY_MIN), TODAY_MAX)
     when = When(reference, sorted(set(years))[-SPANS_MAX:])
     rest, found = _scan(text, absolute.RULES, when)
     if not any(one.full for one in found):
         found += _scan(rest, relative.RULES, when)[1]
-    united = _united(_joined(text, sorted(found)))
-    return tuple(Span(first * DAY_US, end * DAY_US) for first, end in united[-SPANS_MAX:])
+    united = _united(_joined(text, sorted(found, key=attrgetter("start", "end"))))
+    fades = [one.fades_days for one in found if one.fades_days is not None]
+    # Mixed with a date, what is relative to now only says where the date lies.
+    around = (min(fades), min(fades)) if len(fades) == len(found) and fades else ()
+    return tuple(Span(first * DAY_US, end * DAY_US, *around) for first, end in united[-SPANS_MAX:])
 
 
 def closeness(spans: Collection[Span], times_us: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return how close times are to the nearest span: 1 within, 0 if there are no spans.
 
-    exp(-a / 7) for `a` days after it, exp(-b / 3) for `b` days before it: whole days, by the date.
+    exp(-a / 7) for `a` days after a date, exp(-b / 3) for `b` days before it: whole days, by the
+    date. Around a time that is relative to now it fades within the unit that is named: see
+    `relative.fading_days`.
     """
     if not spans:
         return np.zeros(len(times_us), np.float32)
     days = np.floor_divide(times_us, DAY_US).astype(np.float32)
     away = np.full(len(days), np.inf, np.float32)
-    for start_us, end_us in spans:
-        after = (days - (end_us // DAY_US - 1)) / FADES_AFTER_DAYS
-        before = (start_us // DAY_US - days) / FADES_BEFORE_DAYS
+    for span in spans:
+        after = (days - (span.end_us // DAY_US - 1)) / span.after_days
+        before = (span.start_us // DAY_US - days) / span.before_days
         np.minimum(away, np.maximum(after, before), out=away)
     np.exp(-np.maximum(away, 0), out=away)
     return away
@@ -96,7 +106,8 @@ def _scan(
             before = text[max(0, start - _LOOK_BACK_CHARS) : start]
             days = [adjusted(one, before, when) for one in read(match, before, when)]
             if days:
-                found.append(_Found(start, end, days, _is_full(match)))
+                fades = relative.fading_days(match) if rules is relative.RULES else None
+                found.append(_Found(start, end, days, _is_full(match), fades))
                 text = text[:start] + "#" * (end - start) + text[end:]
     return text, found
 

@@ -18,6 +18,7 @@ from memory_actors.embedding.projection import RECIPE as PROJECTION_RECIPE
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.tokens import pack, project
 from memory_actors.model import DIMENSION, Precision, fingerprint, install_model, model_path
+from memory_actors.model.spec import UNKNOWN_TOKEN_ID
 
 if TYPE_CHECKING:
     from memory_actors.embedding.onnx_minilm import OnnxEmbedder
@@ -46,6 +47,11 @@ class DefaultEmbedder:
     def dimension(self) -> int:
         """Length of each vector: 384."""
         return DIMENSION
+
+    @property
+    def unknown_token_id(self) -> int:
+        """The token of what the model has no word for."""
+        return UNKNOWN_TOKEN_ID
 
     def prepare(self) -> None:
         """Load the model, and install it if it is not there. May take a while.

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-import structlog
 from tokenizers import Tokenizer
 
+from eventlog.logs import get_logger
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import EmbedderError, InvalidInputError
 from memory_actors.model import (
@@ -45,7 +45,7 @@ _CHARACTERS_MAX = 32_768
 
 TokenIds = npt.NDArray[np.int64]
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,7 @@ class Embedder(Protocol):
     which makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the
     first text and outside of any deadline; `background_mean() -> float32 [dimension]`, the mean
     vector of general text (without it, that is computed from 400 sentences, once for each store);
+    `unknown_token_id`, the id among its tokens of what it has no word for;
     and `parallel = True`, if two threads may call it at once: then nobody waits while summaries of
     old memories are embedded.
     """

@@ -9,10 +9,10 @@ import anyio.to_thread
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import structlog
 
-from eventlog import Keys
+from eventlog import EventLogError, Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.logs import get_logger
 from memory_actors.embedding.batcher import Batcher, Outcome
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
@@ -26,7 +26,7 @@ from memory_actors.settings import DEADLINE_S
 
 CACHE_TEXTS_MAX = 5_000  # 8 MB of float32 vectors, 12 MB of token states
 
-_logger = structlog.get_logger("memory_actors.embedding")
+_logger = get_logger("memory_actors.embedding")
 
 
 class EmbeddingStatistics(msgspec.Struct, frozen=True):
@@ -169,7 +169,11 @@ class EmbeddingService:
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
-            stored = self._stored(missing, owner)
+            try:
+                stored = self._stored(missing, owner)
+            except EventLogError as error:  # derived data: as good as absent
+                _logger.warning("embeddings not read", count=len(missing), error=str(error))
+                stored = {}
             self._from_disk += len(stored)
             self._remember(stored, owner)
             found |= stored

@@ -24,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import structlog
 
 from eventlog import Environment, EventLogError
-from eventlog.datafile import CHECKED_BYTES_MAX
+from eventlog.datafile import CHECKED_BYTES_MAX, remove_named
 from eventlog.environment import Transaction
+from eventlog.logs import get_logger
 from memory_actors.embedding.protocol import Embedded, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner
+from memory_actors.errors import StoreBusyError
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -47,7 +48,7 @@ MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
 _Waiting = tuple[Owner, bytes, Embedded]
-_logger = structlog.get_logger("memory_actors.embedding")
+_logger = get_logger("memory_actors.embedding")
 
 
 def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
@@ -96,8 +97,8 @@ def _is_unit(vector: npt.NDArray[np.float16]) -> bool:
 
 def remove_files(directory: Path) -> None:
     """Remove all embeddings of a store that is closed: they are made again."""
-    for suffix in (Path(FILE).suffix, DAMAGED):
-        (directory / FILE).with_suffix(suffix).unlink(missing_ok=True)
+    files = FILE, Path(FILE).with_suffix(DAMAGED).name
+    remove_named(directory, lambda name: name in files)
 
 
 def as_stored(vectors: Vectors) -> Vectors:
@@ -109,7 +110,9 @@ class VectorTable:
     """The vectors of one model, in `derived.mdb`."""
 
     def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
-        self._env = Environment(path, TABLES, checked_bytes_max=checked_bytes_max)
+        self._env = Environment(
+            path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
+        )
         self._waiting: dict[bytes, _Waiting] = {}
         """By the owner's prefix and the digest: whose it is, the digest, what is to be written."""
         self._lock = threading.Lock()
@@ -238,7 +241,8 @@ class VectorTable:
             for name, keys in found.items():
                 self._env.write(partial(_delete_keys, self._env, name, keys))
             self._env.shrink()
-        self._env.path.with_suffix(DAMAGED).unlink(missing_ok=True)
+        damaged = self._env.path.with_suffix(DAMAGED)
+        remove_named(damaged.parent, lambda name: name == damaged.name)
         return len(known.union(rows[key[MODEL_BYTES:]] for key in found["vectors"]))
 
     def _drop_waiting(self, prefix: bytes) -> None:

@@ -1,10 +1,5 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import anyio
-
 from eventlog.records import OnDropped
 from memory_actors.audit.folding import state_at
 from memory_actors.audit.moments import AsOf, moment
@@ -29,9 +24,13 @@ class PastMemory(UserMemory):
         """Which moment it is."""
         self.lost = lost
         """How many events about what was there then have lost their payload to retention."""
+        self._past = scope
+
+    async def close(self) -> None:
+        """Let go of it, as the end of its block does. It answers nothing more."""
+        await self._past.close()
 
 
-@asynccontextmanager
 async def past_memory(
     services: Services,
     user_id: str,
@@ -40,8 +39,8 @@ async def past_memory(
     agent_id: str | None,
     session_id: str | None,
     dropped: OnDropped,
-) -> AsyncIterator[PastMemory]:
-    """Hold a user's memory as it was. See `MemorySystem.replay`."""
+) -> PastMemory:
+    """Return a user's memory as it was. See `MemorySystem.replay`."""
     stream = stream_of(check_name(user_id, "user_id"))
     head = await known_user(services.log, stream)
     then = await moment(services.log, stream, head, as_of, services.clock_us())
@@ -55,9 +54,4 @@ async def past_memory(
     )
     past = PastUser(services, stream, state)
     scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
-    try:
-        yield PastMemory(scope, lost)
-    finally:
-        scope.closed = True
-        with anyio.CancelScope(shield=True):
-            await past.close()
+    return PastMemory(scope, lost)

@@ -7,9 +7,8 @@ work goes on after a crash by being asked for again.
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import structlog
-
 from eventlog import EventLogError
+from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.verification import Progress
 from memory_actors.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
@@ -26,7 +25,7 @@ from memory_actors.user_state import KINDS, UserState
 from memory_actors.validation import check_flag, check_optional_name
 from memory_actors.writers.scope import Scope
 
-_logger = structlog.get_logger("memory_actors.purging")
+_logger = get_logger("memory_actors.purging")
 
 
 async def purge(

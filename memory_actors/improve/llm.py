@@ -1,9 +1,9 @@
 """A critic and a reviser that ask a language model: any OpenAI-compatible endpoint.
 
 Theory. The text comes from people, tools and web pages, so what it says may be meant for the model.
-It is quoted: one JSON string on one line, `<` escaped, so that it cannot end the quotation, and the
-system prompt says that no instruction in it holds. The critique is quoted to the reviser too: it
-may repeat what the text says. That makes an injection harder, not impossible.
+It is quoted (`quoting`), so that it cannot end the quotation, and the system prompt says that no
+instruction in it holds. The critique is quoted to the reviser too: it may repeat what the text
+says. That makes an injection harder, not impossible.
 
 The critic is asked for a JSON object. Models wrap it in words or in a code fence, so it is looked
 for; an answer without one still counts if it names its score (`score: 0.7`, `7/10`). A score above
@@ -19,6 +19,7 @@ import msgspec
 from memory_actors.errors import InvalidInputError, LLMError
 from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 from memory_actors.llm import Answer, AsksModel, Connection
+from memory_actors.quoting import quoted
 
 TIMEOUT_S: Final = 120.0
 """Of one attempt: a local model writes some 20 tokens a second, a page of text has 800."""
@@ -134,9 +135,7 @@ class OpenAIReviser(_Asking):
 
 
 def _quoted(name: str, text: str) -> str:
-    """Return a text as a JSON string that holds no `<`."""
-    quoted = msgspec.json.encode(text).decode().replace("<", "\\u003c")
-    return f"<{name}>\n{quoted}\n</{name}>"
+    return f"<{name}>\n{quoted(text)}\n</{name}>"
 
 
 def _point(finding: CritiqueFinding) -> str:

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import anyio
 import msgspec
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.bounded.marker import SNIPPET_CHARACTERS, sha256
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.handles.user import UserMemory
@@ -41,7 +41,7 @@ _ACTION: Final = re.compile(
 )
 _STARTED: Final = ("episodic.started", "episodic.restored")
 
-_logger = structlog.get_logger("memory_actors.improve")
+_logger = get_logger("memory_actors.improve")
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,6 @@ class Chains:
         self.before = np.full(capacity, NONE, np.int32)
         self.after = np.full(capacity, NONE, np.int32)
         self.row_of: dict[int, int] = {}
-        self.span_sum = 0
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -75,7 +74,6 @@ class Chains:
         if row is None:
             return None
         self.alive[row] = False
-        self.span_sum -= int(self.spans[row])
         before, after = int(self.before[row]), int(self.after[row])
         self._link(before, after)
         self.before[row] = self.after[row] = NONE
@@ -91,7 +89,6 @@ class Chains:
         self.after[before[linked]] = linked
         self.row_of = dict(zip(labels.tolist(), range(n), strict=True))
         self.spans[:n] = self._all_spans(n)
-        self.span_sum = int(self.spans.sum())
         return self
 
     def _all_spans(self, n: int) -> _Links:
@@ -123,9 +120,8 @@ class Chains:
     def _measure(self, row: int) -> None:
         """Set the span of a row and of those that have it in their passage."""
         for changed in self._walk(row, self.after):
-            span = sum(int(self.lengths[part]) for part in self._walk(changed, self.before))
-            self.span_sum += span - int(self.spans[changed])
-            self.spans[changed] = span
+            before = self._walk(changed, self.before)
+            self.spans[changed] = sum(int(self.lengths[part]) for part in before)
 
     def _walk(self, row: int, link: _Links) -> Iterator[int]:
         """Yield a row and up to CONTEXT more along a link."""

@@ -30,10 +30,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.regular import ANEW, opened, read_bytes
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.centring import Mass, cosines, direction_of, distances
+from memory_actors.indexes.centring import cosines, direction_of, distances
 from memory_actors.indexes.graph import Graph, GraphFacts, is_whole
-from memory_actors.indexes.rows import CAPACITY_MIN, VectorRows, View
+from memory_actors.indexes.rows import CAPACITY_MIN, Sample, VectorRows, View
 from memory_actors.products import coded_dots
 
 EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
@@ -129,9 +130,9 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
-    def mass(self) -> Mass:
-        """The sum of the living rows and how many there are: what `centre` is made of."""
-        return self._rows.sum, len(self._rows)
+    def sample(self) -> Sample:
+        """Some living rows: what `centre` is made of."""
+        return self._rows.sample
 
     def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
         """Return the score of every row to 0.002 or so; -inf for a removed one.
@@ -252,7 +253,8 @@ class DenseIndex:
         facts, rows = graphed.graph.save(path.with_suffix(".graph"))
         labels = np.where(rows == NONE, NONE, self._rows.view().labels[rows]).tobytes()
         partial = path.with_suffix(".partial")
-        partial.write_bytes(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
+        with opened(partial, ANEW) as file:
+            file.write(msgspec.msgpack.encode(SavedIndex(model, facts, labels)))
         os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
     @classmethod
@@ -317,7 +319,7 @@ def graph_is_whole(path: Path) -> bool:
     if not path.exists():
         return True
     try:
-        saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
+        saved = msgspec.msgpack.decode(read_bytes(path), type=SavedIndex)
     except (OSError, msgspec.DecodeError):
         return False
     return is_whole(path.with_suffix(".graph"), saved.facts)
@@ -326,7 +328,7 @@ def graph_is_whole(path: Path) -> bool:
 def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     """Return a saved graph over these rows; None if it is not whole."""
     try:
-        saved = msgspec.msgpack.decode(path.read_bytes(), type=SavedIndex)
+        saved = msgspec.msgpack.decode(read_bytes(path), type=SavedIndex)
     except (OSError, ValueError):
         return None
     if saved.model != model or saved.facts.dimension != rows.dimension:

@@ -129,6 +129,11 @@ class LateIndex:
         return label in self._tokens
 
     @property
+    def mean_tokens(self) -> float:
+        """How many different tokens a text has."""
+        return self._token_bytes / 2 / max(len(self), 1)
+
+    @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
         tokens = self._token_bytes + 220 * len(self._tokens)

@@ -50,7 +50,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.indexes.chains import NONE, Chains
+from memory_actors.indexes.chains import CONTEXT, NONE, Chains
 from memory_actors.indexes.lexical_files import Saved, restore, save
 from memory_actors.indexes.passages import Passages, Scores
 from memory_actors.indexes.postings import Postings
@@ -86,6 +86,13 @@ class LexicalIndex:
     def following(self, label: int) -> int | None:
         """Return the label behind this one in its session."""
         return self._chains.following(label)
+
+    @property
+    def mean_words(self) -> float:
+        """How many words a text has, stop words left out."""
+        living = self._chains.alive[: self._chains.count]
+        total = self._chains.lengths[: len(living)].sum(where=living)
+        return float(total) / max(len(self), 1)
 
     @property
     def size_bytes(self) -> int:
@@ -129,16 +136,24 @@ class LexicalIndex:
 
     # --- reads
 
-    def score_all(self, query: str) -> tuple[npt.NDArray[np.int64], Scores]:
+    def score_all(
+        self, query: str, *, before: int = CONTEXT
+    ) -> tuple[npt.NDArray[np.int64], Scores]:
         """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
 
-        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0.
+        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
+        rows `before` each count with it: none, or `CONTEXT`.
         """
-        passages = Passages(self._chains)
+        passages = Passages(self._chains, before)
         for term, idf in self._rarest(words(query)):
             passages.add(idf, *self._postings.of(term))
         scores = passages.scores()
         return self._chains.labels[: len(scores)], scores
+
+    def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
+        """Return for each label whether its text has all words of a query."""
+        wanted, rows = set(words(query)), map(self._chains.row_of.get, labels)
+        return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
 
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""

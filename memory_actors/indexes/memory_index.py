@@ -26,7 +26,7 @@ from memory_actors.indexes.fields import FieldIndex
 from memory_actors.indexes.late import LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.parts import IndexFiles, Parts, indexed, kept_rows
-from memory_actors.indexes.traits import Trait, Traits, spoken, times
+from memory_actors.indexes.traits import Trait, Traits, spoken, times, was_said
 from memory_actors.indexes.wanting import Text, Wanting
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 
@@ -203,8 +203,8 @@ class MemoryIndex:
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
-        said, summary = spoken(text.text), is_summary(row)
-        self.traits.append(Trait(row.memory_id, times(row), chain, place, said, summary))
+        says, summary, said = spoken(text.text), is_summary(row), was_said(row)
+        self.traits.append(Trait(row.memory_id, times(row), chain, place, says, summary, said))
         self._changed = True
 
     # --- for who gives the passages, each with its text: nothing of that is kept on disk

@@ -24,7 +24,15 @@ from memory_actors.indexes.index_file import (
 from memory_actors.indexes.late import Fetch, LateIndex
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.rows import View
-from memory_actors.indexes.traits import NONE, Spoken, Times, Trait, Traits, times
+from memory_actors.indexes.traits import (
+    NONE,
+    Spoken,
+    Times,
+    Trait,
+    Traits,
+    times,
+    was_said,
+)
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 
 _SILENT = Spoken(None, asks=False)
@@ -70,7 +78,8 @@ class Parts(NamedTuple):
         """Return what texts say of themselves, by label, where that is anything."""
         view = self.dense.view()
         columns = self.traits.view(len(view.labels))
-        rows = np.flatnonzero(view.alive & ((columns.speakers != NONE) | (columns.asks > 0)))
+        says = (columns.speakers != NONE) | (columns.asks > 0) | columns.bare
+        rows = np.flatnonzero(view.alive & says)
         return {int(view.labels[row]): self.traits.spoken_at(row) for row in rows.tolist()}
 
 
@@ -139,7 +148,8 @@ class IndexFiles:
                 continue
             row, passage = known[label]
             chain, spoken = self._kind.chain(row), said.get(label, _SILENT)
-            yield Trait(row.memory_id, times(row), chain, passage.place, spoken, is_summary(row))
+            owner, place, summary = row.memory_id, passage.place, is_summary(row)
+            yield Trait(owner, times(row), chain, place, spoken, summary, was_said(row))
 
     def save_graph(self, dense: DenseIndex) -> None:
         """Write the graph, if there is one and it may lie in the clear. Slow: for a thread."""

@@ -28,13 +28,14 @@ Rows = npt.NDArray[np.int64]
 
 
 class Passages:
-    """The scores of all rows for one query."""
+    """The scores of all rows for one query, each with so many rows before it."""
 
-    def __init__(self, chains: Chains):
+    def __init__(self, chains: Chains, before: int = CONTEXT):
         n = self._n = chains.count
         self._chains = chains
+        self._rows_before = before
         self._alive = chains.alive[:n].copy()
-        self._norm = _norm(chains, n)
+        self._norm = _norm(chains.spans if before else chains.lengths, self._alive)
         self._total = np.zeros(n + 1, np.float32)
         self._found = np.zeros(n + 1, np.float32)
         self._most = 0.0
@@ -57,7 +58,7 @@ class Passages:
 
     def _follow(self, weight: float, rows: Rows, counts: Scores) -> None:
         touched = [rows]
-        for _ in range(CONTEXT):
+        for _ in range(self._rows_before):
             touched.append(self._after[touched[-1]])
         for reached in touched:
             self._found[reached] += counts  # no row twice: each has one row before it
@@ -70,9 +71,9 @@ class Passages:
     def _spread(self, weight: float, rows: Rows, counts: Scores) -> None:
         own = np.bincount(rows, counts, self._n + 1).astype(np.float32)
         own[rows] *= self._alive[rows]
-        found, places = own.copy(), self._before
-        for _ in range(CONTEXT):
-            found += own[places]
+        found, places = own, self._before
+        for _ in range(self._rows_before):
+            found = found + own[places]
             places = self._before[places]
         self._total += weight * (found / (found + self._norm))
 
@@ -92,8 +93,9 @@ def _ended(links: npt.NDArray[np.int32], n: int) -> Rows:
     return ended
 
 
-def _norm(chains: Chains, n: int) -> Scores:
+def _norm(lengths: npt.NDArray[np.int32], alive: npt.NDArray[np.bool_]) -> Scores:
     """Return what a count is weighed against: a word is less of a long passage."""
-    mean = max(chains.span_sum / max(len(chains), 1), 1e-9)
-    relative = np.append(chains.spans[:n], 0).astype(np.float32) / np.float32(mean)
+    known = np.append(lengths[: len(alive)], 0)
+    mean = known[:-1].sum(where=alive) / max(np.count_nonzero(alive), 1)
+    relative = known.astype(np.float32) / np.float32(max(mean, 1e-9))
     return np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)

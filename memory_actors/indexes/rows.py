@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.embedding.protocol import Vectors
+from memory_actors.indexes.centring import SAMPLE_MAX, sample_order
 from memory_actors.products import Bytes, Halves, byte_codes
 
 CAPACITY_MIN = 16
@@ -36,6 +37,20 @@ class View(NamedTuple):
     living: int
 
 
+class Sample(NamedTuple):
+    """Some of the living rows, the same whatever came and went."""
+
+    order: npt.NDArray[np.uint64]
+    """As `sample_order` has them, ascending."""
+    vectors: Halves
+
+    def may_have(self, label: int) -> bool:
+        """Say whether a label is, or would be, of the sample."""
+        if len(self.order) < SAMPLE_MAX:
+            return True
+        return bool(sample_order(np.array([label]))[0] <= self.order[-1])
+
+
 class VectorRows:
     """An append-only array of unit vectors with labels and tombstones."""
 
@@ -49,7 +64,7 @@ class VectorRows:
         self._labels = np.zeros(capacity, np.int64)
         self._alive = np.zeros(capacity, np.bool_)
         self._row_of: dict[int, int] = {}
-        self._sum = np.zeros(dimension, np.float64)
+        self._sample: Sample | None = None
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -67,11 +82,6 @@ class VectorRows:
         return self.count - len(self._row_of)
 
     @property
-    def sum(self) -> npt.NDArray[np.float64]:
-        """Of the living rows, [d]."""
-        return self._sum
-
-    @property
     def size_bytes(self) -> int:
         """Memory of the arrays and of the map beside them."""
         return self._vectors.nbytes + self._codes.nbytes + 112 * len(self._row_of)
@@ -84,10 +94,10 @@ class VectorRows:
         self._labels[row] = label
         self._vectors[row] = vector
         self._codes[row : row + 1], self._steps[row : row + 1] = byte_codes(vector[None])
-        self._sum += self._vectors[row]  # as stored: it is the same whatever came and went
         self._alive[row] = True
         self._row_of[label] = row
         self.count += 1
+        self._resample(label)
 
     def extend(self, labels: Sequence[int], vectors: Vectors | Halves) -> None:
         """Add many rows at once, [n, d], under labels that are not there yet."""
@@ -101,8 +111,8 @@ class VectorRows:
             self._codes[chunk], self._steps[chunk] = byte_codes(self._vectors[chunk])
         self._alive[first:until] = True
         self._row_of.update(zip(labels, range(first, until), strict=True))
-        self._sum += self._vectors[first:until].sum(axis=0, dtype=np.float64)
         self.count = until
+        self._sample = None
 
     def remove(self, label: int) -> bool:
         """Mark a row as removed; say whether it was there."""
@@ -110,8 +120,23 @@ class VectorRows:
         if row is None:
             return False
         self._alive[row] = False
-        self._sum -= self._vectors[row]
+        self._resample(label)
         return True
+
+    @property
+    def sample(self) -> "Sample":
+        """The living rows whose labels come first in `sample_order`, `SAMPLE_MAX` at most."""
+        if self._sample is None:
+            living = np.flatnonzero(self._alive[: self.count])
+            order = sample_order(self._labels[living])
+            first = np.argsort(order)[:SAMPLE_MAX]
+            self._sample = Sample(order[first], self._vectors[living[first]])
+        return self._sample
+
+    def _resample(self, label: int) -> None:
+        """Let the sample be taken anew if a label that came or went may be of it."""
+        if self._sample is not None and self._sample.may_have(label):
+            self._sample = None
 
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""

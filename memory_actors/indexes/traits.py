@@ -26,6 +26,9 @@ _GROWTH: Final = 1.5
 _NAME_BYTES: Final = 120
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
+_NAME: Final = re.compile(r"(?P<name>[^()\n:;?!]+?)(?P<type> \([^()\n]+\))?")
+_NAME_CHARACTERS_MAX: Final = 80
+_NAME_WORDS_MAX: Final = 4
 
 Rows = npt.NDArray[np.int64]
 
@@ -45,6 +48,8 @@ class Spoken(NamedTuple):
     """Who said it, case folded."""
     asks: bool
     """Whether it ends as a question."""
+    bare: bool = False
+    """Whether it is a name and no more, as "Cardiff (city)" is."""
 
 
 class Trait(NamedTuple):
@@ -60,6 +65,8 @@ class Trait(NamedTuple):
     spoken: Spoken
     summary: bool
     """Whether it stands for memories that were compressed."""
+    said: bool = False
+    """Whether it is what somebody said: a turn, not a fact."""
 
 
 class Columns(NamedTuple):
@@ -75,6 +82,8 @@ class Columns(NamedTuple):
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
     summaries: npt.NDArray[np.bool_]
+    said: npt.NDArray[np.bool_]
+    bare: npt.NDArray[np.bool_]
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -90,10 +99,28 @@ def times(row: Any) -> Times:
     return Times(row.occurred_at_us, begins, FOR_EVER_US if ends is None else ends)
 
 
+def was_said(row: Any) -> bool:
+    """Say whether a row of a state is what somebody said: it has a role."""
+    return getattr(row, "role", None) is not None
+
+
 def spoken(text: str) -> Spoken:
     """Return what a text says of itself as it is embedded, its speaker in front."""
     said = _SPEAKER.match(text)
-    return Spoken(said[1].casefold() if said else None, text.rstrip().endswith("?"))
+    speaker = said[1].casefold() if said else None
+    return Spoken(speaker, text.rstrip().endswith("?"), _is_bare(text))
+
+
+def _is_bare(text: str) -> bool:
+    """Say whether a text is a name: up to four words in capitals, perhaps with a type behind it."""
+    found = _NAME.fullmatch(text) if len(text) <= _NAME_CHARACTERS_MAX else None
+    if found is None:
+        return False
+    names = _WORD.findall(found["name"])
+    if not 0 < len(names) <= _NAME_WORDS_MAX or any(map(str.islower, names)):
+        return False
+    # What has no capitals, as in Chinese, may be a whole sentence.
+    return found["type"] is not None or any(name[0].isupper() for name in names)
 
 
 class Numbers:
@@ -130,6 +157,7 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = _empty(_CAPACITY_MIN)
         self._years: dict[int, int] = {}  # how many passages are of a year
+        self._turns = 0  # passages that somebody said
 
     @property
     def size_bytes(self) -> int:
@@ -171,7 +199,9 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        return (owner, *trait.times, chain, trait.place, speaker, said.asks, trait.summary)
+        self._turns += trait.said
+        where = owner, *trait.times, chain, trait.place
+        return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -183,6 +213,7 @@ class Traits:
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
         self._count_year(int(self._columns.occurred_us[row]), -1)
+        self._turns -= int(self._columns.said[row])
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -195,7 +226,7 @@ class Traits:
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years = self._spoken, self._years
+        made._spoken, made._years, made._turns = self._spoken, self._years, self._turns
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -203,7 +234,7 @@ class Traits:
         """Return what the text of a row says of itself."""
         speaker = int(self._columns.speakers[row])
         name = None if speaker == NONE else self._named.names[speaker]
-        return Spoken(name, bool(self._columns.asks[row]))
+        return Spoken(name, bool(self._columns.asks[row]), bool(self._columns.bare[row]))
 
     def number_of(self, chain: str) -> int | None:
         """Return the number of a session, None if no row was ever in it."""
@@ -216,6 +247,11 @@ class Traits:
         found = [number for number in known if _as_words(self._named.names[number]) in words]
         return found[0] if len(found) == 1 else None
 
+    @property
+    def turns(self) -> int:
+        """How many passages somebody said."""
+        return self._turns
+
     def years(self) -> set[int]:
         """Return the years that passages are of."""
         return {year for year, count in list(self._years.items()) if count > 0}
@@ -224,7 +260,7 @@ class Traits:
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    kinds = (small, whole, whole, whole, small, whole, small, share, flag)
+    kinds = (small, whole, whole, whole, small, whole, small, share, flag, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 

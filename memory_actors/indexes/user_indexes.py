@@ -5,8 +5,9 @@ that their scores compare.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,14 @@ from eventlog import EventStore
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.centring import centre
+from memory_actors.indexes.centring import SAMPLE_MAX, centre
 from memory_actors.indexes.index_file import of_kind
 from memory_actors.indexes.memory_index import MemoryIndex
 from memory_actors.indexes.parts import indexed
+from memory_actors.indexes.rows import Sample
 from memory_actors.indexes.wanting import Text
 from memory_actors.kinds.kind import Kind
 
-CENTRE_DRIFT = 50  # a mean of n vectors moves by less than 1 in 50 with n / 50 more
-EXACT_MAX = 1_000  # vectors: what rests on their centre is made anew in 0.1 ms
 AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
 
 Find = Callable[[Kind, str], Any]
@@ -52,7 +52,7 @@ class UserIndexes:
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
-        self._centre: tuple[int, Vectors | None] = (0, None)
+        self._centre: tuple[Sequence[Sample], Vectors | None] = ((), None)
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
@@ -73,19 +73,13 @@ class UserIndexes:
     def centre(self, background: Vectors) -> Vectors:
         """Return where the common part of all vectors lies; `background` is float32 [d].
 
-        Where there are many vectors, the very same array until there are a fiftieth more or fewer:
-        what rests on it is kept. Where there are few it is exact, so that it depends on them alone.
+        The very same array as long as the sample is the same: what rests on it is kept.
         """
-        count = sum(len(index.dense) for index in self._of.values())
-        counted, kept = self._centre
-        drift = abs(count - counted) * CENTRE_DRIFT
-        if kept is not None and count >= EXACT_MAX and drift <= counted:
-            return kept
-        in_order = [self._of[name] for name in sorted(self._of)]  # whichever was made first
-        fresh = centre(background, (index.dense.mass for index in in_order))
-        if kept is None or not np.array_equal(fresh, kept):
-            kept = fresh
-        self._centre = (count, kept)
+        samples = [self._of[name].dense.sample for name in sorted(self._of)]
+        sampled, kept = self._centre
+        if kept is None or not _same(samples, sampled):
+            kept = centre(background, _merged(samples, len(background)))
+            self._centre = (samples, kept)
         return kept
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
@@ -191,3 +185,17 @@ class UserIndexes:
             chores=self._chores,
             find=partial(self._find, kind),
         )
+
+
+def _same(some: Sequence[Sample], others: Sequence[Sample]) -> bool:
+    """Say whether these are the very samples: one that changes is another object."""
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:
+    """Return the vectors of those that come first in all samples together, float32 [n, d]."""
+    order = np.concatenate([np.empty(0, np.uint64), *(sample.order for sample in samples)])
+    empty = np.empty((0, dimension), np.float16)
+    vectors = np.concatenate([empty, *(sample.vectors for sample in samples)])
+    first = np.argsort(order, kind="stable")[:SAMPLE_MAX]
+    return vectors[first].astype(np.float32)

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import anyio
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.chores import Chores
 from memory_actors.embedding.of_user import Embeddings
 from memory_actors.embedding.protocol import Embedded
@@ -24,7 +24,7 @@ RETRY_S = 5.0  # after the embedder failed
 WAIT_STEP_S = 0.02
 WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 
 class Text(NamedTuple):

@@ -15,6 +15,7 @@ has left, which is an hour from its import; the tier. Of relationships that say 
 contradicted at the moment they began, all but one.
 """
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -62,9 +63,7 @@ async def import_jsonl(
     """
     adder = Adder(user)
     with open_file(Path(path)) as file:
-        total_bytes = file.seek(0, 2) if file.seekable() else 0
-        if total_bytes:
-            file.seek(0)
+        total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = _batches(_entries(file, str(path)))
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             await adder.add(batch.entries)

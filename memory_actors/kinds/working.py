@@ -289,7 +289,7 @@ def quotas(state: Working, limits: Limits, _scope: str | None) -> Sequence[Quota
     """Return how full each limit is."""
     return (
         QuotaUse("keys", "count", len(state.held), limits.working_keys),
-        QuotaUse("bytes", "bytes", state.size_bytes, limits.working_bytes),
+        QuotaUse("bytes", "bytes", state.size_bytes, limits.working_bytes, evicts=True),
     )
 
 

@@ -15,6 +15,9 @@ GRAPH_VERSION: Final = 1
 
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 
+UNKNOWN_TOKEN_ID: Final = 100
+"""[UNK] in the published vocabulary."""
+
 WEIGHTS_FILE: Final = "model.safetensors"
 TOKENIZER_FILE: Final = "tokenizer.json"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 import msgspec
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MissingExtraError
 from memory_actors.privacy import hashed, reason
 from memory_actors.urls import checked_host
@@ -29,7 +29,7 @@ WAITING_MAX = 1_000  # a sink that is further behind tells of quotas that have c
 SEND_DEADLINE_S = 30.0  # three attempts of a webhook and the pauses between them
 CANCEL_S = 1.0  # for a sink to heed its cancellation, and to close
 
-_logger = structlog.get_logger("memory_actors.observing.alerts")
+_logger = get_logger("memory_actors.observing.alerts")
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):

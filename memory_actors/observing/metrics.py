@@ -8,8 +8,7 @@ label value is a series that lives as long as the process.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import structlog
-
+from eventlog.logs import get_logger
 from memory_actors.errors import InvalidInputError, MissingExtraError
 from memory_actors.privacy import reason
 
@@ -44,7 +43,7 @@ _HELP = {
     "global_quota_use_ratio": "Used part of a quota over all users, from 0 to 1",
 }
 
-_logger = structlog.get_logger("memory_actors.observing.metrics")
+_logger = get_logger("memory_actors.observing.metrics")
 
 
 class Metrics(Protocol):

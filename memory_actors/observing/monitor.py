@@ -18,8 +18,8 @@ from typing import Literal, NoReturn
 import anyio
 import msgspec
 import psutil
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.errors import InvalidInputError, MemoryLimitError
 from memory_actors.privacy import reason
 from memory_actors.quota import MIB
@@ -28,7 +28,7 @@ SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing coun
 
 Level = Literal["ok", "soft", "hard"]
 
-_logger = structlog.get_logger("memory_actors.observing.monitor")
+_logger = get_logger("memory_actors.observing.monitor")
 
 
 @lru_cache(maxsize=1)

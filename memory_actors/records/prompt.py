@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from memory_actors.quoting import quoted
 from memory_actors.records.source import Sourced
 
 
@@ -33,7 +34,7 @@ class Context(msgspec.Struct, frozen=True):
         each is quoted, one JSON object a line, and none can end the quotation. That makes an
         injection harder, not impossible.
         """
-        lines = [_quoted(part) for part in self.parts]
+        lines = [_line(part) for part in self.parts]
         return "\n".join([_OPENING, *lines, "</memory>"]) if lines else ""
 
 
@@ -47,10 +48,10 @@ known, `from` says where it comes from, and `trust` how far that is trusted.
 <memory>"""
 
 
-def _quoted(part: ContextPart) -> str:
+def _line(part: ContextPart) -> str:
     line: dict[str, Any] = {"source": part.source, "at": part.occurred_at.isoformat()}
     if part.origins:
         named = [one.source for one in part.origins if one.source is not None]
         line |= {"trust": part.trust.value, "from": named[:SOURCES_QUOTED_MAX]}
     line["text"] = part.text
-    return msgspec.json.encode(line).decode().replace("<", "\\u003c")
+    return quoted(line)

@@ -15,6 +15,9 @@ class QuotaUse(msgspec.Struct, frozen=True):
     used: int
     """Where the limit is a session's or an agent's: of the fullest one."""
     limit: int
+    evicts: bool = False
+    """Whether what would pass it makes room by itself: it fills up by design and refuses nothing,
+    so it raises no alert."""
 
     @property
     def percent(self) -> float:

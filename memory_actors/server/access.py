@@ -9,11 +9,11 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio.to_thread
-import structlog
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
+from eventlog.logs import get_logger
 from memory_actors.api_keys.keys import ApiKey
 from memory_actors.api_keys.store import KeyFileError, KeyStore
 from memory_actors.errors import InvalidInputError
@@ -26,7 +26,7 @@ CHALLENGE: Final = 'Bearer realm="memory-actors"'
 PUBLIC: Final = {"public": True}
 _SCHEME: Final = "bearer "
 
-_logger = structlog.get_logger("memory_actors.server")
+_logger = get_logger("memory_actors.server")
 
 
 def read_path(connection: Connection, _handler: BaseRouteHandler) -> None:

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
-import structlog
 from litestar import Litestar
 from litestar.exceptions import HTTPException
 
+from eventlog.logs import get_logger
 from memory_actors.privacy import reason
 from memory_actors.server.problems import (
     MEDIA_TYPE,
@@ -36,7 +36,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-_logger = structlog.get_logger("memory_actors.server")
+_logger = get_logger("memory_actors.server")
 
 
 class Doorway:

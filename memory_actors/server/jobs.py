@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import anyio
 import msgspec
-import structlog
 
+from eventlog.logs import get_logger
 from memory_actors.errors import NotFoundError, UnavailableError
 from memory_actors.privacy import reason
 from memory_actors.server.problems import problem_of
@@ -26,7 +26,7 @@ WAITING_MAX: Final = 100  # each would wait for hours behind that many
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 _ENDED: Final = ("done", "failed", "cancelled")
 
-_logger = structlog.get_logger("memory_actors.server")
+_logger = get_logger("memory_actors.server")
 
 
 class Compactor(Protocol):

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
-import structlog
 from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 
 from eventlog import DiskFull, KeyGone, LogClosed
+from eventlog.logs import get_logger
 from memory_actors.api_keys.store import KeyFileError
 from memory_actors.errors import (
     EmbedderError,
@@ -33,7 +33,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
 RETRY_AFTER_S: Final = 1
 
-_logger = structlog.get_logger("memory_actors.server")
+_logger = get_logger("memory_actors.server")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,10 +16,10 @@ import uvicorn
 from memory_actors.api_keys.store import KeyStore
 from memory_actors.errors import InvalidInputError
 from memory_actors.server.app import create_app
+from memory_actors.server.connections import Connections
 from memory_actors.system import MemorySystem
 
 SHUTDOWN_S: Final = 10  # what requests in work are given to end
-CONNECTIONS_MAX: Final = 1_000  # idle ones included; beyond it uvicorn answers 503 by itself
 BACKLOG: Final = 128
 
 
@@ -56,7 +56,7 @@ async def serve(
 ) -> None:
     """Serve until a signal. `port` 0 is any free one; `on_ready` is told the address.
 
-    `limits` are those of `create_app`.
+    `limits` are those of `create_app`; `connections` has other bounds than those of connections.py.
 
     :raises InvalidInputError: the address cannot be bound.
     """
@@ -67,7 +67,9 @@ async def serve(
         await server.serve(sockets=[bound])
 
 
-def new_server(memory: MemorySystem, keys: KeyStore, **limits: Any) -> Server:
+def new_server(
+    memory: MemorySystem, keys: KeyStore, connections: Connections | None = None, **limits: Any
+) -> Server:
     """Return a server that listens nowhere yet. It logs no paths: they hold the ids of users."""
     config = uvicorn.Config(
         create_app(memory, keys, **limits),
@@ -75,11 +77,10 @@ def new_server(memory: MemorySystem, keys: KeyStore, **limits: Any) -> Server:
         log_config=None,
         log_level="warning",
         lifespan="on",
-        http="h11",
+        http=connections or Connections(),  # type: ignore[arg-type]  # called, as a class is
         ws="none",
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     return Server(config)

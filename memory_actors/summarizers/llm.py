@@ -5,7 +5,7 @@ stretches of it the one nearest to the cluster's middle, cut at 1,000 characters
 how many of how many it sees, and from when to when.
 
 Memories come from people, tools and web pages, so what they say may be meant for the model. They
-are quoted: one JSON object a line, `<` escaped, so that none can end the quotation, and the system
+are quoted: one JSON object a line (`quoting`), so that none can end the quotation, and the system
 prompt says that no instruction in them holds. That makes an injection harder, not impossible; what
 a summary says is as trustworthy as the memories it was made of.
 
@@ -16,10 +16,9 @@ than its originals is for the caller to see.
 from datetime import UTC
 from typing import Final, Unpack
 
-import msgspec
-
 from memory_actors.errors import LLMError, SummarizerError
 from memory_actors.llm import Answer, AsksModel, Connection
+from memory_actors.quoting import quoted
 from memory_actors.summarizers.protocol import (
     NAME_CHARACTERS_MAX,
     WORDS_MAX,
@@ -128,11 +127,10 @@ def _question(cluster: Cluster) -> str:
 
 
 def _line(cluster: Cluster, place: int) -> str:
-    """Return a memory as a line of JSON that holds no `<`."""
     text = cluster.texts[place]
-    quoted = text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + MARKER
+    shown = text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + MARKER
     time = cluster.times[place].astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return msgspec.json.encode({"time": time, "text": quoted}).decode().replace("<", "\\u003c")
+    return quoted({"time": time, "text": shown})
 
 
 def _finished(answer: Answer) -> str:

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
-import structlog
-
 from eventlog import Recorded
+from eventlog.logs import get_logger
 from memory_actors.actors.asking import Reply
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.errors import EmbedderError, InvalidInputError
@@ -30,7 +29,7 @@ SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 After = Callable[[LiveUser, Reply], Awaitable[bool]]
 """What is done once the log has the events of a command; it says whether they are indexed."""
 
-_logger = structlog.get_logger("memory_actors.user")
+_logger = get_logger("memory_actors.user")
 
 
 class Written(NamedTuple):

@@ -1,53 +1,74 @@
-"""What each measure of recall counts, and in which order they stand."""
+"""`bench recall`: sets are read and checked, and its figures are what they say."""
 
-import random
+import json
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+import click
 import pytest
+from click.testing import CliRunner
 
-from bench.recall import CUTS, MEASURES, by_cosine, groups, means, measured
-
-
-def test_a_fraction_is_neither_any_nor_all() -> None:
-    ranking = [f"other {number}" for number in range(30)]
-    ranking[2], ranking[7] = "a", "b"
-    found = measured({"a", "b"}, ranking)
-    assert set(found) == set(MEASURES)
-    assert (found["R@5"], found["any@5"], found["all@5"]) == (0.5, 1.0, 0.0)
-    assert (found["R@10"], found["any@10"], found["all@10"]) == (1.0, 1.0, 1.0)
-    assert found["MRR"] == pytest.approx(1 / 3)
+from bench.__main__ import main
+from bench.calibration import auroc, bins, calibration_error
+from bench.recall_sets import read_set
 
 
-def test_all_is_at_most_the_fraction_and_that_at_most_any() -> None:
-    rng = random.Random(1)
-    for _ in range(200):
-        ranking = rng.sample(range(40), 30)
-        wanted = rng.sample(range(40), rng.randint(1, 6))
-        found = measured([*map(str, wanted)], [*map(str, ranking)])
-        for k in CUTS:
-            assert 0 <= found[f"all@{k}"] <= found[f"R@{k}"] <= found[f"any@{k}"] <= 1
-        assert found["R@5"] <= found["R@10"] <= found["R@20"]
+def a_set(path: Path, **changes: Any) -> Path:
+    users = [
+        {
+            "id": name,
+            "memories": [
+                {"id": f"m{number}", "text": f"{name} {fact}", "role": None, "session": None}
+                for number, fact in enumerate(("owns a kayak", "owns a kayak", "plays the oboe"))
+            ],
+            "questions": [
+                {"text": f"{name} owns a kayak", "evidence": ["m0", "m1"], "category": "thing"},
+                {"text": "who is the dentist?", "evidence": [], "category": "none"},
+            ],
+        }
+        for name in ("Ada", "Leon")
+    ]
+    data = {"name": "tiny", "licence": "ours", "source": "here", "users": users, **changes}
+    path.write_text(json.dumps(data))
+    return path
 
 
-def test_with_a_single_piece_of_evidence_all_three_are_one_number() -> None:
-    found = measured({"a"}, ["b", "a"])
-    assert found["R@5"] == found["any@5"] == found["all@5"] == 1.0
-    assert found["MRR"] == 0.5
+def test_a_set_is_scored_beside_the_baselines_in_one_run(tmp_path: Path) -> None:
+    path = a_set(tmp_path / "tiny.json")
+    options = ["recall", str(path), "--embedder", "hashed", "--dir", str(tmp_path), "--json"]
+    done = CliRunner().invoke(main, options, catch_exceptions=False)
+    report = json.loads(done.stdout)
+    by_set = report["tables"][0]["rows"]
+    assert [row[1] for row in by_set] == ["ours", "cosine", "BM25", "sum"]
+    assert all(row[2] == 2 for row in by_set)  # one answerable question a user
+    ours = by_set[0]
+    assert ours[3] == ours[6] == 1.0  # R@10 and hit@1: the words are the same
+    assert report["ok"] is (done.exit_code == 0)
 
 
-def test_nothing_to_find_and_nothing_found_count_zero() -> None:
-    for wanted, ranking in ((set(), ["a"]), ({"a"}, []), ({"a"}, ["b"])):
-        assert set(measured(wanted, ranking).values()) == {0.0}
+def test_a_question_that_names_a_memory_nobody_has_is_refused(tmp_path: Path) -> None:
+    asked = [{"text": "?", "evidence": ["gone"], "category": ""}]
+    user = {"id": "Ada", "memories": [{"id": "m0", "text": "likes tea"}], "questions": asked}
+    with pytest.raises(click.ClickException, match="no memories"):
+        read_set(a_set(tmp_path / "tiny.json", users=[user]))
 
 
-def test_groups_stand_where_their_best_member_does() -> None:
-    assert groups("babca") == ["b", "a", "c"]
+def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "no.json"
+    for content in ("{", '{"name": 1}', "\udcff".encode("utf-8", "surrogateescape")):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(click.ClickException, match="no set of memories"):
+            read_set(path)
 
 
-def test_means_are_over_questions() -> None:
-    assert means([{"R@5": 1.0, "MRR": 0.5}, {"R@5": 0.0, "MRR": 0.5}], ["MRR", "R@5"]) == [0.5, 0.5]
+def test_the_calibration_error_is_the_mean_distance_of_score_and_share() -> None:
+    scores, answers = [0.75] * 4 + [0.15] * 4, [True, True, True, False] + [False] * 4
+    assert calibration_error(scores, answers) == pytest.approx(0.075)
+    assert [(one.results, one.answers) for one in bins(scores, answers)] == [(4, 0.0), (4, 0.75)]
+    assert calibration_error([], []) == 0
 
 
-def test_plain_cosine_ranks_best_first_and_equals_in_their_order() -> None:
-    vectors = np.array([[0, 1], [1, 0], [1, 0]], np.float32)
-    assert by_cosine(["a", "b", "c"], vectors, np.array([1, 0], np.float32)) == ["b", "c", "a"]
+def test_the_auroc_counts_pairs_and_halves_ties() -> None:
+    assert auroc([0.9, 0.5], [0.1, 0.2]) == 1.0
+    assert auroc([0.5], [0.5, 0.1]) == 0.75
+    assert auroc([0.1], [0.9]) == 0.0

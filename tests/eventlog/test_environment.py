@@ -5,11 +5,12 @@ import os
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from support.disks import file_size_limit
+from support.disks import file_size_limit, let_a_commit_fail
 
 from eventlog import (
     CorruptLog,
@@ -240,6 +241,79 @@ def test_a_failed_write_waits_for_readers_before_it_opens_again(path: Path):
         assert seen == [b"value"]
         assert len(errors) == 1
         assert get(env, KEY) == b"value"
+
+
+def test_who_reads_between_a_failed_write_and_its_reopening_is_told_to_try_again(path: Path):
+    """LMDB lets nobody begin then: nothing is wrong with the file, so nobody is told so."""
+    reading, may_leave = threading.Event(), threading.Event()
+    failures: list[EventLogError] = []
+
+    def hold_up_the_reopening() -> None:
+        with env.read():
+            reading.set()
+            may_leave.wait(10)
+
+    def fail() -> None:
+        try:
+            put(env, b"another", b"value")
+        except EventLogError as error:
+            failures.append(error)
+
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        threads = [threading.Thread(target=each) for each in (hold_up_the_reopening, fail)]
+        threads[0].start()
+        assert reading.wait(10)
+        let_a_commit_fail(path)
+        threads[1].start()
+        try:
+            with pytest.raises(LogUnavailable, match="try again"):  # noqa: PT012 - when it has failed
+                while True:
+                    assert get(env, KEY) == b"value"
+        finally:
+            may_leave.set()
+            for thread in threads:
+                thread.join(10)
+
+        assert [type(error) for error in failures] == [StorageFailed]
+        assert get(env, KEY) == b"value"
+        put(env, KEY, b"after")
+        assert get(env, KEY) == b"after"
+
+
+def test_one_reader_too_many_is_told_to_try_again(path: Path):
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        with ExitStack() as readers, pytest.raises(LogUnavailable, match="try again"):  # noqa: PT012 - as above
+            while True:
+                readers.enter_context(env.read())
+        assert get(env, KEY) == b"value"
+
+
+def test_files_that_are_replaced_at_the_same_time_do_not_pass_for_each_other():
+    """A new file may have the inode of one that another thread is just closing.
+
+    On a disk, that is: a file system in memory gives no inode twice.
+    """
+    failures: list[Exception] = []
+
+    def shrink_again_and_again(name: str) -> None:
+        with opened(Path(directory) / name) as env:
+            for _ in range(150):
+                try:
+                    env.shrink()
+                except EventLogError as error:
+                    failures.append(error)
+
+    threads = [
+        threading.Thread(target=shrink_again_and_again, args=(f"{n}.mdb",)) for n in range(3)
+    ]
+    with TemporaryDirectory(dir="/var/tmp") as directory:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert failures == []
 
 
 def test_where_opening_again_fails_the_lock_is_still_given_up(path: Path):

@@ -64,6 +64,17 @@ def test_a_limit_of_nothing_is_full_when_there_is_anything() -> None:
     assert alert.level == "critical"
 
 
+def test_a_bound_that_evicts_raises_no_alert_and_takes_back_what_it_had_raised() -> None:
+    full = QuotaUse("messages", "count", 100, 100, evicts=True)
+    assert account.alerts(account.initial, "short_term", [full]) == []
+    raised = AlertChanged(
+        quota="short_term.messages", level="critical", was=None, used=95, limit=100, unit="count"
+    )  # as an earlier version did
+    state = account.fold(account.initial, [recorded(raised)])
+    (back,) = account.alerts(state, "short_term", [full])
+    assert (back.level, back.raised) == (None, False)
+
+
 def test_setting_the_same_tier_again_is_satisfied() -> None:
     command = SetTier(now_us=1, tier=Tier.FREE)
     events = account.decide(command, account.initial, Limits())

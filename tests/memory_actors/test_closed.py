@@ -35,7 +35,7 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
     "verify": lambda system, _: system.verify(),
 }
 OTHERS_OF_SYSTEM = {"open", "import_events", "restore_backup"} | {
-    "statistics", "user", "watch_erasures",
+    "close", "statistics", "user", "watch_erasures",
 }  # fmt: skip
 """What is about a store that is closed, and what has nothing to do with the store."""
 

@@ -27,6 +27,11 @@ def span(first: date, last: date) -> Span:
 
 
 def named(query: str, now: datetime = NOW) -> tuple[Span, ...]:
+    """Where the spans lie; how closeness fades around them is another matter."""
+    return tuple(Span(*found[:2]) for found in spans_of(query, now))
+
+
+def spans_of(query: str, now: datetime = NOW) -> tuple[Span, ...]:
     return named_spans(query, microseconds(now.date()) + 15 * 3_600_000_000, YEARS)
 
 
@@ -46,6 +51,16 @@ def spans(text: str) -> tuple[Span, ...]:
         ("Dec 1,2023", "2023-12-01"),
         ("2023-10-13T10:00Z", "2023-10-13"),
         ("2023/10/13", "2023-10-13"),
+        ("on the first of May 2025", "2025-05-01"),
+        ("the twenty-third of June 2025", "2025-06-23"),
+        ("Was war am 13.10.2023?", "2023-10-13"),
+        ("10/13/2023", "2023-10-13"),
+        ("on 5/6/2023", "2023-05-06 2023-06-05"),
+        ("on 6.5.2023", "2023-05-06"),
+        ("31.02.2023", ""),
+        ("version 1.2.2023.4", ""),
+        ("2023年10月13日发生了什么", "2023-10-13"),
+        ("2023년 10월 13일에", "2023-10-13"),
         ("Oct 13", "2025-10-13 2026-10-13"),
         ("29 February", ""),
         ("on 29 February 2024", "2024-02-29"),
@@ -110,9 +125,9 @@ def spans(text: str) -> tuple[Span, ...]:
         ("next month", "2026-08-01..2026-08-31"),
         ("last year's trip", "2025-01-01..2025-12-31"),
         ("3 days ago", "2026-07-14"),
-        ("two weeks ago", "2026-06-30..2026-07-06"),
-        ("a couple of weeks ago", "2026-06-30..2026-07-06"),
-        ("a year ago", "2025-01-16..2026-01-15"),
+        ("two weeks ago", "2026-07-03"),
+        ("a couple of weeks ago", "2026-07-03"),
+        ("a year ago", "2025-07-17"),
         ("the last 3 days", "2026-07-14..2026-07-17"),
         ("over the past two weeks", "2026-07-03..2026-07-17"),
         ("in the last few weeks", "2026-06-12..2026-07-17"),
@@ -124,7 +139,7 @@ def spans(text: str) -> tuple[Span, ...]:
         ("this Sunday", "2026-07-19"),
         ("next Friday", "2026-07-24"),
         ("since Monday", "2026-07-13..2026-07-17"),
-        ("since two weeks ago", "2026-06-30..2026-07-17"),
+        ("since two weeks ago", "2026-07-03..2026-07-17"),
         # together
         ("yesterday about the trip in June 2025", "2025-06-01..2025-06-30 2026-07-16"),
         ("What did he finish last Friday, on 23 January, 2022?", "2022-01-23"),
@@ -148,7 +163,7 @@ What is the opinion of April? | in June's house | letter from Jan | hurt in the 
 bathed in the spring | Monday blues | on Mondays | How many days | How many weeks passed? |
 the last week of the trip | the last day | last time | Why did Maria decide? | She is 18 | 2 + 2 |
 version 2.10 | 5K run | 2023-13-01 | 2023-02-30 | 31 April | the next two weeks | in 2025-2023 |
-last | since | in | ago | \u0660 may | on fr\u0131day | on fr\u0130day | 10/13/2023
+last | since | in | ago | \u0660 may | on fr\u0131day | on fr\u0130day | 13/13/2023
 """
 
 
@@ -283,6 +298,31 @@ def test_closeness_falls_by_the_day_and_slower_after_than_before() -> None:
     found = closeness((Span(day, day + DAY_US),), times)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("query", "fades_days"),
+    [
+        ("yesterday", 0.5),
+        ("two days ago", 0.5),
+        ("last Tuesday", 0.5),
+        ("three weeks ago", 3.5),
+        ("last week", 3.5),
+        ("a month ago", 15.22),
+    ],
+)
+def test_closeness_fades_within_the_unit_of_a_relative_time(query: str, fades_days: float) -> None:
+    (found,) = spans_of(query)
+    assert (found.after_days, found.before_days) == pytest.approx((fades_days, fades_days))
+    away = found.end_us - DAY_US + round(fades_days * 2) * DAY_US
+    close = closeness((found,), np.array([found.start_us, away], np.int64))
+    assert close[0] == 1
+    assert close[1] == pytest.approx(np.exp(-round(fades_days * 2) / fades_days), rel=1e-3)
+
+
+def test_a_date_fades_slowly_even_beside_a_relative_time() -> None:
+    for query in ("on 13 October 2023", "yesterday about the trip in June 2025"):
+        assert {(one.after_days, one.before_days) for one in spans_of(query)} == {(7.0, 3.0)}
 
 
 def test_nothing_is_close_to_no_span() -> None:

@@ -12,7 +12,7 @@ from support.canaries import canaries_everywhere, found_in
 from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
-from eventlog import DiskFull
+from eventlog import DiskFull, LogUnavailable, StorageFailed
 from eventlog import erase as stream_erasing
 from memory_actors import (
     BeingErasedError,
@@ -135,6 +135,68 @@ async def test_an_erased_user_may_come_back_and_is_new(open_memory: Any) -> None
         assert [m.content for m in await memory.user("ada").list_memories()] == ["likes coffee"]
         assert (await memory.erase("ada")).events > 0
         assert await memory.users() == []
+
+
+async def test_where_index_files_cannot_be_looked_for_there_is_no_receipt(
+    open_memory: Any, directory: Path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user(USER).add("canary canoe on the lake")
+    indexes, aside = directory / "indexes", directory / "aside"
+    async with open_memory() as memory:
+        assert [path.name for path in indexes.iterdir()] != []
+        indexes.rename(aside)
+        indexes.symlink_to(indexes)  # which nobody can look into
+
+        with pytest.raises(StorageFailed, match=r"indexes cannot be looked into.*repeat"):
+            await memory.erase(USER)
+
+        indexes.unlink()
+        aside.rename(indexes)
+        assert [m.content for m in await memory.user(USER).list_memories()] != []
+        assert (await memory.erase(USER)).index_files >= 1
+        assert found_in(directory) == set()
+
+
+async def test_an_index_file_that_cannot_be_removed_is_named_and_there_is_no_receipt(
+    open_memory: Any, directory: Path
+) -> None:
+    async with open_memory() as memory:
+        await memory.user(USER).add("canary canoe on the lake")
+    async with open_memory() as memory:
+        (file, *_) = (directory / "indexes").iterdir()
+        blocked = file.with_suffix(".blocked")
+        blocked.mkdir()
+
+        with pytest.raises(
+            StorageFailed, match=rf"left in .*indexes and cannot be removed.*{blocked.name}"
+        ):
+            await memory.erase(USER)
+
+        blocked.rmdir()
+        await memory.erase(USER)
+        assert found_in(directory) == set()
+
+
+async def test_an_archive_that_cannot_be_read_keeps_an_erasure_from_being_begun(
+    open_memory: Any, directory: Path
+) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        await canaries_everywhere(memory, USER)
+    archive, aside = directory / "archive", directory / "aside"
+    async with open_memory(summarizer=SHORT) as memory:
+        archive.rename(aside)
+        archive.symlink_to(archive)
+
+        with pytest.raises(LogUnavailable, match="cannot open"):
+            await memory.erase(USER)
+
+        archive.unlink()
+        aside.rename(archive)
+        assert (await memory.user(USER).usage()).kinds["long_term"].count > 0, "nothing was begun"
+        await memory.erase(USER)
+        assert found_in(directory) == set()
+        assert await memory.check_replay() == [], "and the totals are those of the others"
 
 
 async def test_what_a_user_held_leaves_the_totals(open_memory: Any) -> None:

@@ -238,6 +238,37 @@ async def test_alerts_are_recorded_and_delivered_once_for_each_crossing(open_mem
     ]
 
 
+async def test_a_full_ring_raises_no_alert_and_a_quota_that_refuses_does(open_memory) -> None:
+    got: list[Alert] = []
+
+    async def take(alert: Alert) -> None:
+        got.append(alert)
+
+    limits = Limits(short_term_messages=10, working_keys=4, working_bytes=1_000)
+    async with open_memory(tiers=pro(limits), alerts=[CallbackSink(take)]) as memory:
+        user = memory.user("ada", session_id="s")
+        for n in range(12):
+            await user.short_term.add_message(f"message {n}")
+        for n in range(3):
+            await user.working.set(f"long {n}", "x" * 400)  # for which others make room
+        uses = {
+            f"{kind}.{use.quota}": use
+            for kind, one in (await user.usage()).kinds.items()
+            for use in one.quotas
+        }
+        assert uses["short_term.messages"].percent == 100
+        assert {name for name, use in uses.items() if use.evicts} == {
+            "short_term.messages", "short_term.bytes", "short_term.sessions", "working.bytes",
+        }  # fmt: skip
+        assert got == []
+        for n in range(4):
+            await user.working.set(f"short {n}", "x", auto_prune=True)
+        with pytest.raises(QuotaExceededError):
+            await user.working.set("one too many", "x")
+    assert {alert.quota for alert in got} == {"working.keys"}
+    assert got[-1].level == "critical"
+
+
 async def test_an_alert_comes_in_the_commit_of_the_write_that_caused_it(open_memory) -> None:
     async with open_memory(tiers=pro(Limits(long_term_memories=5)), alerts=[]) as memory:
         user = memory.user("u")

@@ -165,7 +165,7 @@ class UserMachine(
         expected = {}
         for quota, (used, limit) in uses.items():
             was = self.levels.get(quota)
-            level = recount.level(used, limit, was)
+            level = None if quota in recount.SILENT else recount.level(used, limit, was)
             if level != was:
                 expected[quota] = (level, was, used, limit)
         alerts = [entry.data for entry in decided.events if isinstance(entry.data, AlertChanged)]

@@ -20,7 +20,7 @@ from memory_actors.handles.working import WorkingMemory
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}
-NOT_ONE_CALL = {"open", "restore_backup", "import_events"}  # for a store that is closed
+NOT_ONE_CALL = {"open", "close", "restore_backup", "import_events"}  # for a store, not in one
 HANDLES = {
     "": UserMemory,
     "context.": UserContext,

@@ -1,5 +1,7 @@
 """Disks with little room."""
 
+import fcntl
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -31,3 +33,26 @@ def file_system(target: Path, size: str) -> Iterator[Path]:
         pytest.skip("a tmpfs cannot be mounted here")
     yield target
     subprocess.run(["umount", "-l", str(target)], check=True, timeout=10)
+
+
+def let_a_commit_fail(path: Path) -> None:
+    """Let the next commit to an LMDB file that is open here fail.
+
+    LMDB writes meta pages through a descriptor of their own (O_DSYNC). One that cannot be written
+    to stands in its place until the file is opened again.
+    """
+    (meta,) = [
+        fd
+        for fd in (int(each.name) for each in Path("/proc/self/fd").iterdir())
+        if _target(fd) == path and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DSYNC
+    ]
+    read_only = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(read_only, meta)
+    os.close(read_only)
+
+
+def _target(fd: int) -> Path | None:
+    try:
+        return Path(f"/proc/self/fd/{fd}").readlink()
+    except OSError:  # of the list itself
+        return None

@@ -73,8 +73,14 @@ def _of_agents(rows: Sequence[Any], limits: Limits) -> Uses:
     return used
 
 
+SILENT = {
+    "short_term.bytes", "short_term.messages", "short_term.sessions", "working.bytes",
+}  # fmt: skip
+"""What raises no alert: where something has to leave, it does, and nothing is refused."""
+
+
 def fullest(counted: Uses) -> dict[str, tuple[int, int]]:
-    """Return the fullest use of each quota that may raise an alert, by the name it has there."""
+    """Return the fullest use of each quota of a user, by its name."""
     by_quota: dict[str, tuple[int, int]] = {}
     for (kind, quota, *_), use in counted.items():
         if quota != "steps":

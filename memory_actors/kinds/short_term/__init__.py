@@ -325,9 +325,9 @@ def quotas(state: ShortTerm, limits: Limits, session_id: str | None) -> Sequence
     count = max((len(session.rows) for session in chosen), default=0)
     size_bytes = max((session.size_bytes for session in chosen), default=0)
     return (
-        QuotaUse("messages", "count", count, limits.short_term_messages),
-        QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes),
-        QuotaUse("sessions", "count", len(state.sessions), limits.short_term_sessions),
+        QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
+        QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes, evicts=True),
+        QuotaUse("sessions", "count", len(state.sessions), limits.short_term_sessions, evicts=True),
     )
 
 

@@ -13,6 +13,14 @@ def test_forms_of_a_word_are_one_word():
     assert words("paints painted painting Painting") == ["paint"] * 4
 
 
+@pytest.mark.parametrize(
+    "forms",
+    ["школа школе школы", "ξενοδοχείο ξενοδοχεία", "किताब किताबें", "मुझे मुझ", "كتاب كتابا"],
+)
+def test_words_get_the_stemmer_of_their_script(forms: str):
+    assert len({tuple(words(form)) for form in forms.split()}) == 1
+
+
 def test_stop_words_and_question_words_go():
     assert words("What did they do to her, and why?") == []
 
@@ -73,7 +81,7 @@ def test_scripts_next_to_each_other_are_parted():
 
 
 def test_marks_belong_to_their_letter():
-    assert words("हिन्दी में लिखो।") == ["हिन्दी", "में", "लिखो"]
+    assert words("हिन्दी में लिखो।") == ["हिन्द", "म", "लिख"]
 
 
 def test_compatible_forms_are_the_same_word():

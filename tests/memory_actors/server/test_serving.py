@@ -116,10 +116,7 @@ def running(tmp_path: Path, model: None) -> Iterator[tuple[subprocess.Popen[str]
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        lines: list[str] = []
-        while not (lines and lines[-1].strip() == "}"):
-            lines.append(process.stdout.readline())
-        yield process, json.loads("".join(lines))["address"], data
+        yield process, json.loads(process.stdout.readline())["address"], data
     finally:
         process.kill()
         process.communicate()
@@ -139,6 +136,7 @@ def test_the_program_serves_until_it_is_asked_to_stop(running, stop: signal.Sign
     assert process.returncode == 0, err
     assert "no API key yet" in err
     assert "Traceback" not in err + out
+    assert out == "", "the address is all there is, on one line"
     listed = Program(data).json("list", "--user", ALICE)
     assert [memory["content"] for memory in listed] == ["tea"]
 

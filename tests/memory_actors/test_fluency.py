@@ -1,0 +1,39 @@
+"""How foreign a text is to a model, by what its tokenizer makes of it."""
+
+import numpy as np
+import pytest
+
+from memory_actors.fluency import foreign_share
+
+UNKNOWN = 100
+
+
+def share(text: str, pieces: int, unknown: int = 0) -> float:
+    ids = np.array([UNKNOWN] * unknown + [7] * (pieces - unknown), np.uint16)
+    return foreign_share(text, ids, UNKNOWN)
+
+
+def test_english_in_few_pieces_is_not_foreign() -> None:
+    assert share("where does the user live", 6) == 0.0
+
+
+def test_words_in_many_pieces_are_foreign() -> None:
+    assert share("где живет пользователь", 16) == 1.0
+
+
+def test_in_between_a_text_is_foreign_in_part() -> None:
+    assert share("¿dónde vive la usuaria?", 9) == pytest.approx(0.65)
+
+
+def test_unknown_tokens_make_a_text_foreign_however_few_pieces_it_has() -> None:
+    assert share("用户住在哪里", 6, unknown=4) == 1.0
+    assert share("用户住在哪里", 6) == 0.0
+
+
+def test_a_character_counts_as_a_word_where_words_are_not_parted() -> None:
+    assert share("ผู้ใช้อาศัยอยู่ที่ไหน", 21) == 0.0
+
+
+def test_a_text_without_tokens_or_a_pasted_page_is_not_foreign() -> None:
+    assert share("", 0) == 0.0
+    assert share("слово " * 1_000, 256) == 0.0

@@ -1,0 +1,97 @@
+"""Opening a system: in a block, or by await and close; and what is said where a word is missing."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakes import FakeEmbedder
+
+from memory_actors import (
+    LogLocked,
+    MemoryActorsError,
+    MemorySystem,
+    NotFoundError,
+    NotOpenError,
+    PastMemory,
+    SystemClosedError,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def opening(path: Path) -> Any:
+    return MemorySystem.open(path / "memory", embedder=FakeEmbedder(), alerts=[])
+
+
+async def test_a_system_that_is_awaited_is_open_until_it_is_closed(tmp_path: Path) -> None:
+    memory = await opening(tmp_path)
+    await memory.user("ada").add("likes tea")
+    with pytest.raises(LogLocked):
+        await opening(tmp_path)
+    await memory.close()
+    with pytest.raises(SystemClosedError):
+        await memory.user("ada").add("late")
+
+    memory = await opening(tmp_path)
+    assert [m.content for m in await memory.user("ada").list_memories()] == ["likes tea"]
+    await asyncio.gather(memory.close(), memory.close())
+    await memory.close()
+
+
+async def test_a_system_may_be_closed_before_its_block_ends(tmp_path: Path) -> None:
+    async with opening(tmp_path) as memory:
+        await memory.close()
+        async with opening(tmp_path) as again:
+            assert await again.users() == []
+
+
+async def test_whoever_is_cancelled_while_closing_has_closed_it(tmp_path: Path) -> None:
+    memory = await opening(tmp_path)
+    await memory.user("ada").add("likes tea")
+    closing = asyncio.create_task(memory.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await (await opening(tmp_path)).close()
+
+
+async def test_what_was_not_collected_is_not_closed(tmp_path: Path) -> None:
+    """The system outlives what it was opened by."""
+    import gc
+
+    memory = await opening(tmp_path)
+    gc.collect()
+    await asyncio.sleep(0)
+    await memory.user("ada").add("likes tea")
+    await memory.close()
+
+
+async def test_forgetting_async_with_names_the_fix(tmp_path: Path) -> None:
+    memory = opening(tmp_path)
+    fix = (
+        r"`async with MemorySystem\.open\(\.\.\.\) as .*`it = await MemorySystem\.open.*close\(\)`"
+    )
+    with pytest.raises(NotOpenError, match=r"`\.user`.*" + fix):
+        memory.user("ada")
+    with pytest.raises(NotOpenError, match="`with`.*" + fix), memory:
+        pass
+    assert not hasattr(memory, "user")
+    assert issubclass(NotOpenError, MemoryActorsError)
+    assert not (tmp_path / "memory").exists(), "nothing was opened"
+
+
+async def test_forgetting_async_with_of_a_replay_names_the_fix(tmp_path: Path) -> None:
+    async with opening(tmp_path) as memory:
+        await memory.user("ada").add("likes tea")
+        with pytest.raises(NotOpenError, match=r"`async with memory\.replay\(\.\.\.\) as"):
+            await memory.replay("ada").retrieve("tea")
+        past: PastMemory = await memory.replay("ada")
+        assert [hit.content for hit in await past.retrieve("tea")] == ["likes tea"]
+        await past.close()
+        await past.close()
+        with pytest.raises(SystemClosedError):
+            await past.retrieve("tea")
+        with pytest.raises(NotFoundError):
+            await memory.replay("eve")
