@@ -21,7 +21,7 @@ import msgspec
 
 from eventlog import segment as segments
 from eventlog.block import Block, Entry
-from eventlog.datafile import means_no_room, remove_named, sync_to_disk, write_whole
+from eventlog.datafile import DIRECTORY_MODE, means_no_room, remove_named, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
 from eventlog.logs import get_logger
@@ -132,7 +132,7 @@ class Archive:
 
     def _make_directory(self) -> None:
         if not self.directory.is_dir():
-            self.directory.mkdir(mode=0o700)
+            self.directory.mkdir(DIRECTORY_MODE)
             sync_to_disk(self.directory.parent)
 
     def remove(self, gone: Collection[SegmentId]) -> None:

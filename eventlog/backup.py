@@ -28,7 +28,7 @@ import msgspec
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, is_there, named, sync_to_disk
+from eventlog.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.keys import NO_KEYS
@@ -44,7 +44,7 @@ from eventlog.placing import (
     say_ready,
     written,
 )
-from eventlog.records import to_datetime
+from eventlog.records import Returned, to_datetime
 from eventlog.regular import ANEW, open_regular, opened
 from eventlog.requests import system_clock_us
 from eventlog.segment import parse_name
@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[BackupFile]
 
 
-class BackedUp(msgspec.Struct, frozen=True):
+class BackedUp(Returned, frozen=True):
     """A backup that was written and verified."""
 
     directory: str
@@ -91,7 +91,7 @@ class BackedUp(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restored(Returned, frozen=True):
     """A log that was put in its place."""
 
     directory: str
@@ -144,7 +144,7 @@ def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
         kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
     if kept:
-        directory.mkdir(mode=0o700)
+        directory.mkdir(DIRECTORY_MODE)
     for segment, record in kept:
         _, digest = copied(files.archive.directory / segment.name, directory / segment.name)
         if digest != record.sha256.hex():
@@ -324,7 +324,7 @@ def copied(source: Path, target: Path) -> tuple[int, str]:
         raise CorruptLog(f"{source} is missing: restore a backup that has it") from error
     except OSError as error:
         raise LogUnavailable(f"cannot read {source}: {error.strerror}") from error
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     with file, opened(target, ANEW | os.O_EXCL) as copy:
         while data := file.read(READ_BYTES):
             digest.update(data)

@@ -5,6 +5,8 @@ checked (pages.py) before LMDB maps a file, where that is quick, and where the f
 its own meta page says: it may have been cut, or have free pages at its end that were never written.
 The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
 work. A rename is durable when its directory has been synced.
+
+Directories of a store are for their owner alone, as files are (regular.py), whatever the umask.
 """
 
 import errno
@@ -26,6 +28,7 @@ from eventlog.regular import ANEW, MADE, open_regular, opened
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
 STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
+DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
@@ -182,9 +185,12 @@ def unlock(fd: int) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, for good, where they are missing."""
+    """Make a directory, for its owner alone, and those above it, for good, where they are missing.
+
+    One that is there keeps the mode that it was given.
+    """
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     for each in missing:
         sync_to_disk(each.parent)
 

@@ -29,6 +29,7 @@ from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.reading import check_entry
+from eventlog.records import Returned
 from eventlog.regular import opened
 from eventlog.segment import SegmentId
 from eventlog.tables import U64, scan, unseal_record
@@ -90,7 +91,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
-class Exported(msgspec.Struct, frozen=True):
+class Exported(Returned, frozen=True):
     """A file that was written."""
 
     file: str

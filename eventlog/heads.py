@@ -21,6 +21,7 @@ from eventlog.datafile import reason, write_whole
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.ledger import StreamRecord
+from eventlog.records import Returned
 from eventlog.tables import U64, unseal_record
 
 FORMAT = 1
@@ -29,7 +30,7 @@ Found = Callable[[int, bytes, str], None]
 """(position, stream id, message): takes a finding of a verification."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(Returned, frozen=True):
     """The end of a stream."""
 
     version: int
@@ -37,7 +38,7 @@ class Head(msgspec.Struct, frozen=True):
     """In hex digits."""
 
 
-class Heads(msgspec.Struct, frozen=True):
+class Heads(Returned, frozen=True):
     """Where a log stood."""
 
     format: int

@@ -37,6 +37,7 @@ from eventlog.exporting import (
 from eventlog.frame import STREAM_ID_BYTES, Frame
 from eventlog.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
 from eventlog.opening import Files
+from eventlog.records import Returned
 from eventlog.requests import I64_MAX
 from eventlog.tables import KEY_ID_BYTES, U64, key_check, unseal_record
 from eventlog.totals import count
@@ -44,7 +45,7 @@ from eventlog.totals import count
 WHOLE_LOG = "the whole log"
 
 
-class Imported(msgspec.Struct, frozen=True):
+class Imported(Returned, frozen=True):
     """What an import has added."""
 
     events: int

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import anyio.to_thread
-import msgspec
 
 from eventlog.archive import NotInMemory
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
@@ -32,6 +31,7 @@ from eventlog.records import (
     Appended,
     OnDropped,
     Recorded,
+    Returned,
     Snapshot,
     StreamHead,
 )
@@ -64,7 +64,7 @@ SIZE_MAX_BYTES = MAP_BYTES // 2
 T = TypeVar("T")
 
 
-class LogStatistics(msgspec.Struct, frozen=True):
+class LogStatistics(Returned, frozen=True):
     """What a log has done since it was opened, and where it stands."""
 
     last_position: int

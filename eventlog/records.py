@@ -38,6 +38,22 @@ def to_us(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
+class Returned(msgspec.Struct, frozen=True):
+    """Something that callers get back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
+        fields: dict[str, Any] = msgspec.json.decode(self._json())
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return self._json().decode()
+
+    def _json(self) -> bytes:
+        return msgspec.json.encode(self, enc_hook=str)
+
+
 TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
 TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 

@@ -34,6 +34,7 @@ from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
 from eventlog.placing import ANCHOR, ARCHIVE, LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
+from eventlog.records import Returned
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
 from eventlog.store_format import load_keys_identity, put_format
@@ -41,7 +42,7 @@ from eventlog.tables import TABLES, U64, key_check, scan, seal_record, unseal_re
 from eventlog.totals import count, put_totals
 
 
-class LeftBehind(msgspec.Struct, frozen=True):
+class LeftBehind(Returned, frozen=True):
     """The part of a stream that was not whole."""
 
     stream: str
@@ -53,7 +54,7 @@ class LeftBehind(msgspec.Struct, frozen=True):
     reason: str
 
 
-class RepairReport(msgspec.Struct, frozen=True):
+class RepairReport(Returned, frozen=True):
     """What came of a repair."""
 
     directory: str

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
 from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.archive_verification import ArchiveCheck
@@ -27,6 +25,7 @@ from eventlog.errors import EventLogError, KeyGone
 from eventlog.heads import Heads, check_heads
 from eventlog.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.reading import Reading
+from eventlog.records import Returned
 from eventlog.segment import SegmentId
 from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
@@ -42,7 +41,7 @@ Progress = Callable[[int, int], None]
 Check = Callable[[bytes, bytes], object]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(Returned, frozen=True):
     """One thing that is not as it should be."""
 
     position: int
@@ -51,7 +50,7 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
-class VerifyReport(msgspec.Struct, frozen=True):
+class VerifyReport(Returned, frozen=True):
     """What a verification read and what it found."""
 
     events: int

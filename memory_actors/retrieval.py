@@ -200,7 +200,7 @@ def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
 
     def passes(row: Row) -> bool:
         return (
-            (query.matches is None or query.matches(row.metadata))
+            (query.matches is None or query.matches(row.shown_metadata))
             and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
             and (not timed or in_time(row))
         )

@@ -10,6 +10,7 @@ from eventlog import EventStore
 from memory_actors.actors.runtime import Runtime
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser, UserDecider
+from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import RecallAudit
@@ -31,6 +32,7 @@ class Services:
     monitor: MemoryMonitor
     recalls: RecallAudit
     metrics: Metrics
+    latency: LatencyWatch
     settings: Settings
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]

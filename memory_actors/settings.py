@@ -1,11 +1,12 @@
 """What can be set when a memory system is opened. Every default is meant for a laptop."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import Tier
+from memory_actors.records import MemoryType, Tier
 from memory_actors.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
@@ -22,6 +23,11 @@ SUNDAYS = "0 3 * * 0"
 COMPACTION_AFTER_DAYS = 90.0
 DEADLINE_S = 30.0
 """Of a write, and of a batch of the embedder: what takes longer is down, not busy."""
+
+
+LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
+    {MemoryType.WORKING: 1.0, MemoryType.SHORT_TERM: 10.0, MemoryType.LONG_TERM: 100.0}
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +62,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a write may wait for its answer."""
     embedder_deadline_s: float = DEADLINE_S
     """How long one batch of the embedder may take."""
+    embedding_cache_texts: int = 10_000
+    """How many embeddings of texts are kept in memory: 4 KB each with the default model. At least
+    as many as may be added at once."""
+    latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
+    """What a call about a kind of memory should take at most: longer ones are counted and, now and
+    then, logged. A kind that is not named has no target."""
     shutdown_s: float = 10.0
     """How long closing waits for work in hand; for a call of the embedder no longer than 5 s."""
     log_bytes_max: int = 512 * 1024 * MIB

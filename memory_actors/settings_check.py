@@ -13,7 +13,7 @@ from typing import Any
 from memory_actors.compaction.schedule import check_expression
 from memory_actors.errors import InvalidInputError
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import Tier
+from memory_actors.records import MemoryType, Tier
 from memory_actors.settings import Settings
 from memory_actors.tokens import ESTIMATES
 
@@ -22,6 +22,8 @@ Rule = Callable[[str, Any], None]
 
 FINITE = sys.float_info.max
 DEADLINE_S_MIN = 0.001
+LATENCY_MS_MIN = 0.001
+CACHE_TEXTS_MIN = 1_000  # what is added at once is embedded, and then written to disk from there
 RECALL_MODES = ("hashed", "plain")
 DAYS_MAX = 100_000  # 270 years: arithmetic with times holds it, and nobody means more
 
@@ -108,6 +110,18 @@ def _by_tier(rule: Rule) -> Rule:
     return each
 
 
+def _by_kind(rule: Rule) -> Rule:
+    def each(name: str, value: Any) -> None:
+        _is(Mapping, "a mapping by kind of memory")(name, value)
+        for kind, one in value.items():
+            if kind not in list(MemoryType):
+                known = ", ".join(MemoryType)
+                raise InvalidInputError(f"a kind of {name} must be one of {known}, not {_of(kind)}")
+            rule(f"{name}[{kind!s}]", one)
+
+    return each
+
+
 def _tier(name: str, value: Any) -> None:
     if value not in list(Tier):
         raise InvalidInputError(f"{name} must be one of {', '.join(Tier)}, not {_of(value)}")
@@ -176,6 +190,8 @@ RULES: Mapping[str, Rule] = {
     "idle_s": _number(0, inf),
     "deadline_s": _deadline,
     "embedder_deadline_s": _deadline,
+    "embedding_cache_texts": _whole(CACHE_TEXTS_MIN),
+    "latency_targets_ms": _by_kind(_number(LATENCY_MS_MIN, inf)),
     "shutdown_s": _number(0, inf),
     "log_bytes_max": _whole(1),
     "checked_bytes_max": _whole(0),

@@ -33,7 +33,7 @@ from eventlog.regular import NotARegularFile, opened, read_bytes
 from memory_actors.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
-NEW_FILE_MODE = 0o644
+NEW_FILE_MODE = 0o600  # it quotes memories: who wants others to read it says so
 BUSY_S, LOOK_AGAIN_S = 0.2, 0.02  # an editor is done with a small file by then
 SCRATCH = r"\.[0-9a-f]{16}\.[0-9a-f]{16}\.[0-9a-f]{8}\.(?:tmp|new)"
 LEFT_BEHIND_S = 60.0  # no sync takes that long: older scratch files have no process any more
@@ -93,6 +93,14 @@ def real_path(path: str | Path) -> Path:
         raise ContextFileError(f"{str(path)!r:.80} leads to no file: {error}") from error
 
 
+def mode_of(path: Path) -> int:
+    """Return who may read and write a file; of one that is not there, as a new one has it."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return NEW_FILE_MODE
+
+
 def _data(path: Path, bytes_max: int) -> bytes:
     try:
         with opened(path) as file:
@@ -108,10 +116,11 @@ def _data(path: Path, bytes_max: int) -> bytes:
     return data
 
 
-def replace(seen: Seen, text: str) -> bool:
+def replace(seen: Seen, text: str, mode: int | None = None) -> bool:
     """Put a text in the place of what was read; return False if that is no longer there.
 
-    The file keeps its mode, and where possible its owner.
+    The file gets `mode`, or keeps the one it has, and where possible its owner. A new one is for
+    its owner alone.
 
     :raises ContextFileError: it cannot be written, is read-only, or another program keeps it open
         for writing.
@@ -119,7 +128,7 @@ def replace(seen: Seen, text: str) -> bool:
     _check_free(seen)
     scratch = _scratch(seen, text.encode())
     try:
-        _write(scratch, text.encode(), seen)
+        _write(scratch, text.encode(), seen, mode)
         done = _create(scratch, seen) if seen.data is None else _swap(scratch, seen, seen.data)
         sync_to_disk(seen.path.parent)
     except FileNotFoundError:  # it went in the meantime
@@ -180,7 +189,7 @@ def _discard(scratch: Path) -> None:
             scratch.unlink()
 
 
-def _write(scratch: Path, data: bytes, seen: Seen) -> None:
+def _write(scratch: Path, data: bytes, seen: Seen, mode: int | None) -> None:
     """Write a scratch file under a name that says it may be half-written, then give it its own."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     new = scratch.with_suffix(".new")
@@ -188,6 +197,8 @@ def _write(scratch: Path, data: bytes, seen: Seen) -> None:
         with os.fdopen(os.open(new, flags, NEW_FILE_MODE), "wb") as file:
             if seen.data is not None:
                 _as_before(file.fileno(), seen.path.stat())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

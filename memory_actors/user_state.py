@@ -92,11 +92,19 @@ _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
-    registry = EventRegistry()
+    registry = EventRegistry(text_bytes=_text_bytes)
     registry.include(recall_events.registry)
     for part in PARTS:
         registry.include(part.registry)
     return registry
+
+
+def _text_bytes(event: Any) -> int | None:
+    """Return the length of an event's text, which decides whether it is stored compressed."""
+    if isinstance(event, working.KeySet):
+        return event.size_bytes - len(event.key.encode())
+    raw = getattr(event, "raw", None)  # of a block of a context document
+    return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
 
 
 def kind_of_event(event: Any) -> Kind | None:

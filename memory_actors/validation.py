@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
-from memory_actors.records import MemoryType, Tier
+from memory_actors.records import IS_COMPRESSED, MemoryType, Tier, Time
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -24,8 +24,6 @@ JSON_INT_MAX = 1 << 63
 TOP_K_MAX = 10_000
 TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
 TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
-IS_COMPRESSED = "is_compressed"
-"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -126,13 +124,22 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     return copy
 
 
-def own_metadata(metadata: object) -> dict[str, Any]:
-    """Return the caller's own part of metadata: what reading adds to it is left out.
+def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
+    """Return the caller's own part of metadata.
 
-    So what was read can be changed and written back as it is.
+    `shown` says that reading has added to it that the content is stored compressed: that is left
+    out, so that what was read can be changed and written back as it is.
+
+    :raises InvalidInputError: it is not a JSON object, or over 16 KB, or says otherwise of that.
     """
     copy = metadata_copy(metadata)
-    copy.pop(IS_COMPRESSED, None)
+    if shown and copy.get(IS_COMPRESSED) is True:
+        del copy[IS_COMPRESSED]
+    if IS_COMPRESSED in copy:
+        raise InvalidInputError(
+            f"metadata has {IS_COMPRESSED!r}, which reading adds where the log stores a content "
+            "compressed: leave it out, or give it another name"
+        )
     return copy
 
 
@@ -173,13 +180,15 @@ def _json_scalar(value: Any, what: str) -> Any:
     )
 
 
-def time_us(value: datetime | str | None, what: str) -> int | None:
-    """Return a time in microseconds since 1970; a naive one is taken as UTC.
+def time_us(value: Time | None, what: str) -> int | None:
+    """Return a time in microseconds since 1970. See `Time`.
 
-    :raises InvalidInputError: it is neither a datetime nor ISO 8601.
+    :raises InvalidInputError: it is none, or outside the years 1 to 9999.
     """
     if value is None:
         return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _epoch_us(value, what)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -187,10 +196,23 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
             raise InvalidInputError(
                 f"{what} {value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00:00Z"
             ) from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
+        raise InvalidInputError(
+            f"{what} must be a datetime, a date, ISO 8601 or seconds since 1970, not {value!r:.80}"
+        )
     time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
     return check_time_us(time, what)
+
+
+def _epoch_us(seconds: float, what: str) -> int:
+    time = seconds * 1_000_000
+    if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
+        raise InvalidInputError(
+            f"{what} {seconds!r:.80} is outside the years 1 to 9999: a number is seconds since 1970"
+        )
+    return round(time)
 
 
 def check_time_us(value: object, what: str) -> int:

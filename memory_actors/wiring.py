@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from eventlog import CorruptLog, EventLog, Keys, LogUnavailable, keyfile
+from eventlog.datafile import DIRECTORY_MODE
 from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
@@ -31,6 +32,7 @@ from memory_actors.erasing import Erasing
 from memory_actors.errors import StoreBusyError
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import KEY_FILE, RecallAudit
@@ -125,6 +127,7 @@ async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> E
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
     return embeddings
 
@@ -137,6 +140,7 @@ def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
         plan.embedder,
         path,
         deadline_s=settings.embedder_deadline_s,
+        cache_texts_max=settings.embedding_cache_texts,
         checked_bytes_max=settings.checked_bytes_max,
         keys=keys,
     )
@@ -207,6 +211,7 @@ def _services(
         monitor=_monitor(settings, runtime),
         recalls=_recalls(plan, log),
         metrics=plan.metrics,
+        latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
         clock_us=plan.clock,
         new_id=plan.new_id,
@@ -215,7 +220,8 @@ def _services(
 
 def _make_indexes(path: Path) -> None:
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.chmod(path.stat().st_mode & DIRECTORY_MODE)  # earlier versions let others in
     except OSError as error:
         raise LogUnavailable(
             f"cannot make {path}: {error.strerror}: move away what is in its place"

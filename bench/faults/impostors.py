@@ -42,10 +42,19 @@ def put(kind: str, path: Path) -> None:
     elif kind == "directory":
         path.mkdir()
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(os.path.relpath(path))  # an absolute name may be too long
+        _put_socket(path)
     else:
         path.symlink_to("/dev/zero" if kind == "device" else path)
+
+
+def _put_socket(path: Path) -> None:
+    # By the descriptor of its directory: the name that a socket is bound to has 107 bytes at most.
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(f"/proc/self/fd/{directory}/{path.name}")
+    finally:
+        os.close(directory)
 
 
 def run(counts: Counts, seed: int, scratch: Path) -> Row:

@@ -7,6 +7,7 @@ lives for its time to live after its last message, by the clock as it was then a
 """
 
 import asyncio
+import ctypes
 import os
 import random
 import shutil
@@ -26,7 +27,7 @@ from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settin
 
 TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each
 ERROR_S_MAX = 1.0
-NOBODY = 65534
+CAPABILITIES = (0x20080522, 0)  # the version of the call, and this process
 YEARS_US = 3_652 * DAY_US
 JUMPS_US = (-DAY_US, YEARS_US, -YEARS_US, 600 * 1_000_000, 3_700 * 1_000_000, 0)
 LATEST_US = 250_000_000_000_000_000
@@ -51,10 +52,18 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
             "clock": lambda n=n: in_loop(partial(_clock, store, seed * 1000 + n)),  # type: ignore[misc]
         }
         for kind, trial in kinds.items():
-            shutil.rmtree(store, ignore_errors=True)
-            shutil.copytree(whole, store)
+            _put_afresh(whole, store)
             _note(row, kind, trial())
     return row
+
+
+def _put_afresh(whole: Path, store: Path) -> None:
+    """Put a copy of a store in the place of the one that the last trial had, writable or not."""
+    if store.exists():
+        for each in (store, *store.rglob("*")):
+            each.chmod(0o700)
+        shutil.rmtree(store)
+    shutil.copytree(whole, store)
 
 
 def _note(row: Row, kind: str, ending: Ending) -> None:
@@ -119,11 +128,21 @@ async def _second(path: Path) -> tuple[str, str]:
 def _read_only(path: Path) -> tuple[str, str]:
     for each in (path, *path.rglob("*")):
         each.chmod(0o555 if each.is_dir() else 0o444)
-    if os.geteuid() == 0:  # who may do everything
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    if os.geteuid() == 0:
+        _give_up_capabilities()
     return asyncio.run(_opened_read_only(path))
+
+
+def _give_up_capabilities() -> None:
+    """Let root, who may write to anything, be held to the modes of files as any owner is.
+
+    To become another user would be too much: it may be unable to enter the directories that Python
+    and this package lie in.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    none = (ctypes.c_uint32 * 6)()
+    if libc.capset((ctypes.c_uint32 * 2)(*CAPABILITIES), none) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 async def _opened_read_only(path: Path) -> tuple[str, str]:

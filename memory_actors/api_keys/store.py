@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.datafile import write_whole
+from eventlog.datafile import make_directory, write_whole
 from eventlog.regular import MADE, open_regular, read_bytes
 from memory_actors.api_keys.keys import ApiKey, id_in, matches, new_key
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
@@ -140,7 +140,7 @@ class KeyStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self.path.parent)
         descriptor = open_regular(self.path.with_name(LOCK), os.O_RDWR | MADE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

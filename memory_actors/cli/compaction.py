@@ -26,6 +26,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import (
+    ONE_CALL,
     check_store,
     ensure_model,
     run,
@@ -123,6 +124,7 @@ async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySyste
         app.directory,
         embedder=app.embedder,
         summarizer=summarizer,
+        settings=ONE_CALL,
         alerts=[],
         encrypt=app.key_file or False,
     ) as memory:

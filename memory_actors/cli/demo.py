@@ -1,5 +1,6 @@
 """demo: runs `memory_actors.demo` and prints what came of it."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.quotas import print_cost, print_quotas
-from memory_actors.cli.running import ensure_model, run
+from memory_actors.cli.running import ensure_model, log_to_stderr, run
 from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
 from memory_actors.demo.context_document import ContextReport
 from memory_actors.demo.facts import QUERY, FactsReport
@@ -52,6 +53,7 @@ def demo(app: App, /, path: Path | None) -> None:
     if path is not None:
         open_file(path).close()
     ensure_model(app)
+    log_to_stderr(logging.ERROR)  # what it fills and prunes on purpose it tells itself
     with _directory(app) as directory:
         if path is None:
             _bundled(app, directory)

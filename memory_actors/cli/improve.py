@@ -1,6 +1,5 @@
 """improve: a text in rounds of critique and revision, and what changed."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
@@ -44,7 +43,6 @@ from memory_actors.text_files import Seen
 STDIN = "-"
 IMPROVED = ".improved"
 TARGET_BYTES_MAX = 1 << 20  # what --output replaces may be longer than what can be improved
-PRIVATE_UMASK = 0o077  # FILE may be for its owner's eyes alone
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -163,17 +161,13 @@ def _beside(path: Path, text: str) -> Path:
 
     :raises ContextFileError: it cannot be written.
     """
-    umask = os.umask(PRIVATE_UMASK)
-    try:
-        number = 1
-        while True:
-            ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
-            seen = text_files.read(path.with_name(path.name + ending), TARGET_BYTES_MAX)
-            if seen.data is None and text_files.replace(seen, text):
-                return seen.path
-            number += 1
-    finally:
-        os.umask(umask)
+    number = 1
+    while True:
+        ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
+        seen = text_files.read(path.with_name(path.name + ending), TARGET_BYTES_MAX)
+        if seen.data is None and text_files.replace(seen, text):
+            return seen.path
+        number += 1
 
 
 def _save_what_was_reached(seen: Seen, result: Result | None) -> None:

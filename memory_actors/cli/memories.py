@@ -1,6 +1,6 @@
 """search, list, get, delete, restore."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -175,6 +175,59 @@ def delete(app: App, /, memory_id: str) -> None:
         print_json(receipt)
     else:
         say(f"Deleted: {receipt.memory_id}")
+
+
+def _choosing(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that choose memories as `list` does."""
+    for option in (
+        options.min_trust, options.sources, options.filters("fields of the metadata"), options.types
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command(cls=Command)
+@_choosing
+@pass_app
+def count(
+    app: App, /, kinds: Sequence[str], filters: Sequence[dict[str, Any]], **narrowed: Any
+) -> None:
+    """Say how many memories there are, or match."""
+
+    async def work(user: UserMemory) -> int:
+        return await user.count(all_of(filters), **_chosen(kinds, narrowed))
+
+    found = with_user(app, work)
+    if app.json:
+        print_json({"count": found})
+    else:
+        say(f"{found:,}")
+
+
+@click.command("delete-many", cls=Command)
+@_choosing
+@pass_app
+def delete_many(
+    app: App, /, kinds: Sequence[str], filters: Sequence[dict[str, Any]], **narrowed: Any
+) -> None:
+    """Delete the memories that match; `count` says how many do. `history` still shows them."""
+
+    async def work(user: UserMemory) -> list[Receipt]:
+        return await user.delete_many(all_of(filters) or {}, **_chosen(kinds, narrowed))
+
+    receipts = with_user(app, work)
+    if app.json:
+        print_json(receipts)
+    else:
+        say(f"Deleted: {len(receipts):,}")
+
+
+def _chosen(kinds: Sequence[str], narrowed: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "memory_types": kinds or None,
+        "sources": narrowed["sources"] or None,
+        "min_trust": narrowed["min_trust"],
+    }
 
 
 @click.command(cls=Command)

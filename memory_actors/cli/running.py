@@ -17,11 +17,15 @@ from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
 from memory_actors.observing.alerts import Alert, CallbackSink
+from memory_actors.settings import Settings
 from memory_actors.system import MemorySystem
 
 USERS_NAMED_MAX = 5
 
 T = TypeVar("T")
+
+ONE_CALL = Settings(latency_targets_ms={})
+"""Of a process that carries out one command: all it does is a first call, and takes as long."""
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -40,7 +44,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     alerts = [CallbackSink(_tell)]
     encrypt = app.key_file or False
     async with MemorySystem.open(
-        app.directory, embedder=app.embedder, alerts=alerts, encrypt=encrypt
+        app.directory, embedder=app.embedder, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
     ) as memory:
         yield memory
 
@@ -136,14 +140,14 @@ def install_with_bar(app: App, source: str, precision: Precision) -> None:
         install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
 
 
-def log_to_stderr() -> None:
-    """Let warnings of the library through to stderr, and nothing else."""
+def log_to_stderr(level: int = logging.WARNING) -> None:
+    """Let what the library logs from this level on through to stderr, and nothing else."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_names: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -1,8 +1,6 @@
 """What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
-from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -15,7 +13,7 @@ from memory_actors.filters import predicate
 from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.finding import found_in, found_summary, state_now
 from memory_actors.handles.lineage import expand
-from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
+from memory_actors.handles.listing import SEARCHED, chosen, matching, named_kinds, newest_first
 from memory_actors.handles.user_context import UserContext
 from memory_actors.kinds import context
 from memory_actors.provenance import Provenance
@@ -26,6 +24,7 @@ from memory_actors.records import (
     Hit,
     Memory,
     MemoryType,
+    Time,
     Trust,
     Usage,
     Why,
@@ -67,16 +66,16 @@ class UserReads:
         memory_types: Sequence[MemoryType | str] | None = None,
         top_k: int = 5,
         filters: Mapping[str, Any] | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        as_of: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
         session_id: str | None = None,
         min_score: float = 0.0,
         token_budget: int | None = None,
         diversity: float = 0.0,
         explain: bool = False,
         weights: Weights | None = None,
-        reference_time: datetime | str | None = None,
+        reference_time: Time | None = None,
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
@@ -126,7 +125,7 @@ class UserReads:
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
         )
-        with self._scope.measured("Retrieve", "any"):
+        with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
                 await self._scope.recalled(query, [hit.memory_id for hit in hits])
@@ -148,9 +147,10 @@ class UserReads:
         check_name(memory_id, "memory_id")
         state = await state_now(self._scope)
         one = found_in(state, memory_id)
-        if one.kind is context:
-            await self.context.note_read(memory_id)
-        (memory,) = await self._read([one], state.provenance)
+        with self._scope.measured("Get", one.kind.NAME):
+            if one.kind is context:
+                await self.context.note_read(memory_id)
+            (memory,) = await self._read([one], state.provenance)
         return memory
 
     async def list_memories(
@@ -167,16 +167,30 @@ class UserReads:
 
         `sources` and `min_trust` are as in `retrieve`.
         """
-        kinds, matches = named_kinds(memory_types), predicate(filters)
-        of_origin = wanted(sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            list_them = partial(newest_first, state, kinds, matches, of_origin)
-            rows = await anyio.to_thread.run_sync(list_them)
+            rows = await anyio.to_thread.run_sync(newest_first, state, which)
             page = rows[first:until]
             return await self._read(page, state.provenance)
+
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> int:
+        """Return how many memories `list_memories` would list with the same arguments.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        """
+        which = chosen(memory_types, filters, sources, min_trust)
+        state = await state_now(self._scope)
+        return len(await anyio.to_thread.run_sync(matching, state, which))
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

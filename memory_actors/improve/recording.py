@@ -20,6 +20,7 @@ import anyio
 import msgspec
 
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.bounded.marker import SNIPPET_CHARACTERS, sha256
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.handles.user import UserMemory
@@ -44,7 +45,7 @@ _STARTED: Final = ("episodic.started", "episodic.restored")
 _logger = get_logger("memory_actors.improve")
 
 
-class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedRun(Returned, frozen=True, kw_only=True):
     """A run as the log has it, complete. Its size grows with the number of rounds."""
 
     episode_id: str

@@ -97,6 +97,7 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us,
         occurred_at_us=recorded.recorded_at_us,
         metadata=event.metadata,

@@ -39,6 +39,7 @@ from memory_actors.records.episode import (
     Step,
 )
 from memory_actors.records.memory import (
+    IS_COMPRESSED,
     HistoryEntry,
     Hit,
     Item,
@@ -47,6 +48,7 @@ from memory_actors.records.memory import (
     Metadata,
     Receipt,
     Tier,
+    Time,
 )
 from memory_actors.records.prompt import (
     SOURCES_QUOTED_MAX,
@@ -71,6 +73,7 @@ from memory_actors.records.usage import (
 
 __all__ = [
     "DEFAULT_DOCUMENT",
+    "IS_COMPRESSED",
     "LEVELS",
     "SOURCES_QUOTED_MAX",
     "UNSAID",
@@ -113,6 +116,7 @@ __all__ = [
     "Sourced",
     "Step",
     "Tier",
+    "Time",
     "Trust",
     "Usage",
     "Why",

@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
-import msgspec
+from eventlog.records import Returned
 
 DEFAULT_DOCUMENT = "MEMORY.md"
 
 
-class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+class ContextSize(Returned, frozen=True, kw_only=True):
     """How large a document is, in tokens."""
 
     document: str
@@ -41,7 +41,7 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class ContextReceipt(Returned, frozen=True, kw_only=True):
     """What came of a write to a document, and how large that is now."""
 
     document: str
@@ -67,7 +67,7 @@ class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: float
 
 
-class ContextEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ContextEntry(Returned, frozen=True, kw_only=True):
     """One entry of a document or its archive."""
 
     entry_id: str
@@ -91,7 +91,7 @@ class ContextHit(ContextEntry, frozen=True, kw_only=True):
     """In [0, 1]. See `Hit`."""
 
 
-class DocumentBlock(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentBlock(Returned, frozen=True, kw_only=True):
     """One block of a document: a heading or an entry."""
 
     block_id: str
@@ -100,7 +100,7 @@ class DocumentBlock(msgspec.Struct, frozen=True, kw_only=True):
     """The title, None for an entry."""
 
 
-class DocumentInfo(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentInfo(Returned, frozen=True, kw_only=True):
     """One of a user's documents."""
 
     name: str

@@ -1,13 +1,21 @@
 """What callers hand in and get back. All frozen; all times are aware and in UTC."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
+from eventlog.records import Returned
 from memory_actors.records.source import Sourced
+
+Time: TypeAlias = date | str | float
+"""A datetime (a naive one means UTC), a date (its beginning in UTC), ISO 8601, or the number of
+seconds since 1970."""
+
+IS_COMPRESSED = "is_compressed"
+"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON: strings as keys; values of str, int (64 bit), finite float, bool, None, list and dict."""
@@ -38,8 +46,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     content: str
     metadata: Metadata | None = None
-    occurred_at: datetime | str | None = None
-    """When it was true: a datetime or ISO 8601 (naive means UTC); None means now."""
+    occurred_at: Time | None = None
+    """When it was true, in any form of `Time`; None means now."""
     session_id: str | None = None
     """None means the handle's."""
     role: str | None = None
@@ -51,7 +59,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Working: the key; structured: the document's; entity: the name; context: the section."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(Returned, frozen=True, kw_only=True):
     """What came of a write."""
 
     memory_id: str
@@ -67,6 +75,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that were pruned to make room, as asked: `restore` brings them back."""
     indexed: bool = True
     """False when the embedder failed: the memory is kept, and indexed when it works again."""
+    unindexed_reason: str | None = None
+    """Why it is not indexed yet; None where it is."""
 
 
 class Memory(Sourced, frozen=True, kw_only=True):
@@ -96,6 +106,9 @@ class Memory(Sourced, frozen=True, kw_only=True):
     relationship or an episode, what a summary was made of. None where `content` says it all."""
     source: str = "memory"
     """`compressed` for a summary that compaction put in the place of memories."""
+    ttl_s: float | None = None
+    """Of a message that `short_term.messages` returns: the seconds it had left when it was read.
+    Each message that is added renews the time of its whole session."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):
@@ -107,7 +120,7 @@ class Hit(Memory, frozen=True, kw_only=True):
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEntry(Returned, frozen=True, kw_only=True):
     """One event that touched a memory."""
 
     position: int

@@ -3,8 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.quoting import quoted
 from memory_actors.records.source import Sourced
 
@@ -21,7 +20,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     """Of a memory or a summary. See `Hit`."""
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(Returned, frozen=True):
     """What an agent needs to know to answer: messages, then memories, then summaries."""
 
     parts: tuple[ContextPart, ...]

@@ -11,7 +11,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
-from memory_actors.records import HistoryEntry, Hit, Memory, Trust
+from memory_actors.records import HistoryEntry, Hit, Memory, Receipt, Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
@@ -24,8 +24,8 @@ class AddMemory(
     content: str
     memory_type: str = "long_term"
     metadata: dict[str, Any] | None = None
-    occurred_at: str | None = None
-    """ISO 8601."""
+    occurred_at: str | float | None = None
+    """ISO 8601, or seconds since 1970."""
     session_id: str | None = None
     role: str | None = None
     key: str | None = None
@@ -74,16 +74,16 @@ class Search(
     memory_types: list[str] | None = None
     top_k: int = 5
     filters: dict[str, Any] | None = None
-    since: str | None = None
-    until: str | None = None
-    as_of: str | None = None
+    since: str | float | None = None
+    until: str | float | None = None
+    as_of: str | float | None = None
     session_id: str | None = None
     min_score: float = 0.0
     token_budget: int | None = None
     diversity: float = 0.0
     explain: bool = False
     weights: dict[str, float] | None = None
-    reference_time: str | None = None
+    reference_time: str | float | None = None
     compressed: bool = True
     sources: list[str] | None = None
     min_trust: Trust | None = None
@@ -122,6 +122,18 @@ class Memories(msgspec.Struct, frozen=True):
     """A page of memories, newest first."""
 
     memories: list[Memory]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many memories match."""
+
+    count: int
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A receipt for each memory that was deleted."""
+
+    receipts: list[Receipt]
 
 
 class History(msgspec.Struct, frozen=True):

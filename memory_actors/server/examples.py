@@ -26,6 +26,8 @@ from memory_actors.server.bodies import (
     AddMemory,
     Compress,
     CompressionStats,
+    Count,
+    Deleted,
     Health,
     History,
     Hits,
@@ -81,6 +83,8 @@ RECEIPT: Final = Receipt(
 )
 UPDATED: Final = msgspec.structs.replace(RECEIPT, operation="update")
 DELETED: Final = msgspec.structs.replace(RECEIPT, operation="delete", quota_remaining=10_000)
+DELETED_MANY: Final = Deleted([DELETED])
+COUNT: Final = Count(1)
 MEMORY: Final = Memory(**_FACT)
 MEMORIES: Final = Memories([MEMORY])
 HITS: Final = Hits([Hit(**_FACT, score=0.83)])

@@ -93,7 +93,7 @@ class LongTermWriter(SummaryWriter):
             content=content,
             size_bytes=size_bytes,
             digest=text_digest(texts[0]) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command, texts))
 

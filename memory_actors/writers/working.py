@@ -90,6 +90,6 @@ class WorkingWriter(Writer):
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             content=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))

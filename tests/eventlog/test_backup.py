@@ -30,7 +30,7 @@ from eventlog import (
     restore,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 registry = EventRegistry()
 

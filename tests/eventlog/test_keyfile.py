@@ -11,6 +11,8 @@ from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFaile
 from eventlog.aes_gcm import StreamCipher
 from eventlog.frame import stream_id
 
+pytestmark = pytest.mark.user
+
 HEAD_BYTES, RECORD_BYTES = 28, 52
 
 

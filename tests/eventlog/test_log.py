@@ -167,6 +167,7 @@ async def test_a_file_in_the_place_of_the_directory_is_unavailable(tmp_path: Pat
         await opens(tmp_path / "file")
 
 
+@pytest.mark.user
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any directory")
 async def test_a_directory_that_may_not_be_written_is_unavailable(tmp_path: Path):
     tmp_path.chmod(0o500)

@@ -11,7 +11,6 @@ from bench.faults import example
 from bench.faults.impostors import put
 from bench.faults.trials import Ending, in_loop
 from eventlog import ClockOutOfRange, EventLogError, LogUnavailable, to_datetime
-from eventlog.archive import Archive
 from memory_actors import InvalidInputError, MemoryActorsError, MemorySystem, Settings
 from memory_actors.api_keys import KeyStore
 from memory_actors.interchange import import_jsonl, open_file
@@ -104,20 +103,6 @@ def test_a_loop_of_links_in_the_place_of_a_directory_is_a_typed_error(
     put("loop", tmp_path / "copy" / "memory" / place)
 
     assert used(tmp_path / "copy" / "memory").kind == "typed"
-
-
-def test_an_archive_that_may_not_be_read_is_not_erased_in_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of mode 000, say, which stops nobody who is root."""
-
-    def refuse(_: Path) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
-
-    with pytest.raises(EventLogError, match="is still there; let it be read, then erase again"):
-        Archive(tmp_path).remove_stream(bytes(16), ())
 
 
 NAMES = {"a zero byte": "a\0b", "5,000 characters": "n" * 5000, "no Unicode": "\ud800"}

@@ -104,6 +104,7 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us if again is None else again.created_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,

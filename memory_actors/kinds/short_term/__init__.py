@@ -119,6 +119,7 @@ def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> 
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -310,7 +311,6 @@ def load(dumped: Dump) -> ShortTerm:
 chain = its_session
 indexed_rows = no_rows
 at = sessions.at
-messages = sessions.messages
 
 
 def tally(state: ShortTerm) -> Tally:

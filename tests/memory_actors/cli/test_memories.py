@@ -238,3 +238,14 @@ def test_what_never_was_or_is_not_kept_is_not_restored(program) -> None:
     program.ok("delete", memory_id)
     assert program.refused("restore", "nosuch")["type"] == "NotFoundError"
     assert program.refused("restore", memory_id)["type"] == "InvalidInputError"
+
+
+def test_what_matches_is_counted_and_deleted(program) -> None:
+    for n in range(3):
+        program.ok("add", f"fact {n}", "--metadata", f'{{"n": {n}}}')
+    assert program.json("count") == {"count": 3}
+    assert program.ok("count", "--filter", '{"n": {"gte": 1}}').strip() == "2"
+    assert program("delete-many").exit_code == 1
+    assert program.ok("delete-many", "--filter", '{"n": {"gte": 1}}').strip() == "Deleted: 2"
+    assert len(program.json("delete-many", "--type", "long_term")) == 1
+    assert program.json("count") == {"count": 0}

@@ -1,6 +1,7 @@
 """What holds for every command: options, errors, exit codes, streams."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_these_are_the_commands() -> None:
         "heads", "heads-key",
         "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
-        "document put", "document get", "document find", "document delete",
+        "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
@@ -298,9 +299,9 @@ def test_the_output_has_no_colours_or_bars_when_nobody_looks(
 
 
 def test_a_reader_who_leaves_early_gets_no_traceback(filled: Path) -> None:
-    line = (
-        f"{sys.executable} -m memory_actors.cli export --user default --data {filled} | head -n 1"
-    )
+    export = [sys.executable, "-m", "memory_actors.cli", "export", "--user", "default"]
+    export += ["--data", str(filled)]
+    line = f"{shlex.join(export)} | head -n 1"
     shell = subprocess.run(
         ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

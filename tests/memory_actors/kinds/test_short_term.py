@@ -16,8 +16,8 @@ from memory_actors.kinds.short_term import (
     SessionsExpired,
     UpdateMessage,
     at,
-    messages,
 )
+from memory_actors.kinds.short_term.sessions import messages
 from memory_actors.quota import Limits
 
 HOUR_US = 3600 * SECOND_US

@@ -263,3 +263,18 @@ def test_a_word_that_reads_like_another_type_stays_a_word(ask: Ask) -> None:
 def test_nothing_to_change_is_refused(ask: Ask) -> None:
     memory_id = added(ask, "x")
     problem(ask("PATCH", f"/memories/{memory_id}", {}), 400, "invalid-input")
+
+
+def test_what_matches_is_counted_and_deleted(ask: Ask) -> None:
+    for n in range(3):
+        added(ask, f"fact {n}", metadata={"n": n})
+    chosen = "filters=" + quote('{"n": {"gte": 1}}')
+    assert ask("GET", "/count").json() == {"count": 3}
+    assert ask("GET", f"/count?{chosen}").json() == {"count": 2}
+    assert ask("GET", f"/count?{chosen.replace('gte', 'gtt')}").status_code == 400
+    assert ask("DELETE", "/memories").status_code == 400
+    receipts = ask("DELETE", f"/memories?{chosen}").json()["receipts"]
+    assert [receipt["operation"] for receipt in receipts] == ["delete", "delete"]
+    assert ask("GET", "/count").json() == {"count": 1}
+    assert ask("DELETE", "/memories?memory_type=long_term").status_code == 200
+    assert ask("GET", "/count").json() == {"count": 0}
