@@ -47,7 +47,7 @@ from memory_actors.values import Values
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
-ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
+ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
 BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 

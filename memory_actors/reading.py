@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
-from memory_actors.kinds.kind import Events, Kind, is_summary
+from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.provenance import Provenance
 from memory_actors.records import HistoryEntry, Memory, least
 
@@ -74,6 +74,8 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
         "stored_bytes": row.stored_bytes,
         "data": _as_json(kind.data(row, events)),
         "source": "compressed" if is_summary(row) else "memory",
+        "times_seen": getattr(row, "times_seen", 1),
+        "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
         "origins": origins,
         "trust": least(origins),
     }

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import msgspec
 
 from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import MemoryType, Tier
+from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
@@ -58,6 +58,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Resident memory of the process beyond which writes are refused; reads go on."""
     idle_s: float = 600.0
     """A user who was idle for this long leaves memory."""
+    on_duplicate: OnDuplicate = "count"
+    """What becomes of a fact in the words of one that is there, of the same session, metadata and
+    source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
+    does not, what has a session, or an id of the caller's own, is kept."""
     deadline_s: float = DEADLINE_S
     """How long a write may wait for its answer."""
     embedder_deadline_s: float = DEADLINE_S

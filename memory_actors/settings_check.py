@@ -8,14 +8,15 @@ has its rule in `RULES`, and what several must be together follows below.
 import sys
 from collections.abc import Callable, Mapping, Set
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 from memory_actors.compaction.schedule import check_expression
 from memory_actors.errors import InvalidInputError
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import MemoryType, Tier
+from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.settings import Settings
 from memory_actors.tokens import ESTIMATES
+from memory_actors.validation import check_choice
 
 Rule = Callable[[str, Any], None]
 """Raises InvalidInputError for the value of the setting of this name, if it is not what it must."""
@@ -167,6 +168,10 @@ def _mode(name: str, value: Any) -> None:
         raise InvalidInputError(f"{name} must be None, hashed or plain, not {_of(value)}")
 
 
+def _duplicates(name: str, value: Any) -> None:
+    check_choice(value, get_args(OnDuplicate), name)
+
+
 def _of(value: Any) -> str:
     return f"{value!r:.40}"
 
@@ -188,6 +193,7 @@ RULES: Mapping[str, Rule] = {
     "memory_soft_bytes": _or_none(_whole(1)),
     "memory_hard_bytes": _or_none(_whole(1)),
     "idle_s": _number(0, inf),
+    "on_duplicate": _duplicates,
     "deadline_s": _deadline,
     "embedder_deadline_s": _deadline,
     "embedding_cache_texts": _whole(CACHE_TEXTS_MIN),

@@ -30,7 +30,7 @@ from memory_actors.kinds.context.state import Context
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
-from memory_actors.kinds.long_term import LongTerm
+from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.short_term.sessions import ShortTerm
 from memory_actors.kinds.structured.state import Structured
 from memory_actors.kinds.working import Working
@@ -146,6 +146,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         if isinstance(command, Purge):
             return purge(command, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
         part = _PART_OF_COMMAND[type(command)]
+        if isinstance(command, AddMemories):
+            command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
         if part is episodic and isinstance(command, Restore):
             return events  # each text of an episode names its own

@@ -1,7 +1,7 @@
 """What comes in is checked here, once, before anything is done with it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -76,6 +76,16 @@ def check_name(value: object, what: str) -> str:
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
     return plain(value)
+
+
+def check_names(values: object, what: str) -> frozenset[str]:
+    """Return names of some things.
+
+    :raises InvalidInputError: they are no list, or one is no name.
+    """
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise InvalidInputError(f"{what} must be a list, not {values!r:.80}")
+    return frozenset(check_name(one, f"one of {what}") for one in values)
 
 
 def check_optional_name(value: object, what: str) -> str | None:
@@ -247,13 +257,13 @@ def check_flag(value: object, what: str) -> bool:
     return value
 
 
-def check_count(value: object, what: str) -> int:
+def check_count(value: object, what: str, least: int = 0) -> int:
     """Return a number of things.
 
-    :raises InvalidInputError: it is not a whole number from 0, of 64 bits.
+    :raises InvalidInputError: it is not a whole number from `least`, of 64 bits.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < JSON_INT_MAX:
-        raise InvalidInputError(f"{what} must be a whole number from 0, not {value!r:.80}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < JSON_INT_MAX:
+        raise InvalidInputError(f"{what} must be a whole number from {least}, not {value!r:.80}")
     return value
 
 

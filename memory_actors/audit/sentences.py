@@ -30,6 +30,7 @@ _BY_VERB: Mapping[str, str] = MappingProxyType(
         "observed": "Got new observations",
         "unobserved": "Lost an observation",
         "step_added": "Got a step",
+        "seen": "Said again in the same words",
         "finished": "Finished",
         "ended": "Said to be over",
         "started": "Started",

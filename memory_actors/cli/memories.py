@@ -1,7 +1,7 @@
 """search, list, get, delete, restore."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -13,7 +13,7 @@ from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import memory_table, print_memory
 from memory_actors.handles.user import UserMemory
 from memory_actors.ranking import Weights
-from memory_actors.records import Hit, Memory, MemoryType, Receipt
+from memory_actors.records import Hit, Memory, MemoryType, Order, Receipt
 
 ALL_TYPES = tuple(MemoryType)
 SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)
@@ -52,6 +52,13 @@ SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)
     "--summaries/--no-summaries", "compressed", default=True, show_default=True,
     help="Whether summaries of compressed memories follow.",
 )  # fmt: skip
+@click.option(
+    "--order",
+    type=click.Choice(get_args(Order)),
+    help="The best first, or kind by kind.  [default: kind if several types are named]",
+)
+@click.option("--exclude", "exclude_ids", metavar="ID", multiple=True, help="Not this memory.")
+@click.option("--exclude-session", metavar="ID", help="Nothing of this session.")
 @options.sources
 @options.min_trust
 @pass_app

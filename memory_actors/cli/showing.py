@@ -149,6 +149,12 @@ def print_memory(memory: Memory) -> None:
     print_table(facts)
 
 
+def _seen(memory: Memory) -> str:
+    if memory.times_seen == 1 or memory.last_seen_at is None:
+        return ""
+    return f"{memory.times_seen} times, last {local(memory.last_seen_at)}"
+
+
 def _facts(memory: Memory) -> dict[str, Any]:
     metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
     data = memory.data if isinstance(memory.data, dict) else {}
@@ -163,6 +169,7 @@ def _facts(memory: Memory) -> dict[str, Any]:
         "session": memory.session_id,
         "role": memory.role,
         "pinned": "yes" if memory.pinned else "",
+        "seen": _seen(memory),
         "metadata": metadata,
         "size": f"{size(memory.size_bytes)} ({size(memory.stored_bytes)} in the log)",
     }
@@ -222,7 +229,7 @@ _SHOWN: Mapping[str, Callable[[Any], None]] = MappingProxyType(
 
 # --- what came of a write
 
-_DONE = {"unchanged": "Already there", "update": "Updated"}
+_DONE = {"seen": "Seen again", "unchanged": "Already there", "update": "Updated"}
 _ROOM = {MemoryType.SHORT_TERM: " in this session", MemoryType.EPISODIC: " of this agent"}
 
 

@@ -16,7 +16,7 @@ from memory_actors.compaction.splitting import topics
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.kind import Events
+from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.reading import Found, texts
 from memory_actors.settings import Settings
 from memory_actors.summarizers import Cluster, ExtractiveSummarizer
@@ -74,7 +74,7 @@ def old_memories(kind: CompactedKind, state: Any, before_us: int) -> list[Old]:
     """Return what may be compressed and was true before a time, by whose it is. For a thread."""
     by_owner: dict[str | None, list[Any]] = {}
     for row in kind.rows(state):
-        if row.occurred_at_us < before_us and kind.compressible(row):
+        if last_true_us(row) < before_us and kind.compressible(row):
             by_owner.setdefault(kind.whose(row), []).append(row)
     for rows in by_owner.values():
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))

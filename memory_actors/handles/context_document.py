@@ -15,6 +15,7 @@ from memory_actors.kinds.context.state import Row, blocks, in_order, text, under
 from memory_actors.kinds.kind import Command
 from memory_actors.live_user import UserView
 from memory_actors.phrasing import text_digest
+from memory_actors.query import Query
 from memory_actors.reading import Found, texts
 from memory_actors.records import (
     ContextEntry,
@@ -258,7 +259,7 @@ class ContextDocument:
         asked = top_k
         while True:
             now_us = self._scope.now_us()
-            request = retrieval.Query(text=query, kinds=[context], top_k=asked, now_us=now_us)
+            request = Query(query, [context], asked, now_us, folds=False)
             hits = await retrieval.retrieve(self._scope.services, live, request)
             mine = [hit for hit in hits if hit.data["document"] == self.name]
             if len(mine) >= top_k or len(hits) < asked:

@@ -34,6 +34,18 @@ def named_kinds(
     return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
 
 
+def only_kind(
+    memory_type: MemoryType | str, memory_types: Sequence[MemoryType | str] | None
+) -> Sequence[MemoryType | str]:
+    """Return the one type that is named.
+
+    :raises InvalidInputError: others are named, too, or it is none.
+    """
+    if memory_types is not None:
+        raise InvalidInputError("give memory_type, for one, or memory_types, for several")
+    return [check_memory_type(memory_type)]
+
+
 class Chosen(NamedTuple):
     """Which memories are meant."""
 

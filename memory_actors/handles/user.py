@@ -26,6 +26,7 @@ from memory_actors.records import (
     Memory,
     MemoryType,
     Metadata,
+    OnDuplicate,
     Purged,
     Receipt,
     Tier,
@@ -66,7 +67,8 @@ class UserMemory(UserReads):
         self.entities = EntityGraph(scope, entity)
         self.episodes = Episodes(scope, episodic)
         self.documents = Documents(scope, structured)
-        self.context = UserContext(scope, self._documents, partial(prompt, self))
+        counter = scope.services.settings.context_budget().counter
+        self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says: all that is written with it comes from there.
@@ -101,6 +103,7 @@ class UserMemory(UserReads):
         pinned: bool = False,
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> Receipt:
         """Add one memory, given as a text.
 
@@ -113,6 +116,12 @@ class UserMemory(UserReads):
         `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
         working memory is durable when this returns; that is on disk within 50 ms. `auto_prune`
         makes room as `add_with_auto_prune` does (None: as the handle says).
+
+        A fact in the words of one that is there, of the same session, metadata and source, is that
+        one: it was seen once more (`times_seen`), the receipt's operation is `seen`, and its id the
+        known one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves
+        all as it was. If it says nothing (the settings do, then), what has a session or an id of
+        your own is kept.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -128,8 +137,16 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         writer = self._writers[check_memory_type(memory_type)]
-        return await writer.add(
-            item, auto_prune=self._scope.prunes(auto_prune), idempotency_key=idempotency_key
+        prunes = self._scope.prunes(auto_prune)
+        if on_duplicate is None:
+            return await writer.add(item, auto_prune=prunes, idempotency_key=idempotency_key)
+        if writer is not self._long_term:
+            raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
+        return await self._long_term.add(
+            item,
+            auto_prune=prunes,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
 
     async def add_with_auto_prune(
@@ -154,16 +171,20 @@ class UserMemory(UserReads):
         *,
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]:
         """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
 
         An item with a `memory_id` that this user has used before adds nothing (its receipt says
-        `unchanged`), so an interrupted run can be repeated.
+        `unchanged`), so an interrupted run can be repeated. `on_duplicate` is as for `add`.
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.add_many(
-            items, auto_prune=self._scope.prunes(auto_prune), idempotency_key=idempotency_key
+            items,
+            auto_prune=self._scope.prunes(auto_prune),
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
 
     async def update(

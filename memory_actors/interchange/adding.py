@@ -182,7 +182,13 @@ class Adder:
             )
         if entry.kind is MemoryType.STRUCTURED and await self._has_gone(entry.memory_id):
             return None
-        receipt = await self._user.add(memory_type=entry.kind, **msgspec.structs.asdict(item))
+        if entry.kind is MemoryType.LONG_TERM:
+            (receipt,) = await self._user.add_many([item])
+            return receipt
+        fields = msgspec.structs.asdict(item)
+        for only_of_facts in ("times_seen", "last_seen_at"):
+            del fields[only_of_facts]
+        receipt = await self._user.add(memory_type=entry.kind, **fields)
         if entry.kind is MemoryType.ENTITY:
             self._entity_ids[entry.memory_id] = receipt.memory_id
         return receipt

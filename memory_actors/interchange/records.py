@@ -23,6 +23,7 @@ Every field but the content may be left out:
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
+- `times_seen`, `last_seen_at`: how often a fact was said, and when last
 - `source`, `trust`: where it comes from and how far that is trusted, as `memory.user` has them
 - `origins`, in place of both: who had a say in it, a list of {"source", "trust"}; a file is taken
   at its word
@@ -78,7 +79,15 @@ COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, a
 FIELDS: Final = {
     MemoryType.WORKING: {"key", "value"},
     MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
-    MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned", "compressed"},
+    MemoryType.LONG_TERM: {
+        "timestamp",
+        "session",
+        "role",
+        "pinned",
+        "compressed",
+        "times_seen",
+        "last_seen_at",
+    },
     MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
     MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data", "compressed"},
     MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
@@ -117,6 +126,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compressed: Any = None
     metadata: dict[str, Any] | None = None
     pinned: bool = False
+    times_seen: int | None = None
+    last_seen_at: str | float | None = None
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
@@ -152,6 +163,7 @@ def line_of(memory: Memory) -> bytes:
     has = FIELDS[MemoryType(memory.memory_type)]
     has = has - {"key", "value"} if _has_data(memory) else has
     timed = "timestamp" in has and not _is_relationship(memory)
+    again = memory.times_seen > 1
     line = Line(
         id=memory.memory_id,
         timestamp=memory.occurred_at.isoformat() if timed else None,
@@ -161,6 +173,8 @@ def line_of(memory: Memory) -> bytes:
         key=memory.key if "key" in has else None,
         metadata=metadata or None,
         pinned=memory.pinned,
+        times_seen=memory.times_seen if again else None,
+        last_seen_at=memory.last_seen_at.isoformat() if again and memory.last_seen_at else None,
         origins=memory.origins,
         **_said(memory),
     )
@@ -234,6 +248,8 @@ class LineReader:
             memory_id=check_optional_name(line.id, "id")
             or self._own_id(line, kind, occurred_at_us),
             pinned=line.pinned,
+            times_seen=1 if line.times_seen is None else line.times_seen,
+            last_seen_at=datetime_of(line.last_seen_at, "last_seen_at"),
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
         return Entry(place, kind, item, value, parts, _origins(line))

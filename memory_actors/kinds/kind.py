@@ -137,6 +137,11 @@ def is_summary(row: Row) -> bool:
     return getattr(row, "original_count", 0) > 0
 
 
+def last_true_us(row: Row) -> int:
+    """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
+    return getattr(row, "last_seen_us", 0) or row.occurred_at_us
+
+
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
     """Return a row after an update; `with_content` changes too if the content does."""
     if event.metadata is not None:

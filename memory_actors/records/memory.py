@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,13 @@ IS_COMPRESSED = "is_compressed"
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON: strings as keys; values of str, int (64 bit), finite float, bool, None, list and dict."""
+
+
+OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
+"""What becomes of a fact that is there already: a memory of its own, nothing, or one that was seen
+once more."""
+Order: TypeAlias = Literal["score", "kind"]
+"""Of hits: the best first, or kind by kind, working memory first, the best of each first."""
 
 
 class MemoryType(StrEnum):
@@ -57,6 +64,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A pinned memory is never pruned."""
     key: str | None = None
     """Working: the key; structured: the document's; entity: the name; context: the section."""
+    times_seen: int = 1
+    """Long-term: how often it was said, as another store has counted."""
+    last_seen_at: Time | None = None
+    """Long-term: when it was said last, if that is not `occurred_at`."""
 
 
 class Receipt(Returned, frozen=True, kw_only=True):
@@ -64,7 +75,8 @@ class Receipt(Returned, frozen=True, kw_only=True):
 
     memory_id: str
     operation: str
-    """add, add_with_prune, update, delete, restore, set, or unchanged (it was so already)."""
+    """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
+    restore, set, or unchanged (it was so already)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int
@@ -109,6 +121,10 @@ class Memory(Sourced, frozen=True, kw_only=True):
     ttl_s: float | None = None
     """Of a message that `short_term.messages` returns: the seconds it had left when it was read.
     Each message that is added renews the time of its whole session."""
+    times_seen: int = 1
+    """Long-term: how often it was said in the same words."""
+    last_seen_at: datetime | None = None
+    """Long-term: when it was said last."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):
@@ -118,6 +134,8 @@ class Hit(Memory, frozen=True, kw_only=True):
     """In [0, 1], comparable across queries: about the chance that it answers one."""
     signals: dict[str, float] | None = None
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
+    near_duplicates: tuple[str, ...] = ()
+    """Ids of others that were found and say the same: they are no hits of their own."""
 
 
 class HistoryEntry(Returned, frozen=True, kw_only=True):

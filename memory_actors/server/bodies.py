@@ -11,7 +11,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
-from memory_actors.records import HistoryEntry, Hit, Memory, Receipt, Trust
+from memory_actors.records import HistoryEntry, Hit, Memory, OnDuplicate, Order, Receipt, Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
@@ -33,6 +33,7 @@ class AddMemory(
     pinned: bool = False
     auto_prune: bool = False
     idempotency_key: str | None = None
+    on_duplicate: OnDuplicate | None = None
     source: str | None = None
     """Where it comes from, and how far that is trusted: as for `UserMemory.from_source`."""
     trust: Trust | None = None
@@ -72,15 +73,19 @@ class Search(
 
     query: str
     memory_types: list[str] | None = None
-    top_k: int = 5
+    memory_type: str | None = None
+    top_k: int | None = None
     filters: dict[str, Any] | None = None
     since: str | float | None = None
     until: str | float | None = None
     as_of: str | float | None = None
     session_id: str | None = None
+    exclude_ids: list[str] = []
+    exclude_session: str | None = None
     min_score: float = 0.0
     token_budget: int | None = None
     diversity: float = 0.0
+    order: Order | None = None
     explain: bool = False
     weights: dict[str, float] | None = None
     reference_time: str | float | None = None
@@ -93,7 +98,8 @@ class Search(
 
         :raises InvalidInputError: too many results, or an unknown weight.
         """
-        check_page(self.top_k, "top_k")
+        if self.top_k is not None:
+            check_page(self.top_k, "top_k")
         return _but(self, "query") | {"weights": _weights(self.weights)}
 
 

@@ -217,6 +217,8 @@ class Writer(ABC):
             "session_id": item.session_id,
             "role": item.role,
             "pinned": item.pinned or None,
+            "times_seen": None if item.times_seen == 1 else item.times_seen,
+            "last_seen_at": item.last_seen_at,
             "idempotency_key": idempotency_key,
         }
         for name, value in given.items():

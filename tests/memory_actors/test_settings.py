@@ -35,6 +35,7 @@ WRONG: list[tuple[str, Any]] = [
     ("memory_hard_bytes", 0),
     ("idle_s", "x"),
     ("idle_s", 10**400),
+    ("on_duplicate", "merge"),
     ("deadline_s", -1),
     ("deadline_s", 10**400),
     ("deadline_s", 0),

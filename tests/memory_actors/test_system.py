@@ -106,14 +106,15 @@ async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
         assert await user.retrieve("red apple", filters={"category": None}) == []
 
 
-async def test_kinds_come_grouped_working_first(open_memory) -> None:
+async def test_kinds_that_are_named_come_grouped_working_first(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
         await user.add("paris travel plan")
         await user.short_term.add_message("paris in may")
         await user.working.set("current_destination", "paris")
         await memory.user("u", session_id="other").short_term.add_message("paris elsewhere")
-        hits = await user.retrieve("paris travel plan", top_k=10)
+        kinds = ["long_term", "short_term", "working"]
+        hits = await user.retrieve("paris travel plan", memory_types=kinds, top_k=10)
         assert [hit.memory_type for hit in hits] == ["working", "short_term", "long_term"]
         only = await user.retrieve("paris", memory_types=[MemoryType.SHORT_TERM])
         assert [hit.content for hit in only] == ["paris in may"]

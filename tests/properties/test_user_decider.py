@@ -26,7 +26,7 @@ from eventlog import Dropped, Recorded
 from memory_actors import user_state
 from memory_actors.account import AlertChanged
 from memory_actors.errors import QuotaExceededError
-from memory_actors.kinds import short_term
+from memory_actors.kinds import long_term, short_term
 from memory_actors.kinds.compression import (
     CompactionUndone,
     Compress,
@@ -239,6 +239,11 @@ class UserMachine(
     def the_changes_of_the_totals_add_up(self) -> None:
         totals = user_state.totals(self.state)
         assert all(totals[name] == self.deciding.totals[name] for name in totals)
+
+    @invariant()
+    def duplicates_are_known_as_after_a_snapshot(self) -> None:
+        state = self.state.long_term
+        assert state.duplicates == long_term.load(long_term.dump(state)).duplicates
 
     @invariant()
     def a_relationship_has_both_its_ends(self) -> None:

@@ -124,15 +124,17 @@ class LongTermRules(UserRules):
     @rule(
         items=st.lists(st.tuples(OWN, WORDS, TIMES, PINNED, METADATA), min_size=1, max_size=4),
         prune=st.booleans(),
+        on_duplicate=st.sampled_from(["keep", "count", "count", "skip"]),
     )
-    def adds_memories(self, items: list[Any], prune: bool) -> None:
+    def adds_memories(self, items: list[Any], prune: bool, on_duplicate: Any) -> None:
         memories = tuple(self.memory(*item) for item in items)
         own = tuple(m.memory_id for m in memories if m.memory_id.startswith("own"))
         self.ask(
             long_term.AddMemories(
-                now_us=self.now_us, memories=memories, auto_prune=prune, own_ids=own
+                now_us=self.now_us, memories=memories, auto_prune=prune, own_ids=own,
+                on_duplicate=on_duplicate, distinct=frozenset(own),
             )
-        )
+        )  # fmt: skip
 
     def memory(self, own: Any, text: str, at: int, pinned: bool, metadata: Any) -> MemoryAdded:
         return MemoryAdded(

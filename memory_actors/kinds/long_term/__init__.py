@@ -7,10 +7,9 @@ Compaction puts summaries in the place of old memories (`compression`): a summar
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from eventlog import Dropped
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds import kind
 from memory_actors.kinds.compression import (
@@ -28,15 +27,14 @@ from memory_actors.kinds.kind import (
     Events,
     Passage,
     Tally,
-    added_before,
     its_content,
     its_session,
     none_at_hand,
     own_version,
-    refuse_id,
     same_json,
     timeless,
 )
+from memory_actors.kinds.long_term.adding import added_or_seen, duplicate_of
 from memory_actors.kinds.long_term.commands import (
     COMMANDS,
     AddMemories,
@@ -61,6 +59,7 @@ from memory_actors.kinds.long_term.events import (
     MemoryAdded,
     MemoryDeleted,
     MemoryRestored,
+    MemorySeen,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
@@ -95,6 +94,7 @@ __all__ = [
     "MemoryAdded",
     "MemoryDeleted",
     "MemoryRestored",
+    "MemorySeen",
     "MemoryUpdated",
     "RestoreMemories",
     "Row",
@@ -110,6 +110,7 @@ __all__ = [
     "data",
     "decide",
     "dump",
+    "duplicate_of",
     "evolve",
     "find",
     "fold",
@@ -162,26 +163,11 @@ def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]
 
 
 def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
-    fresh = _fresh(command, state)
-    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune)
-    return [MemoriesPruned(memory_ids=victims, cause="quota"), *fresh] if victims else fresh
-
-
-def _fresh(command: AddMemories, state: LongTerm) -> list[MemoryAdded]:
-    """Return the memories that are new; what was added before, even if deleted since, is not."""
-    fresh: dict[str, MemoryAdded] = {}
-    for memory in command.memories:
-        memory_id, digest = memory.memory_id, memory.digest
-        if isinstance(command.used.get(memory_id), Dropped):
-            continue  # what it said is gone: nobody can tell, and an id is never used again
-        if added_before(command, memory_id, MemoryAdded, "digest", digest):
-            continue
-        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
-        if known is None:
-            fresh[memory_id] = memory
-        elif known.digest != digest:
-            refuse_id(memory_id)
-    return list(fresh.values())
+    events = added_or_seen(command, state)
+    fresh = [event for event in events if isinstance(event, MemoryAdded)]
+    seen = {event.memory_id for event in events if isinstance(event, MemorySeen)}
+    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune, needed=seen)
+    return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
 
 def _make_room(
@@ -190,8 +176,9 @@ def _make_room(
     limits: Limits,
     *,
     auto_prune: bool,
+    needed: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return what has to go for `fresh` to fit."""
+    """Return what has to go for `fresh` to fit; not what is `needed`."""
     held = state.held
     over_count = len(held) + len(fresh) - limits.long_term_memories
     over_bytes = (
@@ -199,7 +186,8 @@ def _make_room(
     )
     if not fresh or (over_count <= 0 and over_bytes <= 0):
         return ()
-    victims = oldest(held.rows.values(), len(held), over_count, over_bytes) if auto_prune else None
+    may_go = (row for row in held.rows.values() if row.memory_id not in needed)
+    victims = oldest(may_go, len(held), over_count, over_bytes) if auto_prune else None
     if victims is None:
         _refuse(held, limits, over_count)
     return victims
@@ -229,6 +217,7 @@ def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[
             content=content,
             size_bytes=command.size_bytes if content is not None else 0,
             digest=command.digest if content is not None else b"",
+            same=command.same if content is not None else b"",
             metadata=metadata,
         )
     ]

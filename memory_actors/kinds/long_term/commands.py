@@ -1,10 +1,12 @@
 """What can be asked of long-term memory."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 from memory_actors.kinds.long_term.events import MemoriesCompressed, MemoryAdded, SummaryAdded
+from memory_actors.records import OnDuplicate, Origin
 
 
 class AddMemories(Add, frozen=True, kw_only=True):
@@ -12,6 +14,13 @@ class AddMemories(Add, frozen=True, kw_only=True):
 
     memories: tuple[MemoryAdded, ...]
     auto_prune: bool = False
+    on_duplicate: OnDuplicate = "keep"
+    distinct: frozenset[str] = frozenset()
+    """Ids of those that are kept, whatever else says the same."""
+    origins: tuple[Origin, ...] = ()
+    """Where they come from."""
+    origins_of: Mapping[str, tuple[Origin, ...]] = {}
+    """Where the living memories come from, those of which nobody said left out."""
 
 
 class AddSummary(compression.AddSummary, frozen=True, kw_only=True):
@@ -27,6 +36,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True):
     content: str | None = None
     size_bytes: int = 0
     digest: bytes = b""
+    same: bytes = b""
     metadata: dict[str, Any] | None = None
 
 

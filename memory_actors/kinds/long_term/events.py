@@ -26,6 +26,12 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     session_id: str | None = None
     role: str | None = None
     pinned: bool = False
+    same: bytes = b""
+    """Digest of the same text normalised, where that is another one: see duplicates.py."""
+    times_seen: int = 1
+    """How often it was said: more than once if it comes from elsewhere, or comes back."""
+    last_seen_us: int = 0
+    """When it was said last, if it was said again; else 0."""
 
 
 @registry.event("long_term.restored", keys=lambda event: (event.memory_id,))
@@ -44,6 +50,16 @@ class MemoryUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """A memory got a new content, new metadata, or both; None keeps what was."""
 
     digest: bytes = b""
+    same: bytes = b""
+
+
+@registry.event("long_term.seen", keys=lambda event: (event.memory_id,))
+class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a memory says was said again: in the same words, by the same, with the same metadata."""
+
+    memory_id: str
+    occurred_at_us: int
+    """When it was true again."""
 
 
 @registry.event("long_term.deleted", keys=lambda event: (event.memory_id,))
@@ -88,6 +104,7 @@ Event: TypeAlias = (
     MemoryAdded
     | MemoryRestored
     | MemoryUpdated
+    | MemorySeen
     | MemoryDeleted
     | MemoriesPruned
     | SummaryEvent

@@ -4,6 +4,7 @@ What an event says of a memory that is not there is passed over: see kinds/compr
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,8 @@ from memory_actors.kinds.compression import (
 )
 from memory_actors.kinds.held import Held
 from memory_actors.kinds.kind import updated_row
+from memory_actors.kinds.long_term import duplicates
+from memory_actors.kinds.long_term.duplicates import Duplicates
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
@@ -23,6 +26,7 @@ from memory_actors.kinds.long_term.events import (
     MemoryAdded,
     MemoryDeleted,
     MemoryRestored,
+    MemorySeen,
     MemoryUpdated,
     SummaryEvent,
 )
@@ -36,6 +40,11 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     role: str | None
     began: int
     """Version of the event that added it, or brought it back: its place in its session."""
+    same: bytes = b""
+    """Digest of the text normalised, where that is another one than `digest`."""
+    times_seen: int = 1
+    last_seen_us: int = 0
+    """When it was true last, if it was said again; else 0."""
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -44,6 +53,7 @@ class LongTerm(msgspec.Struct, frozen=True):
     held: Held[Row] = Held()
     pruned: int = 0
     summaries: Summaries = Summaries()
+    duplicates: Duplicates = Duplicates()
 
 
 initial = LongTerm()
@@ -64,7 +74,11 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         elif isinstance(event, MemoryUpdated):
             row = draft.rows.get(event.memory_id)
             if row is not None:
-                draft.put(updated_row(row, event, recorded, digest=event.digest))
+                draft.put(updated_row(row, event, recorded, **_reworded(event)))
+        elif isinstance(event, MemorySeen):
+            row = draft.rows.get(event.memory_id)
+            if row is not None:
+                draft.put(_seen_row(row, event))
         elif isinstance(event, MemoryDeleted | CompactionUndone):
             draft.discard((event.memory_id,))
         elif isinstance(event, SummaryEvent):
@@ -80,11 +94,29 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
 class _Draft(CompactedDraft[Row]):
     """The rows of a state that change in place."""
 
-    __slots__ = ("pruned",)
+    __slots__ = ("duplicates", "pruned")
 
     def __init__(self, state: LongTerm):
         super().__init__(state.held, state.summaries)
         self.pruned = state.pruned
+        self.duplicates = state.duplicates.mutate()
+
+    def put(self, row: Row) -> None:
+        """Add a row, or replace the one with its id."""
+        self._forget(row.memory_id)
+        super().put(row)
+        if not row.original_count:
+            duplicates.put(self.duplicates, row)
+
+    def drop(self, memory_id: str) -> Row:
+        """Take a row away and return it."""
+        self._forget(memory_id)
+        return super().drop(memory_id)
+
+    def _forget(self, memory_id: str) -> None:
+        row = self.rows.get(memory_id)
+        if row is not None and not row.original_count:
+            duplicates.drop(self.duplicates, row)
 
     def discard(self, memory_ids: Sequence[str]) -> None:
         """Take rows away where they are there."""
@@ -94,7 +126,7 @@ class _Draft(CompactedDraft[Row]):
 
     def folded(self) -> LongTerm:
         """Return what has become of the state."""
-        return LongTerm(self.finish(), self.pruned, self.summaries)
+        return LongTerm(self.finish(), self.pruned, self.summaries, self.duplicates.finish())
 
 
 def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
@@ -114,7 +146,20 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         began=recorded.version,
         pinned=event.pinned,
         keep=again is not None and again.keep,
+        same=event.same,
+        times_seen=event.times_seen,
+        last_seen_us=event.last_seen_us,
     )
+
+
+def _reworded(event: MemoryUpdated) -> dict[str, Any]:
+    """Return what of a row changes with its text: what it says now was said once."""
+    return {"digest": event.digest, "same": event.same, "times_seen": 1, "last_seen_us": 0}
+
+
+def _seen_row(row: Row, event: MemorySeen) -> Row:
+    last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
+    return msgspec.structs.replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
 
 
 def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:

@@ -61,6 +61,16 @@ def test_a_memory_goes_in_and_comes_back(service: Service, ask: Ask, user: str) 
     assert (kept.content, kept.metadata) == (body["content"], body["metadata"])
 
 
+def test_a_fact_that_is_said_again_is_seen_or_kept(ask: Ask) -> None:
+    first = added(ask, "likes tea")
+    again = ask("POST", "/memories", {"content": "likes tea"}).json()
+    assert (again["operation"], again["memory_id"]) == ("seen", first)
+    assert added(ask, "likes tea", on_duplicate="keep") != first
+    assert ask("GET", f"/memories/{first}").json()["times_seen"] == 2
+    wrong = ask("POST", "/memories", {"content": "likes tea", "on_duplicate": "merge"})
+    assert wrong.status_code == 400
+
+
 def test_agent_and_session_come_from_headers_unless_the_body_says_otherwise(ask: Ask) -> None:
     headers = {"Agent-Id": "caf%C3%A9", "Session-Id": "s%2F1"}
     body = {"content": "x"}
