@@ -113,7 +113,7 @@ def test_ids_are_whole_in_80_columns_and_name_what_they_stand_for(program, monke
 
 
 def test_search_has_an_option_for_each_of_retrieves() -> None:
-    takes = set(inspect.signature(UserMemory.retrieve).parameters) - {"self"}
+    takes = set(inspect.signature(UserMemory.retrieve).parameters) - {"self", "memory_type"}
     named = {"kinds": "memory_types"}
     options = {named.get(one.name, one.name) for one in search.params}
     assert takes <= options
