@@ -391,15 +391,23 @@ def improve(rounds: int, text_kb: int, options: Options) -> Any:
     help="A LoCoMo file: also on what people said.",
 )  # fmt: skip
 @click.option(
+    "--set", "sets", multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A set as `recall` takes: also on its memories; give it once for each.",
+)  # fmt: skip
+@click.option(
     "--tokenizer", "tokenizers", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A tokenizer.json; give it once for each.  [default: the installed model's]",
+    help="A tokenizer.json; give it once for each.  [default: those of packages that carry one, "
+    "or the installed model's]",
 )  # fmt: skip
-def tokens(locomo: Path | None, tokenizers: tuple[Path, ...], options: Options) -> Any:
-    """Say how far the estimate of tokens is from a real tokenizer, by kind of text."""
+def tokens(
+    locomo: Path | None, sets: tuple[Path, ...], tokenizers: tuple[Path, ...], options: Options
+) -> Any:
+    """Say how far the estimates of tokens are from real tokenizers, by kind of text."""
     from bench.tokens import run
 
-    return run(locomo, tokenizers, options)
+    return run(locomo, sets, tokenizers, options)
 
 
 if __name__ == "__main__":

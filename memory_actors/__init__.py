@@ -147,7 +147,7 @@ from memory_actors.summarizers import (
 from memory_actors.superseding import OpenAISuperseding, Statement, Superseding, Verdict
 from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
-from memory_actors.tokens import TokenCounter, WordEstimate
+from memory_actors.tokens import CalibratedEstimate, TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, CostItem, SystemUsage
 
 __all__ = [
@@ -158,6 +158,7 @@ __all__ = [
     "BeingErasedError",
     "BoundedDict",
     "BoundedList",
+    "CalibratedEstimate",
     "CallableSummarizer",
     "CallbackSink",
     "Change",

@@ -15,7 +15,7 @@ from memory_actors.quota import (
     Prices,
 )
 from memory_actors.records import MemoryType, OnDuplicate, Tier
-from memory_actors.tokens import TokenBudget, TokenCounter, WordEstimate
+from memory_actors.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
     {
@@ -52,11 +52,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices = Prices()
     """What `estimate_monthly_cost` reckons with."""
     context_soft_tokens: int = 1_500
-    """Tokens of a context document from which each write warns."""
+    """Tokens of a context document from which on each write warns."""
     context_hard_tokens: int = 2_000
-    """Tokens that a context document never passes."""
-    context_counter: TokenCounter = WordEstimate()
-    """Who counts them: an estimate, or `TokenizerCounter` for exact counts."""
+    """Tokens that a context document never reaches."""
+    token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
+    """Who counts them: the estimate "words" (1.3 each) or "calibrated" (by classes of characters),
+    or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
     live_bytes_max: int = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
     memory_soft_bytes: int | None = None
@@ -97,7 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     compaction_batch: int = 1000
     """How many memories are clustered together, in order of time: at most in one summary, too."""
     compaction_schedule: str | None = None
-    """When compaction runs by itself, as a cron expression (`SUNDAYS`); None: only when asked."""
+    """When compaction runs by itself, as a cron expression: `SUNDAYS`, which is what `serve` sets;
+    None: only when asked."""
     summarizer_deadline_s: float = 300.0
     """How long a summariser may take for one cluster."""
     archive_retention_days: float | None = None
@@ -121,7 +123,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return TokenBudget(
             soft_tokens=self.context_soft_tokens,
             hard_tokens=self.context_hard_tokens,
-            counter=self.context_counter,
+            counter=ESTIMATES[self.token_counter]
+            if isinstance(self.token_counter, str)
+            else self.token_counter,
         )
 
     def after_days(self, tier: Tier | None) -> float:

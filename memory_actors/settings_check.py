@@ -15,6 +15,7 @@ from memory_actors.errors import InvalidInputError
 from memory_actors.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
 from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.settings import Settings
+from memory_actors.tokens import ESTIMATES
 from memory_actors.validation import check_choice
 
 Rule = Callable[[str, Any], None]
@@ -139,9 +140,10 @@ def _relations(name: str, value: Any) -> None:
 
 
 def _counter(name: str, value: Any) -> None:
-    if not callable(getattr(value, "count", None)):
+    known = value in ESTIMATES if isinstance(value, str) else hasattr(value, "count")
+    if not known or not callable(value.count):
         raise InvalidInputError(
-            f"{name} must be a TokenCounter, not {_of(value)}: WordEstimate(), "
+            f"{name} must be {', '.join(ESTIMATES)} or a TokenCounter, not {_of(value)}: "
             "TokenizerCounter(), or any object with name and count(text)"
         )
 
@@ -186,7 +188,7 @@ RULES: Mapping[str, Rule] = {
     "prices": _each(Prices, _number(0)),
     "context_soft_tokens": _whole(1),
     "context_hard_tokens": _whole(1),
-    "context_counter": _counter,
+    "token_counter": _counter,
     "live_bytes_max": _whole(0),
     "memory_soft_bytes": _or_none(_whole(1)),
     "memory_hard_bytes": _or_none(_whole(1)),

@@ -254,6 +254,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "documents.collections": Command(lambda m, u, n: u.documents.collections()),
     "put_block": Command(_put_block, _an_entry),
+    "full_id": Command(lambda m, u, n: u.full_id(f"fact {n}"), _a_fact),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),

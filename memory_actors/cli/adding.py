@@ -24,7 +24,7 @@ TAKES = {
 """The options that mean something for a type; the others all types take."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_NEW)
 @click.argument("content")
 @click.option("--type", "kind", type=MEMORY_TYPE, default="long_term", show_default=True)
 @click.option("--key", help="The key of a value or a document, or the name of an entity.")

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.audit import print_history
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
@@ -38,7 +39,7 @@ HIT_CHARACTERS_MAX = 160
 DIFF_LINES_SHOWN = 6
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:

@@ -138,7 +138,7 @@ def _style(entry: LogEntry) -> str:
 # --- stats
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @pass_app
 def stats(app: App, /) -> None:
     """Show what is in the store: users, events, memories, bytes."""

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
+import click
 import structlog
 
 from eventlog.placing import LOG, finish_restore
-from memory_actors.cli.options import App
+from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
@@ -18,6 +19,8 @@ from memory_actors.model import Precision, install_model, model_path
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.settings import Settings
 from memory_actors.system import MemorySystem
+
+USERS_NAMED_MAX = 5
 
 T = TypeVar("T")
 
@@ -63,10 +66,40 @@ def with_user(
 
     async def whole() -> T:
         async with opened(app, create=create) as memory:
-            user = memory.user(app.user_id, agent_id=agent, source=app.source, trust=app.trust)
+            user_id = await chosen_user(app, memory)
+            user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
             return await work(user)
 
     return run(whole)
+
+
+async def chosen_user(app: App, memory: MemorySystem) -> str:
+    """Return whose memory it is: the one named, or the only one there is, which is said then.
+
+    :raises click.UsageError: none is named, and there are several.
+    """
+    if app.user is None:
+        users = await memory.users()
+        if len(users) > 1:
+            some = ", ".join(users[:USERS_NAMED_MAX]) + (", …" if users[USERS_NAMED_MAX:] else "")
+            raise click.UsageError(
+                f"there are {len(users):,} users here ({some}): say whose memory with --user ID"
+            )
+        app.user = users[0] if users else DEFAULT_USER
+        if not app.json:
+            note(f"User {app.user}, as --user names nobody.")
+    return app.user
+
+
+async def whole_id(user: UserMemory, beginning: str) -> str:
+    """Return the only id that begins so, or what was given: the command says best what is missing.
+
+    :raises InvalidInputError: several do.
+    """
+    try:
+        return await user.full_id(beginning)
+    except NotFoundError:
+        return beginning
 
 
 def with_system(app: App, work: Callable[[MemorySystem], Awaitable[T]]) -> T:

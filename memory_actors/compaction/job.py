@@ -41,7 +41,7 @@ from memory_actors.records import (
 )
 from memory_actors.services import Services
 from memory_actors.streams import known_user, known_users, stream_of
-from memory_actors.summarizers import Summarizer
+from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
 from memory_actors.validation import check_flag
@@ -59,6 +59,9 @@ class Compaction:
         self._settings = services.settings
         self._log = log
         self._directory = directory
+        self._judge = (
+            summarizer if isinstance(summarizer, ExtractiveSummarizer) else ExtractiveSummarizer()
+        )
         self._replacing = Replacing(summarizer, services.settings.summarizer_deadline_s)
         self._alone = asyncio.Lock()
         self._under_way: asyncio.Task[CompactionReport] | None = None
@@ -135,6 +138,7 @@ class Compaction:
             failed_clusters=self._failed_clusters,
             runs=self._runs,
             last_run_at=self._last_run_at,
+            schedule=self._settings.compaction_schedule,
         )
 
     async def close(self, deadline_s: float) -> None:
@@ -285,7 +289,7 @@ class Compaction:
                 break
             batch = Old(old.kind, old.rows[start : start + self._settings.compaction_batch])
             if len(batch.rows) >= self._settings.compaction_min_samples:
-                found += await clustered(scope, batch, self._settings)
+                found += await clustered(scope, batch, self._settings, self._judge)
                 await run.pace.give_way()
         return found
 

@@ -10,7 +10,7 @@ from memory_actors.handles.deleting import delete_many
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
-from memory_actors.handles.finding import found, found_summary
+from memory_actors.handles.finding import found, found_summary, full_id
 from memory_actors.handles.lineage import originals_of
 from memory_actors.handles.listing import chosen
 from memory_actors.handles.prompt import prompt
@@ -67,7 +67,7 @@ class UserMemory(UserReads):
         self.entities = EntityGraph(scope, entity)
         self.episodes = Episodes(scope, episodic)
         self.documents = Documents(scope, structured)
-        counter = scope.services.settings.context_counter
+        counter = scope.services.settings.context_budget().counter
         self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
@@ -208,6 +208,16 @@ class UserMemory(UserReads):
         self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].delete(row)
+
+    async def full_id(self, beginning: str) -> str:
+        """Return the id that begins so, of a memory that is there or, if none is, that was.
+
+        Where no living memory's id does, all events of the user are read.
+
+        :raises NotFoundError: none does.
+        :raises InvalidInputError: several do.
+        """
+        return await full_id(self._scope, beginning)
 
     async def delete_many(
         self,

@@ -40,11 +40,12 @@ class UserContext(ContextDocument):
     ) -> Prompt:
         """Return what to paste into a prompt: the last messages, what is remembered, summaries.
 
-        The last 3 messages of the session (the handle's, if none is named), oldest first; the
-        `limit` best long-term memories (None: 5, or what a budget holds); up to 2 summaries.
-        Nothing stands there twice, and the query itself does not. `.text` is the prompt.
+        The last 3 messages of the session (the handle's, if none is named) and of no other, oldest
+        first; then, of all sessions, since facts belong to the user, the `limit` best long-term
+        memories (None: 5, or what a budget holds) and up to 2 summaries. Nothing stands there
+        twice, and the query itself does not. `.text` is the prompt.
 
-        `token_budget` is never passed by `.text`, as `Settings.context_counter` counts; what has no
+        `token_budget` is never passed by `.text`, as `Settings.token_counter` counts; what has no
         room is left out whole. A text of more than `max_item_tokens` (None: half of the budget) is
         cut at sentences around what the query is about.
         """

@@ -17,9 +17,9 @@ class Saving(Returned, frozen=True, kw_only=True):
         return self.bytes_before - self.bytes_after
 
     @property
-    def ratio(self) -> float:
-        """Bytes before to a byte after; 1 if nothing was compressed."""
-        return self.bytes_before / self.bytes_after if self.bytes_after else 1.0
+    def compression_ratio(self) -> float:
+        """Bytes after to a byte before; 0 if nothing was compressed."""
+        return self.bytes_after / self.bytes_before if self.bytes_before else 0.0
 
 
 class ClusterReport(Returned, frozen=True, kw_only=True):
@@ -89,3 +89,5 @@ class CompactionStats(Saving, frozen=True, kw_only=True):
     """This and the next two: of this process, all users."""
     runs: int
     last_run_at: datetime | None
+    schedule: str | None
+    """When it runs by itself, a cron expression; None: only when asked."""

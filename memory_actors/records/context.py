@@ -14,6 +14,8 @@ class ContextSize(Returned, frozen=True, kw_only=True):
     tokens: int
     soft_limit: int
     hard_limit: int
+    note: str | None = None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
 
     @property
     def remaining(self) -> int:
@@ -30,8 +32,8 @@ class ContextSize(Returned, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str | None:
-        """What to consider beyond the soft limit."""
-        if self.tokens <= self.soft_limit:
+        """What to consider from the soft limit on."""
+        if self.tokens < self.soft_limit:
             return None
         return (
             f"{self.document} approaching soft limit ({self.soft_limit:,} tokens). "
@@ -57,7 +59,9 @@ class ContextReceipt(Returned, frozen=True, kw_only=True):
     message: str
     """Size and remaining capacity in words, for an agent to read."""
     warning: str | None
-    """Beyond the soft limit; or why `archive()` freed less than was asked for."""
+    """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
+    note: str | None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float

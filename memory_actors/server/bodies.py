@@ -158,12 +158,14 @@ class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
     bytes_before: int
     bytes_after: int
     bytes_saved: int
-    ratio: float
-    """Bytes before to a byte after."""
+    compression_ratio: float
+    """Bytes after to a byte before; 0 if nothing was compressed."""
     failed_clusters: int
     """Since the server was started, as are the next two."""
     runs: int
     last_run_at: datetime | None
+    schedule: str | None
+    """When it runs by itself, a cron expression; null: only when asked."""
 
 
 class Health(msgspec.Struct, frozen=True):

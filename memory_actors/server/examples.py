@@ -176,7 +176,7 @@ DONE: Final = msgspec.structs.replace(
             took_s=1.3,
         ),
         "bytes_saved",
-        "ratio",
+        "compression_ratio",
     ),
 )
 STATS: Final = CompressionStats(
@@ -185,10 +185,11 @@ STATS: Final = CompressionStats(
     bytes_before=60_112,
     bytes_after=7_410,
     bytes_saved=52_702,
-    ratio=8.11,
+    compression_ratio=0.1233,
     failed_clusters=0,
     runs=1,
     last_run_at=_AT,
+    schedule="0 3 * * 0",
 )
 HEALTH: Final = Health(status="ok", version="0.1.0")
 

@@ -27,7 +27,7 @@ from memory_actors.records import (
     Metadata,
     Receipt,
 )
-from memory_actors.tokens import TokenBudget
+from memory_actors.tokens import TokenBudget, disagreement
 from memory_actors.validation import (
     check_name,
     check_optional_name,
@@ -202,18 +202,20 @@ class ContextWriter(Writer):
             remaining=size.remaining,
             message=size.message,
             warning=size.warning,
+            note=size.note,
             archived=_archived(written.reply),
             latency_ms=(perf_counter() - written.started_s) * 1e3,
         )
 
     def size(self, document: str, state: Context) -> ContextSize:
         """Return how large a document is in this state."""
-        budget = self.budget
+        budget, said = self.budget, text(blocks(state, document))
         return ContextSize(
             document=document,
-            tokens=budget.counter.count(text(blocks(state, document))),
+            tokens=budget.counter.count(said),
             soft_limit=budget.soft_tokens,
             hard_limit=budget.hard_tokens,
+            note=disagreement(budget.counter, said, document),
         )
 
     def after(self, _command: Command) -> After:

@@ -46,7 +46,7 @@ async def filled(user: UserMemory) -> None:
 @pytest.mark.parametrize("counter", [WordEstimate(), Characters()], ids=lambda one: one.name)
 @pytest.mark.parametrize("budget", [0, 1, 60, 90, 150, 400, 2_000])
 async def test_a_prompt_is_never_beyond_its_budget(open_memory, counter: Any, budget: int) -> None:
-    async with open_memory(context_counter=counter, check_replay=False) as memory:
+    async with open_memory(token_counter=counter, check_replay=False) as memory:
         user = memory.user("u", session_id="s")
         await filled(user)
         context = await user.context(QUESTION, token_budget=budget)
@@ -66,7 +66,7 @@ async def test_a_tokenizer_counts_a_prompt_exactly(open_memory) -> None:
     if not (model_path() / TOKENIZER_FILE).exists():
         pytest.skip("the model is not installed")
     counter = TokenizerCounter()
-    async with open_memory(context_counter=counter, check_replay=False) as memory:
+    async with open_memory(token_counter=counter, check_replay=False) as memory:
         user = memory.user("u", session_id="s")
         await filled(user)
         for budget in (250, 400, 800):

@@ -39,13 +39,13 @@ def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) ->
 def check_document(
     name: str, old: Context, new: Context, limits: Limits, budget: TokenBudget
 ) -> None:
-    """Refuse a document that has grown beyond a limit.
+    """Refuse a document that has grown to its limit of tokens, or beyond that of bytes.
 
-    :raises ContextLimitError: beyond its tokens.
-    :raises QuotaExceededError: beyond its bytes.
+    :raises ContextLimitError: as many tokens as the hard limit, or more.
+    :raises QuotaExceededError: more bytes than it may have.
     """
     now = text(blocks(new, name))
-    if fits(limits, budget.hard_tokens, budget, now):
+    if fits(limits, budget.tokens_max, budget, now):
         return
     was = text(blocks(old, name))
     if len(now.encode()) > max(len(was.encode()), limits.context_document_bytes):
@@ -54,7 +54,7 @@ def check_document(
             name, asked, len(was.encode()), limits
         )  # nobody counts megabytes of tokens
     tokens, before = budget.counter.count(now), budget.counter.count(was)
-    if tokens > max(before, budget.hard_tokens):
+    if tokens > max(before, budget.tokens_max):
         _refuse_tokens(name, tokens - before, before, limits, budget)
 
 
@@ -145,8 +145,8 @@ def _check_entries(was: int, asked: int, limits: Limits) -> None:
 # --- the archive
 
 
-def target(room: Room) -> int:
-    """Return how many tokens leave enough free."""
+def roomy(room: Room) -> int:
+    """Return up to how many tokens so much of the soft limit is free that nothing has to go."""
     return round(room.budget.soft_tokens * (1 - room.free))
 
 
@@ -193,11 +193,13 @@ def fewest(
 
     None if all are not enough.
     """
-    living = blocks(state, document)
-
-    def without(count: int) -> bool:
-        gone = {row.memory_id for row in rows[:count]}
-        return enough(text(row for row in living if row.memory_id not in gone))
-
-    found = bisect_left(range(len(rows) + 1), True, key=without)
+    found = bisect_left(
+        range(len(rows) + 1), True, key=lambda gone: enough(without(state, document, rows[:gone]))
+    )
     return found if found <= len(rows) else None
+
+
+def without(state: Context, document: str, rows: Sequence[Row]) -> str:
+    """Return the text of a document without some of its entries."""
+    gone = {row.memory_id for row in rows}
+    return text(row for row in blocks(state, document) if row.memory_id not in gone)

@@ -42,7 +42,7 @@ def test_a_store_without_its_keys_is_refused_and_verified_all_the_same(
     keys = (tmp_path / "memory.keys").rename(tmp_path / "elsewhere")
 
     assert program.refused("list")["type"] == "EncryptionMismatch"
-    assert program.refused("list", "--encrypt")["type"] == "KeysUnavailable"
+    assert program.refused("--encrypt", "list")["type"] == "KeysUnavailable"
     assert program.json("verify")["unread_events"] == 1
     assert len(program.json("list", "--key-file", str(keys))) == 1
     monkeypatch.setenv("MEMORY_ACTORS_KEY_FILE", str(keys))

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from memory_actors.cli.showing import short_id
+
 
 def test_what_was_added_is_found_listed_and_shown(program) -> None:
     receipt = program.json(
@@ -27,7 +29,7 @@ def test_people_see_text_id_speaker_and_the_time_where_they_are(program) -> None
     (memory,) = program.json("list")
     for command in (("search", "tea"), ("list",), ("get", memory["memory_id"])):
         said = program.ok(*command)
-        for part in ("likes tea", "Ada", memory["memory_id"], "2024-05-01 17:30"):
+        for part in ("likes tea", "Ada", short_id(memory["memory_id"]), "2024-05-01 17:30"):
             assert part in said, command
 
 
