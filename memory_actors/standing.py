@@ -50,7 +50,9 @@ def newest_first(ordered: Sequence[Any], state: LongTerm, asked: Asked) -> list[
     found = {one.found.row.memory_id: one for one in ordered}
     _take_scores(found, superseded, counted)
     behind = _places_behind(found, counted)
-    return sorted(found.values(), key=lambda one: (-one.score, behind[one.found.row.memory_id]))
+    return sorted(
+        found.values(), key=lambda one: (-one.score, behind.get(one.found.row.memory_id, 0))
+    )
 
 
 Newer = Callable[[Row], list[Row]]
@@ -96,7 +98,7 @@ def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer)
 def _places_behind(found: Mapping[str, Any], newer: Newer) -> dict[str, int]:
     """Return how many that took each other's place go before each memory."""
     behind: dict[str, int] = {}
-    rows = [one.found.row for one in found.values()]
+    rows = [one.found.row for one in found.values() if one.found.kind is long_term]
     for row in sorted(rows, key=long_term.age, reverse=True):
         before = [behind[one.memory_id] for one in newer(row) if one.memory_id in behind]
         behind[row.memory_id] = 1 + max(before) if before else 0

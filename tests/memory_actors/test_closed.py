@@ -59,6 +59,7 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "expand": lambda user, old: user.expand(old.memory_id),
     "export": lambda user, _: user.export(),
     "get": lambda user, old: user.get(old.memory_id),
+    "full_id": lambda user, old: user.full_id(old.memory_id[:8]),
     "history": lambda user, old: user.history(old.memory_id),
     "count": lambda user, _: user.count(),
     "delete_many": lambda user, _: user.delete_many({"n": 1}),

@@ -16,8 +16,9 @@ from memory_actors import CallableSummarizer, Item, MemoryType, improve, improve
 pytestmark = pytest.mark.anyio
 
 HANDED_IN = {
-    "Cluster", "EditBlock", "GlobalLimits", "InsertBlock", "Item", "Limits", "Plan", "Prices",
-    "RemoveBlock", "Settings", "Weights", "WordEstimate",
+    "CalibratedEstimate", "Cluster", "EditBlock", "GlobalLimits", "InsertBlock", "Item", "Limits",
+    "Plan", "Prices",
+    "RemoveBlock", "Settings", "Statement", "Weights", "WordEstimate",
 }  # fmt: skip
 """Structs that callers, or the library, hand in: nobody gets one back."""
 

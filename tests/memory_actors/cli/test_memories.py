@@ -21,6 +21,7 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert 0 < hit.pop("score") <= 1
     assert hit.pop("signals") is None
     assert hit.pop("near_duplicates") == []
+    assert hit.pop("superseded_by") is None
     assert program.json("list") == [hit] == [program.json("get", memory_id)]
 
 
