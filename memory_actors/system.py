@@ -25,7 +25,7 @@ from eventlog.waiting import to_the_end
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.named import embedder_of
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import Encrypt, key_file_of
 from memory_actors.handles.past import PastMemory, past_memory
@@ -78,7 +78,7 @@ class MemorySystem(SystemUpkeep):
         cls,
         directory: str | Path,
         *,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         summarizer: Summarizer | None = None,
         clock: Callable[[], int] = system_clock_us,
         new_id: Callable[[int], str] = new_memory_id,
@@ -95,10 +95,11 @@ class MemorySystem(SystemUpkeep):
         event loop that it was opened on.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet. `summarizer` makes the summaries of compacted memories: of their own
-        sentences, if None; its `aclose()` is called at the end, if it has one. `clock` gives
-        microseconds since 1970, `new_id` an unused memory id. `alerts` says where quota alerts go:
-        to the log, if None. `metrics` may be a `PrometheusMetrics`.
+        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
+        than English, and needs the extra `multilingual`. `summarizer` makes the summaries of
+        compacted memories: of their own sentences, if None; its `aclose()` is called at the end, if
+        it has one. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts`
+        says where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -107,7 +108,8 @@ class MemorySystem(SystemUpkeep):
         another file of them. It needs the extra `crypto`. Who loses that file has lost the
         memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
 
-        :raises InvalidInputError: a setting is not what it must be.
+        :raises InvalidInputError: a setting is not what it must be, or no embedder has that name.
+        :raises EmbedderError: the package that has the model is not installed.
         :raises LogLocked: another process has it open.
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
@@ -122,7 +124,7 @@ class MemorySystem(SystemUpkeep):
                 Plan(
                     directory=named(directory),
                     settings=settings or Settings(),
-                    embedder=embedder or DefaultEmbedder(),
+                    embedder=embedder_of(embedder),
                     summarizer=summarizer or ExtractiveSummarizer(),
                     sinks=alerts,
                     metrics=metrics or NoMetrics(),

@@ -114,7 +114,7 @@ async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySyste
     """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
     async with MemorySystem.open(
         app.directory,
-        embedder=app.embedder,
+        embedder=app.model,
         summarizer=summarizer,
         alerts=[],
         encrypt=app.key_file or False,
