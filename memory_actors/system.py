@@ -341,6 +341,7 @@ class MemorySystem(SystemUpkeep):
             log=self._eventlog.statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
+            passages_wanting=sum(live.indexes.wanting for live in services.runtime.lives()),
             memory=services.monitor.statistics(),
             alerts=self._alerts.statistics(),
             recalls_failed=services.recalls.failed,
