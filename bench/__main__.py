@@ -67,6 +67,20 @@ def faults(rows: str | None, counts: Any, seed: int, directory: Path | None, as_
     sys.exit(not all(row.ok for row in done))
 
 
+@main.command()
+@click.argument("modules", nargs=-1)
+@click.option("--each", default=16, show_default=True, help="Mutants of each module, at most.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def mutants(modules: tuple[str, ...], each: int, seed: int, as_json: bool) -> None:
+    """Put small faults into the modules that decide, and say which no test notices."""
+    from bench.mutants import TESTS, run
+
+    if unknown := set(modules) - set(TESTS):
+        raise click.BadParameter(f"no tests for {sorted(unknown)}: there are {', '.join(TESTS)}")
+    show(run(modules, each, seed), as_json)
+
+
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command of a function that returns a report.
 
@@ -243,6 +257,20 @@ def recall(
 
 
 @measurement(runs=1)
+@click.argument(
+    "paths", nargs=-1, required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)  # fmt: skip
+@click.option("--turns", is_flag=True, help="Take turns of conversations for facts.")
+@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+def supersedes(paths: tuple[Path, ...], turns: bool, name: str, options: Options) -> Any:
+    """Print the pairs of facts of which the newer one says otherwise, and what that does."""
+    from bench.supersedes import run
+
+    return run(paths, name, options, turns=turns)
+
+
+@measurement(runs=1)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(1), help="Questions, spread over the file.")
 @click.option(
@@ -364,15 +392,23 @@ def improve(rounds: int, text_kb: int, options: Options) -> Any:
     help="A LoCoMo file: also on what people said.",
 )  # fmt: skip
 @click.option(
+    "--set", "sets", multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A set as `recall` takes: also on its memories; give it once for each.",
+)  # fmt: skip
+@click.option(
     "--tokenizer", "tokenizers", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A tokenizer.json; give it once for each.  [default: the installed model's]",
+    help="A tokenizer.json; give it once for each.  [default: those of packages that carry one, "
+    "or the installed model's]",
 )  # fmt: skip
-def tokens(locomo: Path | None, tokenizers: tuple[Path, ...], options: Options) -> Any:
-    """Say how far the estimate of tokens is from a real tokenizer, by kind of text."""
+def tokens(
+    locomo: Path | None, sets: tuple[Path, ...], tokenizers: tuple[Path, ...], options: Options
+) -> Any:
+    """Say how far the estimates of tokens are from real tokenizers, by kind of text."""
     from bench.tokens import run
 
-    return run(locomo, tokenizers, options)
+    return run(locomo, sets, tokenizers, options)
 
 
 if __name__ == "__main__":

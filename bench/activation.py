@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import psutil
+import structlog
 
 from bench.hashed import HashedTokens
 from bench.memory import DAMAGE
@@ -102,4 +103,5 @@ async def _main(store: Path, user: str, warm_up_user: str) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(_main(Path(sys.argv[1]), *sys.argv[2:]))

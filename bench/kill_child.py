@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from bench.hashed import HashedEmbedder
 from bench.opened import live_user, services_of
@@ -211,4 +212,5 @@ BESIDES: dict[str, Callable[[MemorySystem, Path, int], Awaitable[None]]] = {
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(_live(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

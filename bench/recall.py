@@ -8,7 +8,7 @@ Every set is a file as `recall_sets.py` reads it: users, their memories, questio
 - sum: half the cosine, and half the BM25 as a share of the best for the query
 
 R@10 is the fraction of a question's evidence among the first ten, divided by at most ten; hit@k is
-1 where one of the first k is evidence. A memory that was seen several times stands for all of them.
+1 where one of the first k is evidence. What is folded into a hit is found with it.
 A change of the ranking is judged on all sets together, and never tuned on one.
 
 What a score says is measured, too. The calibration error is that of the ten results of each
@@ -34,7 +34,7 @@ from bench.measures import stored_vectors
 from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
-from memory_actors import Item, MemorySystem
+from memory_actors import Hit, Item, MemorySystem
 from memory_actors.cli.output import progress_bar
 from memory_actors.embedding.named import embedder_of
 from memory_actors.embedding.protocol import Embedder, Vectors
@@ -197,7 +197,7 @@ class _Asker:
         evidence, rankings = set(question.evidence), self._baselines(question)
         for name, weighing in weights.items():
             hits = await self._retrieved(question, weighing)
-            rankings[name] = [self._stands_for[hit.memory_id] for hit in hits]
+            rankings[name] = [self._found_by(hit) for hit in hits]
             if name == OURS:
                 shown = [hit.score for hit in hits]
         return Asked(
@@ -207,6 +207,11 @@ class _Asker:
             {name: _scored(evidence, ranking) for name, ranking in rankings.items()},
             shown,
             [bool(evidence & ids) for ids in rankings[OURS]],
+        )
+
+    def _found_by(self, hit: Hit) -> set[str]:
+        return set().union(
+            *map(self._stands_for.__getitem__, (hit.memory_id, *hit.near_duplicates))
         )
 
     def not_asked(self, questions: Sequence[Question]) -> list[Question]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import psutil
+import structlog
 
 from bench.hashed import HashedTokens
 from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
@@ -289,4 +290,5 @@ def _main(what: str, store: str, *numbers: str) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     _main(*sys.argv[1:])

@@ -20,6 +20,7 @@ from eventlog.decider import Decider
 from eventlog.environment import Environment
 from eventlog.errors import (
     BeingErased,
+    ClockOutOfRange,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
@@ -83,6 +84,7 @@ __all__ = [
     "BeingErased",
     "Checkpoint",
     "Cipher",
+    "ClockOutOfRange",
     "CorruptLog",
     "Decider",
     "DiskFull",

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from eventlog.errors import LogUnavailable
 from eventlog.logs import get_logger
+from eventlog.regular import MADE, open_regular
 
 _SLOT = struct.Struct(">QQ32s")
 _CRC_BYTES = 4
@@ -51,7 +52,7 @@ class Anchor:
 
     def __init__(self, path: Path):
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = open_regular(path, os.O_RDWR | MADE)
         except OSError as error:
             raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
         self._turn = 0

@@ -21,10 +21,11 @@ import msgspec
 
 from eventlog import segment as segments
 from eventlog.block import Block, Entry
-from eventlog.datafile import means_no_room, remove_named, sync_to_disk, write_whole
+from eventlog.datafile import DIRECTORY_MODE, means_no_room, remove_named, sync_to_disk, write_whole
 from eventlog.errors import DiskFull, StorageFailed
 from eventlog.frame import Place
 from eventlog.logs import get_logger
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
@@ -98,7 +99,7 @@ class Archive:
     def sha256(self, segment: SegmentId) -> bytes:
         """Return the digest of a segment's file; empty if it cannot be read."""
         digest = hashlib.sha256()
-        with suppress(OSError), (self.directory / segment.name).open("rb") as file:
+        with suppress(OSError), opened(self.directory / segment.name) as file:
             while data := file.read(READ_BYTES):
                 digest.update(data)
             return digest.digest()
@@ -131,7 +132,7 @@ class Archive:
 
     def _make_directory(self) -> None:
         if not self.directory.is_dir():
-            self.directory.mkdir(mode=0o700)
+            self.directory.mkdir(DIRECTORY_MODE)
             sync_to_disk(self.directory.parent)
 
     def remove(self, gone: Collection[SegmentId]) -> None:

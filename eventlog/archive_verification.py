@@ -1,5 +1,7 @@
 """Verification of the archive: each segment's file, and each payload in it against its stub."""
 
+from collections import Counter
+
 from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.block import Block
@@ -23,8 +25,8 @@ class ArchiveCheck:
         self._found = found
         self.keys: int | None = 0
         """Rows that the index of keys should have for archived events; None: unknown."""
-        self.unread = 0
-        """Events whose key is not here."""
+        self.unread = Counter[bytes]()
+        """Events whose key is not here, by stream id."""
 
     def check(self, txn: Transaction, segment: SegmentId, record: SegmentRecord) -> bool:
         """Check a segment that should be there; say whether retention has dropped it meanwhile."""
@@ -70,7 +72,8 @@ class ArchiveCheck:
             name = self._reading.name_of(txn, taken.stream_id)
             rows = self._reading.key_rows(name, taken, raw)
         except KeyGone:
-            self.keys, self.unread = None, self.unread + 1
+            self.keys = None
+            self.unread[taken.stream_id] += 1
             return
         if self.keys is not None:
             self.keys += len(rows)

@@ -7,15 +7,19 @@ then the archive's segments that these tables name, then an anchor of their own.
 another name, opened and verified like any log, synced, and renamed: a directory of the wanted name
 is a whole backup. `backup.json` in it has the digest of every file.
 
-A restore compares the digests, copies, verifies the copy, and only then puts it in the place of
-what is there. That is moved aside and never deleted: nobody wants to learn afterwards that the
-backup was of another log. Both directories are on disk before the first rename, and a rename is
-atomic; if the process dies between the two, who opens the log next does the second (placing.py).
+A restore believes nothing of that. It takes the files that a backup can have, and no others, and
+wants those that it must have; what it copies has to have the size and the digest that are listed,
+and the copy has to be a log without findings that ends where the manifest and the anchor say. Only
+then it is put in the place of what is there. That is moved aside and never deleted: nobody wants to
+learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
+of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
+directories are on disk before the first rename, and a rename is atomic; if the process dies between
+the two, who opens the log next does the second (placing.py).
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +28,7 @@ import msgspec
 
 from eventlog.anchor import Anchor, Tail
 from eventlog.codec import EventRegistry
-from eventlog.datafile import beside, is_there, named, sync_to_disk
+from eventlog.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
 from eventlog.environment import MAP_BYTES, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.keys import NO_KEYS
@@ -40,8 +44,10 @@ from eventlog.placing import (
     say_ready,
     written,
 )
-from eventlog.records import to_datetime
+from eventlog.records import Returned, to_datetime
+from eventlog.regular import ANEW, open_regular, opened
 from eventlog.requests import system_clock_us
+from eventlog.segment import parse_name
 from eventlog.segment_table import all_segments
 from eventlog.store_format import put_shrunk
 from eventlog.verification import Verification
@@ -49,6 +55,7 @@ from eventlog.verification import Verification
 MANIFEST = "backup.json"
 FORMAT = 1
 READ_BYTES = 1 << 20
+MANIFEST_BYTES_MAX = 256 << 20  # a million segments of the archive
 
 Also: TypeAlias = Callable[[Path], object]
 
@@ -73,7 +80,7 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[BackupFile]
 
 
-class BackedUp(msgspec.Struct, frozen=True):
+class BackedUp(Returned, frozen=True):
     """A backup that was written and verified."""
 
     directory: str
@@ -84,7 +91,7 @@ class BackedUp(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restored(Returned, frozen=True):
     """A log that was put in its place."""
 
     directory: str
@@ -108,13 +115,13 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
         _copy_segments(files, scratch / ARCHIVE)
         if also is not None:
             also(scratch)
-        events = verify_copy(scratch, files.registry, now_us)
+        verify_copy(scratch, files.registry, now_us)
         manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
         _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         _sync_all(scratch)
         put_in_place(scratch, directory)
     size = sum(file.size_bytes for file in manifest.files)
-    return BackedUp(str(directory), tail.position, events, len(manifest.files), size)
+    return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
 
 
 def _copy_log(files: Files, scratch: Path) -> Tail:
@@ -137,21 +144,23 @@ def _copy_segments(files: Files, directory: Path) -> None:
     with files.env.read() as txn:
         kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
     if kept:
-        directory.mkdir(mode=0o700)
+        directory.mkdir(DIRECTORY_MODE)
     for segment, record in kept:
-        digest = _copy(files.archive.directory / segment.name, directory / segment.name)
+        _, digest = copied(files.archive.directory / segment.name, directory / segment.name)
         if digest != record.sha256.hex():
             raise CorruptLog(f"{segment.name} is not the file that was sealed: verify the log")
 
 
-def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> int:
-    """Open a copy and verify it; return how many events it has, which is its last position.
+def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
+    """Open a copy and verify it; return where it ends, which is how many events it has.
 
     :raises CorruptLog: it is not whole.
     """
     files = Files.open(directory, registry, now_us, MAP_BYTES, keys=NO_KEYS)
     try:
         report = Verification(files.env, files.ledger, files.reading, files.archive, None).run()
+        with files.env.read() as txn:
+            tail = files.ledger.tail(txn)
     finally:
         files.close()
     for suffix in (".lock", "-lock"):
@@ -161,7 +170,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> int:
             f"the copy has {len(report.findings)} findings, the first of them: "
             f"{report.findings[0].message}: verify the log, then repair it or restore a backup"
         )
-    return report.events
+    return tail
 
 
 # --- restore
@@ -173,27 +182,78 @@ def read_manifest(backup: Path) -> Manifest:
     :raises LogUnavailable: there is no backup, or of a newer format.
     """
     try:
-        manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        with opened(backup / MANIFEST) as file:
+            data = file.read(MANIFEST_BYTES_MAX)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (OSError, ValueError, RecursionError) as error:
         raise LogUnavailable(f"{backup} is no backup: it has no readable {MANIFEST}") from error
     if manifest.format != FORMAT:
         raise LogUnavailable(f"{backup} has format {manifest.format}, not {FORMAT}: upgrade")
     return manifest
 
 
-def check_files(backup: Path) -> Manifest:
-    """Compare every file of a backup with the digest in its manifest. Blocks.
+def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> None:
+    """Refuse a list of files that no backup has.
+
+    :raises CorruptLog: see the message.
+    """
+    names = [file.name for file in manifest.files]
+    for name in names:
+        if not (name in (LOG, ANCHOR) or name in also or _is_segment(name)):
+            raise CorruptLog(
+                f"{backup} names a file that does not belong in a backup, {name!r:.80}: it is not "
+                "as it was written, use another one"
+            )
+    missing = {LOG, ANCHOR}.difference(names)
+    if missing or len(set(names)) < len(names):
+        what = f"does not name {min(missing)}" if missing else "names a file twice"
+        raise CorruptLog(f"{backup} {what}: it is not as it was written, use another one")
+
+
+def _is_segment(name: str) -> bool:
+    found = parse_name(name.removeprefix(f"{ARCHIVE}/"))
+    return found is not None and name == f"{ARCHIVE}/{found[0].name}"
+
+
+def _check_apart(backup: Path, directory: Path) -> None:
+    """Refuse to restore a directory onto itself: it would be moved aside, or cleared away.
+
+    :raises LogUnavailable: it is that.
+    """
+    for place in (directory, beside(directory, RESTORING)):
+        if is_there(place) and backup.samefile(place):
+            raise LogUnavailable(
+                f"{backup} is the directory that it would be restored to: name another directory, "
+                "or open it where it is"
+            )
+
+
+def _copy_listed(backup: Path, manifest: Manifest, scratch: Path) -> None:
+    """Copy the files of a backup.
 
     :raises CorruptLog: one is missing, or is not what was written.
     """
-    manifest = read_manifest(backup)
-    for file in manifest.files:
-        path = backup / file.name
-        if Path(file.name).is_absolute() or ".." in Path(file.name).parts:
-            raise CorruptLog(f"{backup} names a file outside of it: {file.name!r}")
-        if not path.is_file() or _digest(path) != file.sha256:
-            raise CorruptLog(f"{path} is missing or damaged: use another backup")
-    return manifest
+    for listed in manifest.files:
+        source = backup / listed.name
+        if copied(source, scratch / listed.name) != (listed.size_bytes, listed.sha256):
+            raise CorruptLog(f"{source} is damaged: use another backup")
+
+
+def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
+    """Refuse a copy that does not end where the manifest and the anchor say.
+
+    :raises CorruptLog: it does not.
+    """
+    anchor = Anchor(scratch / ANCHOR)
+    known = anchor.read()
+    anchor.close()
+    ends = {(end.position, end.chain.hex()) for end in (known, tail)}
+    if not known.is_known or ends != {(manifest.position, manifest.chain)}:
+        raise CorruptLog(
+            f"{backup} says that it ends at position {manifest.position}, its anchor at "
+            f"{known.position}, and its log does at {tail.position}, or with another event: they "
+            "are not of one backup, use another one"
+        )
 
 
 def restore_files(
@@ -201,31 +261,36 @@ def restore_files(
     directory: Path,
     registry: EventRegistry,
     now_us: int,
-    kept: Sequence[str] = (),
+    also: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> Restored:
     """Put a backup in the place of a log that is closed, or of none. Blocks.
 
-    What is there is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
-    into the new one. Nothing is changed before the copy of the backup has been verified.
+    `also` names what a backup may have beside the log: what was put there by who made it. What is
+    there is moved to `<directory>.before-<time>`; files of it named in `kept` are copied into the
+    new one. Nothing is changed before the copy of the backup has been verified.
 
-    :raises LogUnavailable: `backup` is none, or `directory` holds something else or cannot be used.
+    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
+        `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
-    :raises CorruptLog: the backup is damaged.
+    :raises CorruptLog: the backup is damaged, or not what it says that it is.
     :raises DiskFull, StorageFailed: nothing was changed, or see the message.
     """
-    manifest = check_files(backup)
-    with held(directory) as is_there, written(directory, RESTORING) as scratch:
-        for file in manifest.files:
-            _copy(backup / file.name, scratch / file.name)
-        position = verify_copy(scratch, registry, now_us)
+    manifest = read_manifest(backup)
+    _check_names(backup, manifest, also)
+    _check_apart(backup, directory)
+    with held(directory) as replaces, written(directory, RESTORING) as scratch:
+        _copy_listed(backup, manifest, scratch)
+        tail = verify_copy(scratch, registry, now_us)
+        _check_end(backup, manifest, scratch, tail)
         for name in kept:
-            if (directory / name).exists():
-                _copy(directory / name, scratch / name)
+            if is_there(directory / name):
+                copied(directory / name, scratch / name)
         _sync_all(scratch)
         say_ready(scratch)
-        aside = _moved_aside(directory, now_us) if is_there else None
+        aside = _moved_aside(directory, now_us) if replaces else None
         _take_its_place(scratch, directory, aside)
-    return Restored(str(directory), position, None if aside is None else str(aside))
+    return Restored(str(directory), tail.position, None if aside is None else str(aside))
 
 
 def _moved_aside(directory: Path, now_us: int) -> Path:
@@ -246,35 +311,41 @@ def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
 # --- files
 
 
-def _copy(source: Path, target: Path) -> str:
-    """Copy a file, synced and for its owner only; return its digest."""
+def copied(source: Path, target: Path) -> tuple[int, str]:
+    """Copy a file, synced and for its owner only; return its size and digest.
+
+    :raises CorruptLog: it is missing.
+    :raises LogUnavailable: it cannot be read.
+    """
     digest = hashlib.sha256()
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as copy, source.open("rb") as file:
+    try:
+        file = opened(source)
+    except FileNotFoundError as error:
+        raise CorruptLog(f"{source} is missing: restore a backup that has it") from error
+    except OSError as error:
+        raise LogUnavailable(f"cannot read {source}: {error.strerror}") from error
+    target.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    with file, opened(target, ANEW | os.O_EXCL) as copy:
         while data := file.read(READ_BYTES):
             digest.update(data)
             copy.write(data)
         copy.flush()
         os.fsync(copy.fileno())
-    return digest.hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return copy.tell(), digest.hexdigest()
 
 
 def _listed(directory: Path) -> list[BackupFile]:
-    return [
-        BackupFile(path.relative_to(directory).as_posix(), path.stat().st_size, _digest(path))
-        for path in files_in(directory)
-    ]
+    found = []
+    for path in files_in(directory):
+        with os.fdopen(open_regular(path), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            name = path.relative_to(directory).as_posix()
+            found.append(BackupFile(name, file.tell(), digest))
+    return found
 
 
 def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+    with opened(path, ANEW | os.O_EXCL) as file:
         file.write(data)
 
 
@@ -290,9 +361,10 @@ async def restore(
     registry: EventRegistry,
     *,
     clock: Callable[[], int] = system_clock_us,
-    kept: Sequence[str] = (),
+    also: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> Restored:
     """Put a backup in the place of a log. See `restore_files`, which it runs in a thread."""
     return await anyio.to_thread.run_sync(
-        restore_files, Path(backup), named(directory), registry, clock(), kept
+        restore_files, named(backup), named(directory), registry, clock(), also, kept
     )

@@ -4,8 +4,8 @@ The storage contract of an event is its tag, its schema version and its fields. 
 default. Anything else needs a new schema version and an upcaster from the old one: a function from
 the old fields (a dict) to the new. Upcasting happens when reading; what is stored never changes.
 
-A payload is `u16 meta length | meta | data`, both msgpack maps, compressed with zlib when it is
-longer than 1 KiB and that makes it shorter.
+A payload is `u16 meta length | meta | data`, both msgpack maps, compressed with zlib when the text
+of its event, or what stands beside that, is longer than 1 KiB and compression makes it shorter.
 """
 
 import os
@@ -48,6 +48,10 @@ class _Salts:
         return self._bytes[self._at - count : self._at]
 
 
+def _no_text(_event: Any) -> None:
+    return None
+
+
 def _no_keys(_event: Any) -> Iterable[str]:
     return ()
 
@@ -65,12 +69,18 @@ class _EventType:
 class EventRegistry:
     """The event types a log may hold, by explicit tag."""
 
-    def __init__(self, salt: Callable[[int], bytes] | None = None):
+    def __init__(
+        self,
+        salt: Callable[[int], bytes] | None = None,
+        text_bytes: Callable[[Any], int | None] = _no_text,
+    ):
+        """`text_bytes` says how long the text of an event is, where it is about one."""
         self._by_tag: dict[str, _EventType] = {}
         self._by_tag_bytes: dict[bytes, _EventType] = {}
         self._by_class: dict[type, _EventType] = {}
         self._encoder = msgspec.msgpack.Encoder()
         self._salt = salt or _Salts().take
+        self._text_bytes = text_bytes
 
     def event(
         self, tag: str, *, schema: int = 1, keys: Callable[[Any], Iterable[str]] = _no_keys
@@ -136,7 +146,9 @@ class EventRegistry:
         if event_type is None:
             raise InvalidAppend(f"{type(event).__name__} is not a registered event type")
         raw = self._payload(event_type, event, meta)
-        body = zlib.compress(raw) if len(raw) > COMPRESS_ABOVE_BYTES else raw
+        text_bytes = self._text_bytes(event) or 0
+        long = max(text_bytes, len(raw) - text_bytes) > COMPRESS_ABOVE_BYTES
+        body = zlib.compress(raw) if long else raw
         compressed = len(body) < len(raw)
         return Prepared(
             event=event,

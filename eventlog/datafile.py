@@ -5,6 +5,8 @@ checked (pages.py) before LMDB maps a file, where that is quick, and where the f
 its own meta page says: it may have been cut, or have free pages at its end that were never written.
 The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
 work. A rename is durable when its directory has been synced.
+
+Directories of a store are for their owner alone, as files are (regular.py), whatever the umask.
 """
 
 import errno
@@ -21,10 +23,12 @@ import numpy as np
 
 from eventlog.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed
 from eventlog.pages import Meta, check_pages
+from eventlog.regular import ANEW, MADE, open_regular, opened
 
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
 STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
+DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
@@ -42,13 +46,13 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
         process that follows it.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
             size = file.seek(0, os.SEEK_END)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
     if size == 0:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
     meta = _newest(path, head)
@@ -61,7 +65,7 @@ def pad(path: Path) -> None:
 
     :raises CorruptLog: it has no readable meta page.
     """
-    with path.open("r+b") as file:
+    with opened(path, os.O_RDWR) as file:
         meta = _newest(path, file.read(2 * 65536))
         file.truncate(max(meta.stated_bytes, file.seek(0, os.SEEK_END)))
 
@@ -103,11 +107,12 @@ def named(directory: str | Path) -> Path:
 
     `.` and `..` become absolute, others stay as they are.
 
-    :raises LogUnavailable: it has none: nothing was named, or the root.
+    :raises LogUnavailable: it has none: nothing was named, the root, or what no name can be.
     """
     if not str(directory):
         raise LogUnavailable("no directory is named: name one")
     path = Path(directory)
+    is_there(path)
     if path.name in ("", ".."):
         path = path.resolve()
     if not path.name:
@@ -121,11 +126,19 @@ def is_there(path: Path) -> bool:
     :raises LogUnavailable: there cannot be.
     """
     try:
-        return path.exists()
-    except OSError as error:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
         raise LogUnavailable(
-            f"cannot use {path}: {error.strerror}: give it another name"
+            f"cannot use {str(path)!r:.200}: {reason(error)}: give it another name"
         ) from error
+    return True
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Say why a file cannot be used; a name that the system does not take is a `ValueError`."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -135,7 +148,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 def reserve_readers(path: Path) -> None:
     """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_regular(path, os.O_RDWR | MADE)
     try:
         os.posix_fallocate(fd, 0, 4 * 4096)
     finally:
@@ -148,7 +161,7 @@ def lock(path: Path) -> int:
     :raises LogLocked: another one does, or this one.
     """
     make_directory(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_regular(path, os.O_RDWR | MADE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -172,9 +185,12 @@ def unlock(fd: int) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, for good, where they are missing."""
+    """Make a directory, for its owner alone, and those above it, for good, where they are missing.
+
+    One that is there keeps the mode that it was given.
+    """
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     for each in missing:
         sync_to_disk(each.parent)
 
@@ -199,13 +215,12 @@ def written_whole(path: Path, *, contested: bool = False) -> Iterator[BinaryIO]:
     a name of its own.
     """
     temporary = beside(path, (f".{secrets.token_hex(8)}" if contested else "") + TEMPORARY)
-    new = os.O_EXCL if contested else os.O_TRUNC
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | new, 0o600)
+    file = opened(temporary, ANEW | os.O_EXCL if contested else ANEW)
     try:
-        with os.fdopen(fd, "wb") as file:
+        with file:
             yield file
             file.flush()
-            os.fsync(fd)
+            os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -246,6 +261,15 @@ def remove_named(directory: Path, wanted: Callable[[str], bool]) -> int:
             f"({error}), such as {left[-1:]}: mend that, then repeat this"
         ) from error
     return count
+
+
+def bytes_under(directory: Path) -> int:
+    """Return what the files in a directory take, as far as they may be looked at."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):  # it was replaced or removed meanwhile
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def free_bytes(directory: Path) -> int:

@@ -66,6 +66,7 @@ from eventlog.errors import (
     StorageFailed,
 )
 from eventlog.pages import META_PAGES
+from eventlog.regular import OWNER_ONLY
 from eventlog.shared import Shared
 
 MAP_BYTES = 1 << 40
@@ -152,7 +153,7 @@ class Environment:
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
-                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=0o600,
+                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
             )  # fmt: skip
             file = _File(env, {}, env.stat()["psize"], earlier)
         try:

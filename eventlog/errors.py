@@ -77,6 +77,10 @@ class LogBusy(LogUnavailable):
     """Nobody can read at this moment: a write has failed, or too many read. Try again."""
 
 
+class ClockOutOfRange(EventLogError):
+    """The clock says a time that no date can have: set it right, then try again."""
+
+
 class DiskFull(EventLogError):
     """No room for this write. Nothing of it was kept; reads and deletes still work."""
 

@@ -14,7 +14,7 @@ An erasure travels with the next export: the stream is erased there as well, up 
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,13 +22,15 @@ from typing import Any, BinaryIO
 import msgspec
 
 from eventlog import frame
-from eventlog.datafile import is_there, means_no_room, written_whole
+from eventlog.datafile import is_there, means_no_room, reason, written_whole
 from eventlog.environment import Transaction
 from eventlog.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
 from eventlog.frame import Frame
 from eventlog.ledger import RequestRecord, StreamRecord
 from eventlog.opening import Files
 from eventlog.reading import check_entry
+from eventlog.records import Returned
+from eventlog.regular import opened
 from eventlog.segment import SegmentId
 from eventlog.tables import U64, scan, unseal_record
 from eventlog.totals import load_totals
@@ -89,7 +91,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
-class Exported(msgspec.Struct, frozen=True):
+class Exported(Returned, frozen=True):
     """A file that was written."""
 
     file: str
@@ -145,12 +147,13 @@ def _messages(
     if not 0 <= since <= last:
         raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
     yield Begin(FORMAT, since, now_us)
-    yield from _streams(files, txn, since)
+    streams = {stream.sid: stream for stream in _streams(files, txn, since)}
+    yield from streams.values()
     digest = hashlib.sha256()
     for position, data in files.reading.frames(txn):
         digest.update(frame.chain_of(data))
         if position > since:
-            yield Event(position, _whole(files, txn, position, data))
+            yield Event(position, _whole(files, txn, position, data, streams))
         if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
             progress(position, last)
     for key, value in scan(files.env, txn, "requests", b""):
@@ -167,9 +170,14 @@ def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
             yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)
 
 
-def _whole(files: Files, txn: Transaction, position: int, data: bytes) -> bytes:
-    """Return a frame with its payload in it, wherever that lies."""
+def _whole(
+    files: Files, txn: Transaction, position: int, data: bytes, streams: Mapping[bytes, Stream]
+) -> bytes:
+    """Return a frame with its payload in it, wherever that lies; of an erased stream, its stub."""
     taken = frame.unpack(position, data)
+    stream = streams[taken.stream_id]
+    if taken.version <= stream.erased_version:  # also where the erasure is not finished yet
+        return frame.erased(position, data, stream.erased_at_us)
     if taken.place is None:
         return data
     since = files.reading.dropped_now(SegmentId(taken.stream_id, taken.place.number))
@@ -191,7 +199,11 @@ def read_export(path: Path) -> Iterator[Message]:
     :raises CorruptLog: it is not what was written; that may show at the end only.
     """
     try:
-        with path.open("rb") as file:
+        file = opened(path)
+    except (OSError, ValueError) as error:
+        raise LogUnavailable(f"cannot read {str(path)!r:.200}: {reason(error)}") from error
+    try:
+        with file:
             yield from _read(file, path)
     except OSError as error:
         raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
@@ -230,7 +242,9 @@ def _read(file: BinaryIO, path: Path) -> Iterator[Message]:
         raise LogUnavailable(f"{path} is no export of a log")
     message: Message | None = None
     while not isinstance(message, End):
-        message = _message(take, path)
+        first, message = message is None, _message(take, path)
+        if isinstance(message, Begin) != first:
+            raise CorruptLog(f"{path} does not begin as an export, or does so twice")
         yield message
     expected = digest.digest()
     if file.read(_DIGEST_BYTES + 1) != expected:
@@ -243,7 +257,7 @@ def _message(take: Callable[[int], bytes], path: Path) -> Message:
         raise CorruptLog(f"{path} is damaged: a message of {size} bytes")
     try:
         message: Any = _decode(take(size))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptLog(f"{path} is damaged: {error}") from error
     if isinstance(message, Begin) and message.format != FORMAT:
         raise LogUnavailable(f"{path} has format {message.format}, not {FORMAT}: upgrade")

@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 
 from eventlog import frame, signing
-from eventlog.datafile import write_whole
+from eventlog.datafile import reason, write_whole
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.ledger import StreamRecord
+from eventlog.records import Returned
 from eventlog.tables import U64, unseal_record
 
 FORMAT = 1
@@ -29,7 +30,7 @@ Found = Callable[[int, bytes, str], None]
 """(position, stream id, message): takes a finding of a verification."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(Returned, frozen=True):
     """The end of a stream."""
 
     version: int
@@ -37,7 +38,7 @@ class Head(msgspec.Struct, frozen=True):
     """In hex digits."""
 
 
-class Heads(msgspec.Struct, frozen=True):
+class Heads(Returned, frozen=True):
     """Where a log stood."""
 
     format: int
@@ -107,10 +108,14 @@ def write_heads(path: Path, heads: Heads, private_key: Path | None = None) -> No
     """Publish heads in a file, signed if a key is given. Blocks.
 
     :raises MissingExtra: signing needs a package that is not installed.
-    :raises LogUnavailable: the key cannot be read.
+    :raises LogUnavailable: the key cannot be read, or the file not be written.
     """
     signature = None if private_key is None else signing.sign(_signed(heads), private_key).hex()
-    write_whole(path, msgspec.json.format(msgspec.json.encode(HeadsFile(heads, signature))))
+    data = msgspec.json.format(msgspec.json.encode(HeadsFile(heads, signature)))
+    try:
+        write_whole(path, data)
+    except (OSError, ValueError) as error:
+        raise LogUnavailable(f"cannot write {str(path)!r:.200}: {reason(error)}") from error
 
 
 def load_heads(path: Path, public_key: Path | None = None) -> Heads:
@@ -124,7 +129,7 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
         file = msgspec.json.decode(path.read_bytes(), type=HeadsFile)
         signature = bytes.fromhex(file.signature or "")
         _check_hex(file.heads)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LogUnavailable(f"{path} is no file of heads: {error}") from error
     if file.heads.format != FORMAT:
         raise LogUnavailable(f"{path} has format {file.heads.format}, not {FORMAT}: upgrade")

@@ -1,6 +1,10 @@
 """Import of an export (exporting.py) into a log that has the same past.
 
-First the whole file is read and compared with the log, and nothing is written. Then erasures are
+First the whole file is read and compared with the log, and nothing is written. What the file says
+is not believed where it can be checked: names of streams must be those of their ids, each event
+must follow from the one before it, bring its payload unless it is erased, and fit the log's own
+stream, and idempotency keys must be about events that are there. (Whoever can write an export can
+still write events of their own making: heads that were published show that.) Then erasures are
 carried out, and events appended in order, so many a transaction, each with its idempotency keys;
 the totals come with the last one. A crash in between leaves a log that ends somewhere in the file,
 and the import is repeated.
@@ -10,7 +14,7 @@ have the keys that they are under, in a copy of the other one's file of keys.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +22,7 @@ import msgspec
 
 from eventlog import frame
 from eventlog.environment import Transaction
-from eventlog.errors import CorruptLog, EncryptionMismatch, WrongExpectedVersion
+from eventlog.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
 from eventlog.exporting import (
     Begin,
     End,
@@ -30,15 +34,18 @@ from eventlog.exporting import (
     read_export,
     unpacked,
 )
-from eventlog.frame import Frame
+from eventlog.frame import STREAM_ID_BYTES, Frame
 from eventlog.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
 from eventlog.opening import Files
-from eventlog.tables import U64, key_check, unseal_record
+from eventlog.records import Returned
+from eventlog.requests import I64_MAX
+from eventlog.tables import KEY_ID_BYTES, U64, key_check, unseal_record
+from eventlog.totals import count
 
 WHOLE_LOG = "the whole log"
 
 
-class Imported(msgspec.Struct, frozen=True):
+class Imported(Returned, frozen=True):
     """What an import has added."""
 
     events: int
@@ -53,6 +60,8 @@ class Importing:
     def __init__(self, files: Files, path: Path):
         self._files = files
         self._path = path
+        self._ends: dict[bytes, tuple[int, bytes]] = {}
+        """Version and chain of each stream after the events read so far."""
         self.streams: dict[bytes, Stream] = {}
         self.keys: dict[int, list[Key]] = {}
         """By the position of the last event that each is about."""
@@ -68,6 +77,7 @@ class Importing:
         :raises KeyGone: this log has not the key of a stream with something new.
         :raises WrongExpectedVersion: the log ends before the file begins, or behind its end.
         :raises CorruptLog: the file is damaged, or the log has another past.
+        :raises UnknownEvent: it has events that the registry does not know.
         :raises LogUnavailable: the file cannot be read.
         """
         digest = hashlib.sha256()
@@ -75,34 +85,79 @@ class Importing:
             self.position = self._files.ledger.last_position(txn)
             chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
             for message in read_export(self._path):
-                self._take(message, chains, digest)
+                self._take(txn, message, chains, digest)
 
-    def _take(self, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
+    def _take(
+        self, txn: Transaction, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash"
+    ) -> None:
         if isinstance(message, Begin):
+            if message.since < 0:
+                raise self._made_up("a beginning")
             self.last = message.since
             if message.since > self.position:
                 raise gap(self._path, message.since, self.position)
             for chain in islice(chains, message.since):
                 digest.update(chain)
         elif isinstance(message, Stream):
-            self.streams[message.sid] = message
+            self._take_stream(txn, message)
         elif isinstance(message, Event):
             self._take_event(message, chains, digest)
         elif isinstance(message, Key):
-            with found_in(self._path):
-                record = unseal_record(message.data, RequestRecord, "an idempotency key")
-            self.keys.setdefault(record.last_position, []).append(message)
+            self._take_key(message)
         else:
             self._take_end(message, digest)
+
+    def _take_stream(self, txn: Transaction, stream: Stream) -> None:
+        is_nameless = stream.erased_version > 0 and len(stream.sid) == STREAM_ID_BYTES
+        is_named = is_nameless if not stream.name else frame.stream_id(stream.name) == stream.sid
+        numbers = (stream.epoch, stream.erased_version, abs(stream.erased_at_us))
+        in_range = all(0 <= number <= I64_MAX for number in numbers)
+        if not is_named or not in_range or stream.sid in self.streams:
+            raise self._made_up(f"stream {stream.name!r:.80}")
+        record = self._record(txn, stream)
+        if record.erased_version < stream.erased_version < record.version:
+            raise self._made_up("an erasure of what was written after it")
+        self.streams[stream.sid] = stream
+        self._ends[stream.sid] = record.version, record.chain
 
     def _take_event(self, event: Event, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
         self.last += 1
         known, taken = self.last <= self.position, unpacked(self._path, event)
         if event.position != self.last or taken.stream_id not in self.streams:
             raise CorruptLog(f"{self._path} has event {event.position} out of place")
-        if taken.gone is None and not known:
-            self._check_key(taken)
+        if not known:
+            self._check_event(event, taken)
         digest.update(next(chains, b"") if known else frame.chain_of(event.data))
+
+    def _check_event(self, event: Event, taken: Frame) -> None:
+        """See that a new event follows from the one before it, and has its payload or is erased."""
+        version, chain = self._ends[taken.stream_id]
+        erased = taken.version <= self.streams[taken.stream_id].erased_version
+        with found_in(self._path):
+            follows = taken.version == version + 1 and frame.check_chain(taken, chain)
+        if not follows or taken.place is not None or (taken.gone is not None) != erased:
+            raise self._made_up(f"event {event.position}")
+        self._ends[taken.stream_id] = taken.version, taken.chain
+        if taken.gone is None:
+            self._check_key(taken)
+            with found_in(self._path):
+                self._key_rows(taken)
+
+    def _take_key(self, key: Key) -> None:
+        """Take an idempotency key whose events are there, of a stream that the file is about."""
+        with found_in(self._path):
+            record = unseal_record(key.data, RequestRecord, "an idempotency key")
+        last, _ = self._ends.get(key.key[:STREAM_ID_BYTES], (0, b""))
+        is_row = record.key == key.key and len(key.key) == STREAM_ID_BYTES + KEY_ID_BYTES
+        if not (is_row and 0 < record.first_version <= record.last_version <= last):
+            raise self._made_up("an idempotency key")
+        self.keys.setdefault(record.last_position, []).append(key)
+
+    def _made_up(self, what: str) -> CorruptLog:
+        return CorruptLog(
+            f"{self._path} has {what} as no log would export it: it is not as it was written, "
+            "export it again"
+        )
 
     def _check_key(self, taken: Frame) -> None:
         keys = self._files.keys
@@ -126,7 +181,13 @@ class Importing:
                 f"{self._path} continues another log: the two have parted; restore a backup of "
                 "that one instead"
             )
-        self.totals = end.totals
+        for sid, stream in self.streams.items():
+            if stream.erased_version > self._ends[sid][0]:
+                raise self._made_up("an erasure of what never was")
+        try:
+            self.totals = count({}, end.totals)
+        except InvalidAppend as error:
+            raise self._made_up("totals") from error
 
     # --- what is to be done
 
@@ -193,6 +254,10 @@ class Importing:
             return unseal_record(value, StreamRecord, "a stream's record")
         return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))
 
+    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
+        name = self.streams[taken.stream_id].name
+        return self._files.reading.key_rows(name, taken, frame.payload(taken))
+
     def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
         tables, at = self._files.env.tables, U64.pack(event.position)
         version = U64.pack(taken.version)
@@ -200,8 +265,7 @@ class Importing:
             raise CorruptLog(f"position {event.position} is not the end of the log")
         txn.put(taken.stream_id + version, at, db=tables["versions"])
         if taken.gone is None:
-            name, payload = self.streams[taken.stream_id].name, frame.payload(taken)
-            for row in self._files.reading.key_rows(name, taken, payload):
+            for row in self._key_rows(taken):
                 txn.put(row, key_check(row), db=tables["keys"])
         for key_row in self.keys.get(event.position, ()):
             txn.put(key_row.key, key_row.data, db=tables["requests"])

@@ -48,6 +48,7 @@ from eventlog.requests import (
     check_snapshot,
     check_stream_name,
     check_text,
+    checked_clock,
     given_digest,
     system_clock_us,
 )
@@ -71,7 +72,7 @@ class InMemoryLog(TakesAppends):
     """An `EventStore` that forgets everything when it goes."""
 
     def __init__(self, registry: EventRegistry, *, clock: Callable[[], int] = system_clock_us):
-        super().__init__(registry, clock)
+        super().__init__(registry, checked_clock(clock))
         self._log: list[Recorded[Any]] = []
         self._streams: dict[str, _Stream] = {}
         self._checkpoints: dict[str, int] = {}

@@ -7,8 +7,11 @@ All integers are big-endian. The log remembers the identity, so the file of anot
 The CRC of a record begins with the identity, so that records cannot come from another file.
 
 A key is made by appending a record, which is synced before anything under it is committed. A crash
-may leave the last record cut short or unwritten; nothing was acknowledged under it, so it is passed
-over, and the next one takes its place. Any other record that fails its CRC is damage.
+may leave the records of the last append cut short or unwritten, and nothing was acknowledged under
+them. A disk may damage a record in the same way. The log tells the two apart: a record is passed
+over if every stream that has something to read has its key elsewhere in the file. Otherwise the
+file is refused, and nothing is written to it. What is passed over stays where it is, and new
+records go behind it.
 
 A key is deleted by writing the whole file anew without it, synced and renamed into its place. The
 bytes of the old file are overwritten then, as well as the disk lets a program do that.
@@ -24,13 +27,14 @@ import stat
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eventlog.aes_gcm import KEY_BYTES, StreamCipher, check_installed
 from eventlog.datafile import (
     beside,
+    is_there,
     lock,
     make_directory,
     means_no_room,
@@ -40,6 +44,7 @@ from eventlog.datafile import (
 from eventlog.errors import DiskFull, KeyGone, KeysUnavailable, StorageFailed
 from eventlog.frame import STREAM_ID_BYTES, stream_id
 from eventlog.logs import get_logger
+from eventlog.regular import opened as opened_file
 
 MODE = 0o600
 IDENTITY_BYTES = 16
@@ -68,13 +73,17 @@ class KeyFile:
         """By the stream id of the owner."""
         self._fresh: dict[bytes, bytes] = {}
         """Made and not in the file yet."""
+        self._gone: set[bytes] = set()
+        """Owners of streams that have something to read, and no key here."""
+        self._end = 0
+        """Where the next record goes."""
         self._ciphers: dict[str, StreamCipher] = {}
         self._lock = threading.Lock()
         self._held: int | None = None
 
     # --- the log's file of keys
 
-    def attach(self, identity: bytes | None) -> bytes:
+    def attach(self, identity: bytes | None, streams: Iterable[str] = ()) -> bytes:
         """Read the file; make it for a new log. See `eventlog.keys.Keys.attach`.
 
         :raises KeysUnavailable: the file is missing, damaged, another log's, or open to others.
@@ -82,7 +91,7 @@ class KeyFile:
         :raises MissingExtra: cryptography is not installed.
         """
         check_installed()
-        there = self.path.exists()
+        there = is_there(self.path)
         if there:
             self._check_magic()
         if identity is not None and not there:
@@ -96,9 +105,12 @@ class KeyFile:
                 self._held = lock(beside(self.path, ".lock"))
             if not there:
                 self._create()
-        self._load()
+        bad = self._load()
         if identity and identity != self._identity:
             raise KeysUnavailable(f"{self.path} has the keys of another store: name the right file")
+        self._gone = {stream_id(self._owner(stream)) for stream in streams} - self._keys.keys()
+        if bad:
+            self._pass_over(bad, is_known=bool(identity))
         return self._identity
 
     @property
@@ -121,7 +133,7 @@ class KeyFile:
     def _check_magic(self) -> None:
         """See that nothing is said of, or put beside, a file that is something else."""
         try:
-            with self.path.open("rb") as file:
+            with opened_file(self.path) as file:
                 magic = file.read(len(_MAGIC))
         except OSError as error:
             raise KeysUnavailable(f"cannot read {self.path}: {error.strerror}") from error
@@ -131,9 +143,10 @@ class KeyFile:
                 "put a copy of it back"
             )
 
-    def _load(self) -> None:
+    def _load(self) -> list[int]:
+        """Read the file; return where it has a record that is not whole."""
         try:
-            with self.path.open("rb") as file:
+            with opened_file(self.path) as file:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 data = file.read()
         except OSError as error:
@@ -145,27 +158,40 @@ class KeyFile:
             )
         identity = data[len(_MAGIC) : _HEAD_BYTES - _CRC.size]
         if data[:_HEAD_BYTES] != _head(identity):
-            raise self._damaged("its head")
-        self._identity, self._keys = identity, dict(self._records(data))
+            raise KeysUnavailable(
+                f"{self.path} is damaged (its head): put a copy of it back; without one, what is "
+                "under its keys is lost"
+            )
+        places = range(_HEAD_BYTES, len(data), _RECORD_BYTES)
+        records = {at: self._taken(identity, data[at : at + _RECORD_BYTES]) for at in places}
+        self._identity, self._end = identity, _HEAD_BYTES + _RECORD_BYTES * len(places)
+        self._keys = dict(record for record in records.values() if record is not None)
+        return [at for at, record in records.items() if record is None]
 
-    def _records(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for at in range(_HEAD_BYTES, len(data), _RECORD_BYTES):
-            record = data[at : at + _RECORD_BYTES]
-            owner, key = _RECORD.unpack(record[: _RECORD.size].ljust(_RECORD.size))
-            if record == self._record(data[len(_MAGIC) :], owner, key):
-                yield owner, key
-            elif at + _RECORD_BYTES < len(data):
-                raise self._damaged(f"the record at byte {at}")
-            else:
-                _logger.warning("last key is not whole and passed over", file=str(self.path))
+    def _pass_over(self, bad: list[int], *, is_known: bool) -> None:
+        """Go on without records that are not whole, if it is known that none of them is missed."""
+        if is_known and not self._gone:
+            _logger.warning("torn keys are passed over", file=str(self.path), keys=len(bad))
+            return
+        first = bad[0]
+        is_last = first + _RECORD_BYTES * len(bad) == self._end
+        raise KeysUnavailable(
+            f"{self.path} is damaged (the record at byte {first}), and a key that is in use may be "
+            "in it: put a copy of it back"
+            + is_last
+            * f"; without one, what is under that key is lost, and `truncate -s {first} "
+            f"{self.path}` lets the rest be read"
+        )
+
+    def _taken(self, identity: bytes, record: bytes) -> tuple[bytes, bytes] | None:
+        """Return owner and key in a record, None if it is not whole."""
+        owner, key = _RECORD.unpack(record[: _RECORD.size].ljust(_RECORD.size))
+        return (owner, key) if record == self._record(identity, owner, key) else None
 
     @staticmethod
     def _record(identity: bytes, owner: bytes, key: bytes) -> bytes:
         record = _RECORD.pack(owner, key)
-        return record + _CRC.pack(zlib.crc32(record, zlib.crc32(identity[:IDENTITY_BYTES])))
-
-    def _damaged(self, what: str) -> KeysUnavailable:
-        return KeysUnavailable(f"{self.path} is damaged ({what}): put a copy of it back")
+        return record + _CRC.pack(zlib.crc32(record, zlib.crc32(identity)))
 
     # --- keys
 
@@ -180,20 +206,28 @@ class KeyFile:
         with self._lock:
             key = self._key(stream)
             if key is None:
-                raise KeyGone(
-                    f"the key of stream {stream!r} is not in {self.path}: it was erased, or this "
-                    "is an older file of keys; what was written under it cannot be read"
-                )
+                raise self._key_gone(stream)
             return self._derived(stream, key)
+
+    def _key_gone(self, stream: str) -> KeyGone:
+        return KeyGone(
+            f"the key of stream {stream!r} is not in {self.path}: it was erased, or this is an "
+            "older file of keys; what was written under it cannot be read"
+        )
 
     def has(self, stream: str) -> bool:
         """Say whether the key of a stream is here, and durable."""
         return stream_id(self._owner(stream)) in self._keys
 
     def make(self, stream: str) -> StreamCipher:
-        """Return the cipher of a stream; its key is made if it is not here. See `sync`."""
+        """Return the cipher of a stream; its key is made if it is not here. See `sync`.
+
+        :raises KeyGone: it was made before, and is not here.
+        """
         with self._lock:
             key = self._key(stream)
+            if key is None and stream_id(self._owner(stream)) in self._gone:
+                raise self._key_gone(stream)
             if key is None:
                 key = secrets.token_bytes(KEY_BYTES)
                 self._fresh[stream_id(self._owner(stream))] = key
@@ -226,25 +260,27 @@ class KeyFile:
 
     def _append(self, fresh: dict[bytes, bytes]) -> None:
         records = b"".join(self._record(self._identity, *made) for made in fresh.items())
-        with self.path.open("r+b") as file:
-            file.seek(_HEAD_BYTES + _RECORD_BYTES * len(self._keys))
+        with opened_file(self.path, os.O_RDWR) as file:
+            file.seek(self._end)
             file.write(records)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
+        self._end += len(records)
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""
         with self._lock, self._storing():
             self._fresh.pop(sid, None)
+            self._gone.discard(sid)
             if sid not in self._keys:
                 return False
             left = {owner: key for owner, key in self._keys.items() if owner != sid}
-            with self.path.open("r+b") as old:
+            with opened_file(self.path, os.O_RDWR) as old:
                 write_whole(self.path, self._whole(left))
                 with suppress(OSError):  # the file is gone: this is about what the disk still has
                     _overwrite(old.fileno())
-            self._keys = left
+            self._keys, self._end = left, _HEAD_BYTES + _RECORD_BYTES * len(left)
             self._ciphers.clear()
             return True
 

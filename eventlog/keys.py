@@ -15,6 +15,7 @@ A ciphertext is bound to its place: stream, version, type and schema are authent
 one that was moved elsewhere does not open. A log that is encrypted takes no payload that is not.
 """
 
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from eventlog.errors import KeyGone
@@ -43,10 +44,11 @@ class Cipher(Protocol):
 class Keys(Protocol):
     """The keys of a log's streams. May be asked from any thread."""
 
-    def attach(self, identity: bytes | None) -> bytes:
+    def attach(self, identity: bytes | None, streams: Iterable[str] = ()) -> bytes:
         """Become the keys of a log that says whose it is; of a new one, if None.
 
         Where a log has lost what it knew, it is empty: then they have to be there, whosever.
+        `streams` are those of the log that have something to read, which was acknowledged.
         Return the identity that the log remembers, empty for a log that is not to be encrypted.
 
         :raises KeysUnavailable: these are not its keys, or they cannot be used.
@@ -67,7 +69,7 @@ class Keys(Protocol):
     def make(self, stream: str) -> Cipher:
         """Return the cipher of a stream; its key is made if it is not here. See `sync`.
 
-        :raises KeyGone: keys are not made here.
+        :raises KeyGone: keys are not made here, or it was made before and is not here.
         """
         ...
 
@@ -89,7 +91,7 @@ class Keys(Protocol):
 class _NoKeys:
     """No keys: an encrypted log can be verified, copied and exported, and nothing of it read."""
 
-    def attach(self, identity: bytes | None) -> bytes:
+    def attach(self, identity: bytes | None, streams: Iterable[str] = ()) -> bytes:  # noqa: ARG002
         return identity or b""
 
     def cipher(self, stream: str) -> Cipher:

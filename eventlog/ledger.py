@@ -4,6 +4,8 @@ Every rule is checked before the first put of an append, so a refused one leaves
 transaction that it shares with others.
 """
 
+from contextlib import suppress
+
 import msgspec
 
 from eventlog import frame
@@ -137,6 +139,20 @@ class Ledger:
                 for value in cursor.iternext(keys=False, values=True)
             )
             return [name for name in names if name]
+
+    def streams_to_read(self, txn: Transaction) -> list[str]:
+        """Return the name of every stream that has events which are not erased.
+
+        One whose record is damaged is left out: no read of it leads anywhere.
+        """
+        names = []
+        with txn.cursor(self._env.tables["streams"]) as cursor:
+            for value in cursor.iternext(keys=False, values=True):
+                with suppress(CorruptLog):
+                    record = unseal_record(value, StreamRecord, "a stream's record")
+                    if record.version > record.erased_version:
+                        names.append(record.name)
+        return names
 
     # --- encryption
 

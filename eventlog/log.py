@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import anyio.to_thread
-import msgspec
 
 from eventlog.archive import NotInMemory
 from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
@@ -32,6 +31,7 @@ from eventlog.records import (
     Appended,
     OnDropped,
     Recorded,
+    Returned,
     Snapshot,
     StreamHead,
 )
@@ -46,6 +46,7 @@ from eventlog.requests import (
     check_snapshot,
     check_stream_name,
     check_text,
+    checked_clock,
     given_digest,
     system_clock_us,
 )
@@ -63,7 +64,7 @@ SIZE_MAX_BYTES = MAP_BYTES // 2
 T = TypeVar("T")
 
 
-class LogStatistics(msgspec.Struct, frozen=True):
+class LogStatistics(Returned, frozen=True):
     """What a log has done since it was opened, and where it stands."""
 
     last_position: int
@@ -132,11 +133,13 @@ class EventLog(EventLogUpkeep, TakesAppends):
             are damaged.
         :raises LogUnavailable: the directory cannot be used.
         :raises UnknownEvent: it was made by another version; it is left untouched.
+        :raises ClockOutOfRange: `clock` says a time that no date can have.
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
+        clock = checked_clock(clock)
         opening = asyncio.ensure_future(
             anyio.to_thread.run_sync(
                 Files.open,

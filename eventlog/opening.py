@@ -131,6 +131,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
     with env.read() as txn:
         is_new = check_format(env, txn) is None
         identity = load_keys_identity(env, txn)
+        streams = [] if identity is None else Ledger(env).streams_to_read(txn)
     if keys is None and identity is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
@@ -143,7 +144,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
             f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
             "what is in it, export it and import that into a new, encrypted one"
         )
-    return keys.attach(identity)
+    return keys.attach(identity, streams)
 
 
 def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:

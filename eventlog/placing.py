@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eventlog.datafile import (
+    DIRECTORY_MODE,
     beside,
     lock,
     make_directory,
@@ -24,6 +25,7 @@ from eventlog.datafile import (
     unlock,
 )
 from eventlog.errors import DiskFull, LogUnavailable, StorageFailed
+from eventlog.regular import OWNER_ONLY
 
 LOG = "log.mdb"
 """The tables."""
@@ -50,8 +52,8 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
         if (scratch / _MARK).exists() or _is_empty(scratch):
             _discard(scratch)  # of a process that died
         make_directory(directory.parent)
-        scratch.mkdir(mode=0o700)
-        (scratch / _MARK).touch()
+        scratch.mkdir(DIRECTORY_MODE)
+        (scratch / _MARK).touch(OWNER_ONLY)
     except OSError as error:
         raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
     try:
@@ -89,7 +91,7 @@ def files_in(directory: Path) -> list[Path]:
 
 def say_ready(scratch: Path) -> None:
     """Note, for good, that a directory is whole and only has to be given its name."""
-    (scratch / _READY).touch()
+    (scratch / _READY).touch(OWNER_ONLY)
     sync_to_disk(scratch)
 
 

@@ -21,7 +21,7 @@ from eventlog.block import Entry
 from eventlog.codec import EventRegistry
 from eventlog.environment import Environment, Transaction
 from eventlog.errors import CorruptLog, KeyGone, PayloadDropped, PayloadErased, UnknownEvent
-from eventlog.keys import Keys
+from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import Ledger, StreamRecord
 from eventlog.records import Dropped, OnDropped, Recorded
 from eventlog.segment import MissingSegment, SegmentId
@@ -203,6 +203,11 @@ class Reading:
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
         return [version for version in versions if version > stream.erased_version]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether what is encrypted can be read, where its key is among those that were given."""
+        return self._keys is not None and self._keys is not NO_KEYS
 
     def name_of(self, txn: Transaction, sid: bytes) -> str:
         """Return the name of a stream, empty where no key has to be found by it."""

@@ -26,13 +26,36 @@ decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 def to_datetime(time_us: int) -> datetime:
-    """Return microseconds since 1970 as an aware UTC datetime."""
-    return _EPOCH + timedelta(microseconds=time_us)
+    """Return microseconds since 1970 as an aware UTC datetime.
+
+    What is outside of the years 1 to 9999 is the first or the last moment of them.
+    """
+    return _EPOCH + timedelta(microseconds=min(max(time_us, TIME_US_MIN), TIME_US_MAX))
 
 
 def to_us(time: datetime) -> int:
     """Return an aware datetime as microseconds since 1970."""
     return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """Something that callers get back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
+        fields: dict[str, Any] = msgspec.json.decode(self._json())
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return self._json().decode()
+
+    def _json(self) -> bytes:
+        return msgspec.json.encode(self, enc_hook=str)
+
+
+TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
+TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):

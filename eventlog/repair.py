@@ -13,7 +13,6 @@ is not found by what it is about.
 LMDB can end the process that reads a damaged tree: do it in a child.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ import msgspec
 from eventlog import frame
 from eventlog.anchor import Anchor
 from eventlog.archive import Archive
-from eventlog.backup import verify_copy
+from eventlog.backup import copied, verify_copy
 from eventlog.codec import EventRegistry
 from eventlog.datafile import is_there, pad, sync_to_disk
 from eventlog.environment import Environment, Transaction
@@ -35,6 +34,7 @@ from eventlog.keys import NO_KEYS, Keys
 from eventlog.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
 from eventlog.placing import ANCHOR, ARCHIVE, LOG, files_in, held, put_in_place, written
 from eventlog.reading import Reading, check_entry
+from eventlog.records import Returned
 from eventlog.segment import SegmentId
 from eventlog.segment_table import SegmentRecord, load_segment, put_segment
 from eventlog.store_format import load_keys_identity, put_format
@@ -42,7 +42,7 @@ from eventlog.tables import TABLES, U64, key_check, scan, seal_record, unseal_re
 from eventlog.totals import count, put_totals
 
 
-class LeftBehind(msgspec.Struct, frozen=True):
+class LeftBehind(Returned, frozen=True):
     """The part of a stream that was not whole."""
 
     stream: str
@@ -54,7 +54,7 @@ class LeftBehind(msgspec.Struct, frozen=True):
     reason: str
 
 
-class RepairReport(msgspec.Struct, frozen=True):
+class RepairReport(Returned, frozen=True):
     """What came of a repair."""
 
     directory: str
@@ -112,8 +112,8 @@ def repair(
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
     with written(target, ".repairing") as scratch, held(source):
         for name in (LOG, ANCHOR):
-            if (source / name).exists():
-                shutil.copyfile(source / name, scratch / f"damaged-{name}")
+            if is_there(source / name):
+                copied(source / name, scratch / f"damaged-{name}")
         pad(scratch / f"damaged-{LOG}")
         report = _Repair(source, scratch, registry, now_us, keys).run(target)
         for path in scratch.glob("damaged-*"):

@@ -10,10 +10,12 @@ import msgspec
 
 from eventlog.checkpoints import ENTRY_KEY_BYTES_MAX, Checkpoint
 from eventlog.codec import EventRegistry
-from eventlog.errors import InvalidAppend
+from eventlog.errors import ClockOutOfRange, InvalidAppend
 from eventlog.records import (
     ANY_VERSION,
     NAME_BYTES_MAX,
+    TIME_US_MAX,
+    TIME_US_MIN,
     TOTALS_MAX,
     Appended,
     Durability,
@@ -113,6 +115,24 @@ def _prepare(
 def system_clock_us() -> int:
     """Return the system's time in microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock that gives times in the years 1 to 9999 only: all others can be no date.
+
+    It raises `ClockOutOfRange` when it is asked and the clock says another.
+    """
+
+    def now_us() -> int:
+        time_us = clock()
+        if not TIME_US_MIN <= time_us <= TIME_US_MAX:
+            raise ClockOutOfRange(
+                f"the clock says {time_us:,} microseconds since 1970, which is in none of the "
+                "years 1 to 9999: set it right, then try again"
+            )
+        return time_us
+
+    return now_us
 
 
 def check_stream_name(stream: str) -> None:

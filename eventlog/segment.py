@@ -22,6 +22,7 @@ from eventlog.block import BLOCK_BYTES, SLOTS_MAX, Block, Entry
 from eventlog.datafile import TEMPORARY
 from eventlog.errors import CorruptLog, LogUnavailable
 from eventlog.frame import STREAM_ID_BYTES, Place
+from eventlog.regular import open_regular
 
 NUMBER_MAX = 2**32 - 1
 
@@ -126,7 +127,7 @@ def _read(fd: int, segment: SegmentId, offset: int) -> tuple[Block, int]:
 @contextmanager
 def _opened(directory: Path, segment: SegmentId) -> Iterator[int]:
     try:
-        fd = os.open(directory / segment.name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(directory / segment.name)
     except FileNotFoundError as error:
         raise MissingSegment(f"{segment.name} is missing: restore a backup") from error
     except OSError as error:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from eventlog.datafile import reason
 from eventlog.errors import LogUnavailable, MissingExtra
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o644
@@ -33,8 +34,8 @@ def new_key(private_key: Path, public_key: Path) -> None:
     ):
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        except OSError as error:
-            raise LogUnavailable(f"cannot make {path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise LogUnavailable(f"cannot make {str(path)!r:.200}: {reason(error)}") from error
         with os.fdopen(fd, "wb") as file:
             file.write(data)
 

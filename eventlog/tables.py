@@ -78,7 +78,7 @@ def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"
     """
     try:
         return msgspec.msgpack.decode(unseal(data, what, row_key), type=cls)
-    except ValueError as error:  # of msgspec or of UTF-8
+    except (ValueError, RecursionError) as error:  # of msgspec or of UTF-8
         raise CorruptLog(f"{what} does not decode: restore a backup") from error
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from eventlog.backup import Also, BackedUp
 from eventlog.copying import Shrunk
+from eventlog.datafile import named
 from eventlog.exporting import Exported
 from eventlog.importing import Imported
 from eventlog.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
@@ -63,7 +64,7 @@ class EventLogUpkeep:
         :raises DiskFull, StorageFailed: there is nothing of it.
         :raises CorruptLog: the log, and so its copy, is damaged; there is nothing of it.
         """
-        return await self._upkeep.backup(Path(directory), also)
+        return await self._upkeep.backup(named(directory), also)
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None

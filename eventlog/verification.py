@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
 from eventlog import frame
 from eventlog.archive import Archive
 from eventlog.archive_verification import ArchiveCheck
@@ -27,6 +25,7 @@ from eventlog.errors import EventLogError, KeyGone
 from eventlog.heads import Heads, check_heads
 from eventlog.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.reading import Reading
+from eventlog.records import Returned
 from eventlog.segment import SegmentId
 from eventlog.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.snapshots import SnapshotRecord
@@ -42,7 +41,7 @@ Progress = Callable[[int, int], None]
 Check = Callable[[bytes, bytes], object]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(Returned, frozen=True):
     """One thing that is not as it should be."""
 
     position: int
@@ -51,7 +50,7 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
-class VerifyReport(msgspec.Struct, frozen=True):
+class VerifyReport(Returned, frozen=True):
     """What a verification read and what it found."""
 
     events: int
@@ -107,7 +106,7 @@ class Verification:
         self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
         self._erased = 0
-        self._unread = 0
+        self._unread = Counter[bytes]()  # events whose key is not here, by stream
         self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
 
     def run(self) -> VerifyReport:
@@ -123,13 +122,20 @@ class Verification:
                     self._progress(count, last)
             self._check_archive(txn)
             self._check_tables(txn, count)
+            self._check_unread()
             if self._against is not None:
                 check_heads(self._env, txn, self._against, self._found)
         self._progress(last, last)
         dropped = sum(self._stubs[segment] for segment in self._dropped)
         archived = self._stubs.total() - dropped
         return VerifyReport(
-            count, len(self._ends), self._findings, archived, dropped, self._erased, self._unread
+            count,
+            len(self._ends),
+            self._findings,
+            archived,
+            dropped,
+            self._erased,
+            self._unread.total(),
         )
 
     # --- the events
@@ -192,7 +198,8 @@ class Verification:
             name = self._reading.name_of(txn, taken.stream_id)
             rows = self._reading.key_rows(name, taken, frame.payload(taken))
         except KeyGone:
-            self._keys, self._unread = None, self._unread + 1
+            self._keys = None
+            self._unread[taken.stream_id] += 1
             return
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
@@ -222,7 +229,7 @@ class Verification:
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
         gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
-        self._unread += checked.unread
+        self._unread.update(checked.unread)
         known = self._keys is not None and checked.keys is not None and not gone
         self._keys = (self._keys or 0) + (checked.keys or 0) if known else None
 
@@ -267,6 +274,17 @@ class Verification:
         for sid in self._ends:
             if txn.get(sid, db=self._env.tables["streams"]) is None:
                 self._found(0, sid, "the stream has events and no record")
+
+    def _check_unread(self) -> None:
+        """Tell of streams whose key should be among those that were given."""
+        if self._reading.has_keys:
+            for sid, events in self._unread.items():
+                self._found(
+                    0, sid,
+                    f"its key is not in the file of keys (events that cannot be read: {events:,}): "
+                    "put a newer copy of that file back, or, if it was erased since the backup "
+                    "that this is, erase it again",
+                )  # fmt: skip
 
     def _check_table(
         self,

@@ -10,6 +10,7 @@ async with MemorySystem.open("./memory") as memory:
 
 from eventlog import (
     BackedUp,
+    ClockOutOfRange,
     CorruptLog,
     DiskFull,
     EncryptionMismatch,
@@ -143,9 +144,10 @@ from memory_actors.summarizers import (
     OpenAISummarizer,
     Summarizer,
 )
+from memory_actors.superseding import OpenAISuperseding, Statement, Superseding, Verdict
 from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
-from memory_actors.tokens import TokenCounter, WordEstimate
+from memory_actors.tokens import CalibratedEstimate, TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, CostItem, SystemUsage
 
 __all__ = [
@@ -156,9 +158,11 @@ __all__ = [
     "BeingErasedError",
     "BoundedDict",
     "BoundedList",
+    "CalibratedEstimate",
     "CallableSummarizer",
     "CallbackSink",
     "Change",
+    "ClockOutOfRange",
     "Cluster",
     "ClusterReport",
     "CommandCrashedError",
@@ -241,6 +245,7 @@ __all__ = [
     "OpenAICritic",
     "OpenAIReviser",
     "OpenAISummarizer",
+    "OpenAISuperseding",
     "Origin",
     "PastMemory",
     "PayloadDropped",
@@ -264,12 +269,14 @@ __all__ = [
     "Reviser",
     "Settings",
     "StaleDocumentError",
+    "Statement",
     "Step",
     "StorageFailed",
     "StorageFullError",
     "StoreBusyError",
     "Summarizer",
     "SummarizerError",
+    "Superseding",
     "SystemClosedError",
     "SystemStatistics",
     "SystemUsage",
@@ -281,6 +288,7 @@ __all__ = [
     "UnknownEvent",
     "Usage",
     "UserMemory",
+    "Verdict",
     "VerifyReport",
     "WebhookSink",
     "Weights",

@@ -59,6 +59,7 @@ _BY_FIELD: Mapping[str, Effect] = MappingProxyType(
         "compressed_from_ids": Effect.COMPRESSED,
         "relationship_ids": Effect.DELETED,
         "closed_ids": Effect.CHANGED,
+        "superseded_by_id": Effect.CHANGED,
     }
 )
 """To others that an event names."""

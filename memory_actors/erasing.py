@@ -21,11 +21,10 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 
 import anyio.to_thread
-import msgspec
 
 from eventlog import EventLog, EventLogError, KeyGone, LogUnavailable, Recorded
 from eventlog.logs import get_logger
-from eventlog.records import to_datetime
+from eventlog.records import Returned, to_datetime
 from memory_actors import user_state
 from memory_actors.api_keys import KeyStore
 from memory_actors.compaction.archiving import checkpoint_name
@@ -44,7 +43,7 @@ PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 _logger = get_logger("memory_actors.erasing")
 
 
-class EraseReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class EraseReceipt(Returned, frozen=True, kw_only=True):
     """What was erased, and when. It holds nothing of it."""
 
     user: str

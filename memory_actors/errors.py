@@ -25,7 +25,7 @@ class ReadOnlyError(MemoryActorsError):
 
 
 class QuotaExceededError(MemoryActorsError):
-    """A limit of this user would be passed: delete something, prune, or raise the tier."""
+    """A limit of this user would be passed: the message says what makes room, if anything does."""
 
     def __init__(self, message: str, *, kind: str, used: int, limit: int, unit: str, tier: str):
         super().__init__(message)

@@ -8,9 +8,9 @@ r"""The filters of metadata and JSON documents. What a filter means is said here
 
 A filter is a dict; all of its keys must hold, so `{}` matches everything. A key is `and` or `or`
 with a list of filters (an empty `and` matches all, an empty `or` nothing), `not` with a filter, or
-the path of a field with what must be true of it: a dict whose keys are all operators, or a value
-that the field equals (`{}` is the empty object). `and`, `or` and `not` may also stand under a
-field: `{"n": {"not": {"gt": 5}}}`. They and the operators may be written with Mongo's `$`.
+the path of a field with what must be true of it: a dict of operators, or a value that is no dict
+and that the field equals. `and`, `or` and `not` may also stand under a field:
+`{"n": {"not": {"gt": 5}}}`. They and the operators may be written with Mongo's `$`.
 
 Operators:  eq ne   gt gte lt lte   in nin (a list)   contains   exists (true or false)
 
@@ -26,8 +26,9 @@ a key of it is taken, so the literal key "a.b" wins. A numeric segment indexes a
 other segment on a list asks for any of its elements; each operator may be met by another one.
 
 Escapes. A leading backslash makes the rest of a key the path of a field: `\and`, `\$x`, `\\x` for
-`\x`. Equality with an object whose keys are operators is `{"eq": {...}}`. Operators and other keys
-in one dict, and an unknown `$name`, are errors.
+`\x`. Equality with an object is `{"eq": {...}}`: a dict under a field has operators as keys and
+nothing else, so that a misspelled one is an error and not an object that nothing equals. Any other
+name that begins with `$`, in a path too, is an error as well.
 
 A filter is checked once and turned into closures; a match then costs little and never fails.
 """
@@ -96,7 +97,7 @@ class _Compiler:
         where = f"{where}.{name}"
         if bare(name) in GROUPS:
             return self._group(bare(name), value, where, depth + 1, self.filter)
-        if name.startswith("$"):
+        if not name.startswith(ESCAPE) and any(part.startswith("$") for part in name.split(".")):
             raise InvalidInputError(
                 f"{where}: unknown operator: use $and $or $not here, \\{name} for such a field"
             )
@@ -116,8 +117,9 @@ class _Compiler:
 
     def _field(self, path: str, asked: object, where: str, depth: int) -> _Test:
         """Compile what is asked of one field: operators, or a value it equals."""
-        if not isinstance(asked, Mapping) or not are_operators(asked, where):
+        if not isinstance(asked, Mapping):
             return self._condition(path, "eq", asked, where)
+        _check_operators(asked, where)
         tests = []
         for key, operand in asked.items():
             name, place = bare(key), f"{where}.{key}"
@@ -150,17 +152,17 @@ def bare(key: str) -> str:
     return key.removeprefix("$")
 
 
-def are_operators(asked: Mapping[Any, Any], where: str) -> bool:
-    """Tell operators from the fields of an object to be equal to."""
-    others = [key for key in asked if not isinstance(key, str) or bare(key) not in _KNOWN]
-    dollars = [key for key in others if isinstance(key, str) and key.startswith("$")]
-    if dollars or 0 < len(others) < len(asked):
+def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
+    if not asked:
         raise InvalidInputError(
-            f"{where}: unknown operator {(dollars or others)[0]!r:.80}: use only "
-            f"{' '.join(_KNOWN)} in one dict, a path of its own for each field, "
-            'or {"eq": {...}} for equality with an object'
+            f'{where}: {{}} has no operator: use {{"eq": {{}}}} for equality with the empty object'
         )
-    return len(others) < len(asked)
+    for key in asked:
+        if not isinstance(key, str) or bare(key) not in _KNOWN:
+            raise InvalidInputError(
+                f"{where}: unknown operator {key!r:.80}: use only {' '.join(_KNOWN)} in one dict, "
+                'a path of its own for each field, or {"eq": {...}} for equality with an object'
+            )
 
 
 def checked_path(key: object, where: str) -> str:

@@ -35,7 +35,7 @@ from memory_actors.embedding.of_user import Embeddings
 from memory_actors.indexes.user_indexes import UserIndexes
 from memory_actors.kinds import working
 from memory_actors.kinds.context.commands import MAKE_ROOM
-from memory_actors.kinds.kind import Add, Command, Kind, Restore
+from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.past_events import events_about, first_events
 from memory_actors.privacy import hashed, reason
 from memory_actors.purging import Purge, originals
@@ -47,7 +47,7 @@ from memory_actors.values import Values
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
-ROW_BYTES = 800  # measured: a row with a small metadata dict, its place in a map, its label
+ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
 BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
@@ -256,9 +256,17 @@ class LiveUser:
                 self._relaxed_version = recorded.version
             elif isinstance(recorded.data, AlertChanged):
                 self._on_alert(self.stream, recorded.data, after)
+            elif isinstance(recorded.data, Pruned):
+                self._say_pruned(recorded.data)
         self.indexes.maintain()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             self._chores.start("snapshot", self.snapshot)
+
+    def _say_pruned(self, event: Pruned) -> None:
+        """Log that memories were pruned: who gave leave may not be who looks after them."""
+        kind, user = user_state.kind_of_event(event), hashed(user_of(self.stream))
+        assert kind is not None
+        _logger.warning("memories pruned", kind=kind.NAME, count=len(event.memory_ids), user=user)
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the indexes with a state that was read again from the log."""

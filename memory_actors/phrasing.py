@@ -1,6 +1,7 @@
 """What is embedded for a memory: its content, and who said it; and the digest of a text."""
 
 import hashlib
+import unicodedata
 
 DIGEST_BYTES = 16  # chance collisions are out of the question, and a base of digests stays small
 RECIPE = "spoken/1"
@@ -16,6 +17,14 @@ def spoken(content: str, role: str | None) -> str:
     if role is None or content.casefold().startswith(f"{role.casefold()}:"):
         return content
     return f"{role}: {content}"
+
+
+def normalised(text: str) -> str:
+    """Return what two texts have in common that say the same: NFKC, each white space as one blank.
+
+    Idempotent; of a text of usual length in 1 us.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def name_text(name: str, entity_type: str) -> str:

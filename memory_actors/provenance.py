@@ -21,8 +21,8 @@ from memory_actors.quota import Limits
 from memory_actors.records import UNSAID, Trust
 
 NAME = "provenance"
-SAYS_NOTHING = frozenset({"unobserved"})
-"""Changes that only take something away."""
+SAYS_NOTHING = frozenset({"unobserved", "superseded", "reinstated"})
+"""Changes that only take something away, or say how memories stand to each other."""
 
 registry = EventRegistry()
 

@@ -22,6 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     tier: Tier = Tier.PRO
     """Whose limits these are: named by an error, and set by `Settings.limits_by_tier`."""
+    more_in_a_tier: frozenset[str] = frozenset()
+    """The limits that another tier raises: what an error advises, set with `tier`."""
     working_keys: int = 100
     working_bytes: int = 10 * KIB
     short_term_messages: int = 100  # in each session
@@ -42,6 +44,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     context_document_bytes: int = 64 * KIB  # of each, whatever its tokens: it is kept in memory
     context_entries: int = 10_000  # archived ones included
     context_bytes: int = 10 * MIB  # of all documents and their archives
+
+
+SET_BY_TIER = ("tier", "more_in_a_tier")
+"""What `Settings.limits_by_tier` sets in `Limits`; all other fields are limits."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,25 +97,54 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     short_term_per_gib: float = 0.15
 
 
-def refuse_count(kind: str, noun: str, used: int, limit: int, tier: Tier) -> NoReturn:
-    """Raise for one more of something that is full by count."""
+def refuse_count(
+    kind: str,
+    noun: str,
+    used: int,
+    limits: Limits,
+    name: str,
+    *,
+    new: int = 1,
+    instead: str = "Delete old memories",
+) -> NoReturn:
+    """Raise for `new` ones of something that the limit of this name has no room for."""
+    limit = getattr(limits, name)
+    said = f"User has {used:,} {kind} {noun} (max: {limit:,})."
+    if limit == 0:
+        said, instead = f"User may have no {kind} {noun} (max: 0).", "Use another kind of memory"
+    elif new > limit:
+        said = f"{new:,} {kind} {noun} at once can never fit (max: {limit:,})."
+        instead = "Add fewer"
     raise QuotaExceededError(
-        f"User has {used:,} {kind} {noun} (max: {limit:,}). "
-        "Delete old memories or upgrade quota.",
-        kind=kind, used=used, limit=limit, unit="count", tier=tier,
+        f"{said} {instead}{_or_raise(limits, name)}",
+        kind=kind, used=used, limit=limit, unit="count", tier=limits.tier,
     )  # fmt: skip
 
 
-def refuse_bytes(kind: str, used: int, limit: int, tier: Tier) -> NoReturn:
-    """Raise for something that does not fit by size."""
+def refuse_bytes(kind: str, used: int, limits: Limits, name: str, *, new: int) -> NoReturn:
+    """Raise for something new of so many bytes that the limit of this name has no room for."""
+    limit = getattr(limits, name)
+    said = f"Adding this memory would exceed the size quota ({size(used)} of {size(limit)}): "
+    said, instead = f"{said}it takes {size(new)}.", "Delete old memories"
+    if new > limit:
+        said = f"This takes {size(new)} and can never fit the size quota of {size(limit)}."
+        instead = "Make it smaller"
     raise QuotaExceededError(
-        f"Adding this memory would exceed the size quota ({size(used)} of {size(limit)}). "
-        "Delete old memories or upgrade quota.",
-        kind=kind, used=used, limit=limit, unit="bytes", tier=tier,
+        f"{said} {instead}{_or_raise(limits, name)}",
+        kind=kind, used=used, limit=limit, unit="bytes", tier=limits.tier,
     )  # fmt: skip
+
+
+def _or_raise(limits: Limits, name: str) -> str:
+    """Return what else helps: another tier only where one has a higher limit of this name."""
+    if name in limits.more_in_a_tier:
+        return " or upgrade quota."
+    return f", or raise {name} in Settings.tiers."
 
 
 def size(size_bytes: int) -> str:
-    """Return a size as people read it: 10 KB, 99.98 MB (1 KB = 1024 B)."""
+    """Return a size as people read it: 20 B, 10 KB, 99.98 MB (1 KB = 1024 B)."""
+    if size_bytes < KIB:
+        return f"{size_bytes} B"
     unit, divisor = ("MB", MIB) if size_bytes >= MIB else ("KB", KIB)
     return f"{size_bytes / divisor:.2f}".rstrip("0").rstrip(".") + f" {unit}"

@@ -200,6 +200,12 @@ class Ranked(NamedTuple):
     """In [0, 1]: the chance that each answers."""
     weights: Weights
 
+    @property
+    def best(self) -> float:
+        """The score of the best memory, summaries left out; 0 if there is none."""
+        scores = self.scores[~self.signals.summaries]
+        return float(scores[0]) if len(scores) else 0.0
+
     def places(self, *, summaries: bool) -> list[int]:
         """Return where the passages of summaries are, or those of memories, best first."""
         places: list[int] = np.flatnonzero(self.signals.summaries == summaries).tolist()
@@ -225,7 +231,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
         _second(parts, signals.at(places), question)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
     ]
-    best = max((float(one.scores.max(initial=-np.inf)) for one in ranked), default=0.0)
+    best = max((one.best for one in ranked), default=0.0)
     return [
         one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
         for one, (parts, _) in zip(ranked, searched, strict=True)

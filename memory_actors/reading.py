@@ -8,10 +8,9 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.records import to_datetime
-from memory_actors.kinds.kind import Events, Kind, is_summary
+from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.provenance import Provenance
 from memory_actors.records import HistoryEntry, Memory, least
-from memory_actors.validation import IS_COMPRESSED
 
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
 
@@ -64,7 +63,7 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
         "memory_id": row.memory_id,
         "content": kind.content(row, events),
         "memory_type": kind.NAME,
-        "metadata": _metadata(kind, row, events),
+        "metadata": msgspec.to_builtins(row.shown_metadata),  # a copy: it is the caller's
         "created_at": to_datetime(row.created_at_us),
         "occurred_at": to_datetime(row.occurred_at_us),
         "session_id": getattr(row, "session_id", None),
@@ -75,6 +74,8 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
         "stored_bytes": row.stored_bytes,
         "data": _as_json(kind.data(row, events)),
         "source": "compressed" if is_summary(row) else "memory",
+        "times_seen": getattr(row, "times_seen", 1),
+        "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
         "origins": origins,
         "trust": least(origins),
     }
@@ -108,11 +109,3 @@ def _fields(event: Any) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     """Return a value as JSON has it, in copies: they are the caller's."""
     return None if value is None else msgspec.json.decode(msgspec.json.encode(value))
-
-
-def _metadata(kind: Kind, row: Any, events: Events) -> dict[str, Any]:
-    metadata: dict[str, Any] = msgspec.to_builtins(row.metadata)  # a copy: it is the caller's
-    versions = kind.sources(row)
-    if any(events[version].compressed for version in versions):
-        metadata[IS_COMPRESSED] = True
-    return metadata

@@ -27,10 +27,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from eventlog import Checkpoint, Dropped, EventLogError, EventStore, KeyGone, Recorded
+from eventlog import (
+    Checkpoint,
+    Dropped,
+    EventLogError,
+    EventStore,
+    KeyGone,
+    KeysUnavailable,
+    Recorded,
+)
 from eventlog.datafile import write_whole
 from eventlog.logs import get_logger
 from eventlog.records import DAY_US
+from eventlog.regular import read_bytes
 from memory_actors.chores import Chores
 from memory_actors.privacy import reason
 from memory_actors.recall_events import RecallMade
@@ -92,7 +101,7 @@ class RecallAudit:
             version = await self._append(stream, made, meta)
             if version % TRIM_EVERY == 0:
                 self._chores.start(f"trim {stream}", lambda: self.trim(stream))
-        except (EventLogError, OSError) as error:
+        except EventLogError as error:
             self.failed += 1
             _logger.warning("recall not kept", error=reason(error))
 
@@ -215,10 +224,16 @@ def _checkpoint(stream: str) -> str:
 
 
 def _key(path: Path) -> bytes:
-    """Return the key in a file; a new one, for its owner's eyes only, if there is none."""
-    if not path.exists():
-        write_whole(path, secrets.token_bytes(KEY_BYTES))
-    return path.read_bytes()
+    """Return the key in a file; a new one, for its owner's eyes only, if there is none.
+
+    :raises KeysUnavailable: it cannot be read, or not be made.
+    """
+    try:
+        if not path.exists():
+            write_whole(path, secrets.token_bytes(KEY_BYTES))
+        return read_bytes(path)
+    except OSError as error:
+        raise KeysUnavailable(f"cannot use {path}: {error.strerror}") from error
 
 
 def _recall(recorded: Recorded[Any]) -> Recall:

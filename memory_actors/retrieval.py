@@ -2,88 +2,69 @@
 
 What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
 first asked for, in memory only. A memory of several passages ranks as its best one. The best
-`top_k` of all kinds together come back, working memory first, then short-term, then the rest by
-score. Behind them come the two best summaries of compressed memories: ranked apart, so that neither
-takes the place of the other. What narrows a query down (a filter, a span of time) picks rows before
-anything is ranked, so no match is lost to the cut.
+`top_k` of all kinds together come back; where several kinds were named, the best of each among
+them, and kind by kind. Behind them come the two best summaries of compressed memories: ranked
+apart, so that neither takes the place of the other. What narrows a query down (a filter, a span of
+time) picks rows before anything is ranked, so no match is lost to the cut.
+
+What says the same as a better hit is folded into it (`folding`). So some more are ranked than are
+wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import anyio.to_thread
 import numpy as np
 
+from memory_actors.choosing import diverse
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.embedding.tokens import unpack
-from memory_actors.filters import Predicate
 from memory_actors.fluency import foreign_share
+from memory_actors.folding import Folding
 from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin
+from memory_actors.indexes.narrowing import Rows, matching, narrowed, of_origin, without
 from memory_actors.indexes.parts import Parts
 from memory_actors.indexes.traits import times
 from memory_actors.indexes.wanting import Text
-from memory_actors.kinds import short_term, working
+from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.live_user import UserView
 from memory_actors.provenance import Provenance
-from memory_actors.ranking import Question, Ranked, Weights, rank
+from memory_actors.query import SPARE, Query
+from memory_actors.ranking import Question, Ranked, rank
 from memory_actors.reading import Found, fields, texts
 from memory_actors.records import Hit
 from memory_actors.services import Services
-from memory_actors.sourcing import Wanted
+from memory_actors.standing import Asked, newest_first, superseded_by
+from memory_actors.user_state import KINDS
 
-GROUPS = (working.NAME, short_term.NAME)
-"""Kinds that come before the others, whatever their score."""
+KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
+"""Working memory first."""
 INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread costs 0.2 ms
 INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
-BUDGET_TOP_K = 1_000  # how many memories a budget of tokens chooses from, at most
-HIT_TOKENS_MIN = 4  # of a memory, in the mean: "Ada likes tea." has four
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 COMPRESSED_CANDIDATES = 24  # passages of summaries, 150 tokens each, that all signals score
-DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
-
-
-class Query(NamedTuple):
-    """A checked request."""
-
-    text: str
-    kinds: Sequence[Kind]
-    top_k: int
-    now_us: int
-    filters: Mapping[str, Any] | None = None
-    matches: Predicate | None = None
-    """The test that `filters` make."""
-    since_us: int | None = None
-    """Of the time a memory was true; half-open with `until_us`."""
-    until_us: int | None = None
-    as_of_us: int | None = None
-    """Only what was recorded by then, and relationships that were true at it."""
-    session_id: str | None = None
-    """Whose short-term memory; None means the three sessions that were used last."""
-    min_score: float = 0.0
-    token_budget: int | None = None
-    """Instead of `top_k`: as many as fit."""
-    diversity: float = 0.0
-    """How much a result that is like a better one loses, 0 to 1."""
-    explain: bool = False
-    weights: Weights = Weights()
-    reference_us: int | None = None
-    """What "last week" is relative to; None is now."""
-    compressed: bool = True
-    """Whether summaries of compressed memories are wanted beside the others."""
-    of_origin: Wanted | None = None
-    """Says by its origins whether a memory may be found; None: all may."""
 
 
 class _Scored(NamedTuple):
     found: Found
     score: float
+    raw: float
+    """Before it was brought to [0, 1]."""
     signals: dict[str, float] | None
     part: "_Part"
     label: int
+
+
+class _Best(NamedTuple):
+    """What was chosen to be read, best first, and whether there is nothing else to choose from."""
+
+    memories: Sequence[_Scored]
+    summaries: Sequence[_Scored]
+    all_there_is: bool
 
 
 class _Part(NamedTuple):
@@ -112,15 +93,21 @@ async def retrieve(services: Services, live: UserView, query: Query) -> list[Hit
         return []
     background = await services.embeddings.background_mean()
     (embedded,) = await services.embeddings.embed([services.embeddings.as_query(query.text)])
+    query = query._replace(pool=query.pool_at_first)
     best = await _searched(services, live, query, embedded, background)
     if await live.indexes.recovered(query.kinds):
         best = await _searched(services, live, query, embedded, background)
-    return await _hits(services, live, best, query)
+    while True:
+        hits = await _read(services, live, best, query)
+        if best.all_there_is or _are_enough(hits, query):
+            return [one for each in hits for one in each]
+        query = query._replace(pool=4 * query.pool)
+        best = await _searched(services, live, query, embedded, background)
 
 
 async def _searched(
     services: Services, live: UserView, query: Query, embedded: Embedded, background: Vectors
-) -> list[_Scored]:
+) -> _Best:
     warmed = await _warmed(services, live, query)
     parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
     foreign = _foreign(query, embedded, services.embeddings.embedder)
@@ -144,7 +131,7 @@ def _question(
         centre=live.indexes.centre(background),
         weights=query.weights,
         reference_us=query.now_us if query.reference_us is None else query.reference_us,
-        many=_pool(query),
+        many=query.pool,
         summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
         foreign=foreign,
     )
@@ -167,6 +154,7 @@ async def _narrowed(live: UserView, kind: Kind, index: MemoryIndex, query: Query
     if query.of_origin is not None:
         numbers = of_origin(parts, numbers, live.state.provenance, query.of_origin)
     rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
+    rows = without(parts, rows, query.exclude_ids, query.exclude_session)
     passes = _narrowing(query, live.state.provenance)
     return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
 
@@ -200,15 +188,20 @@ def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
 
     def passes(row: Row) -> bool:
         return (
-            (query.matches is None or query.matches(row.metadata))
+            row.memory_id not in query.exclude_ids
+            and (query.exclude_session is None or in_session(row) != query.exclude_session)
+            and (query.matches is None or query.matches(row.shown_metadata))
             and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
             and (not timed or in_time(row))
         )
 
+    def in_session(row: Row) -> str | None:
+        return getattr(row, "session_id", None)
+
     def in_time(row: Row) -> bool:
-        occurred, begins, ends = times(row)
+        occurred, begins, ends, last = times(row)
         return (
-            (query.since_us is None or occurred >= query.since_us)
+            (query.since_us is None or last >= query.since_us)
             and (query.until_us is None or occurred < query.until_us)
             and (query.as_of_us is None or begins <= query.as_of_us < ends)
         )
@@ -240,7 +233,7 @@ async def _warm(
 # --- ranked
 
 
-async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
+async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
     """Rank: on the loop if that is quick, else in a thread."""
     rows = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if rows <= INLINE_ROWS_MAX and question.many <= INLINE_POOL_MAX:
@@ -248,20 +241,24 @@ async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> l
     return await anyio.to_thread.run_sync(_rank, parts, question, query)
 
 
-def _rank(parts: Sequence[_Part], question: Question, query: Query) -> list[_Scored]:
-    """Return the best memories, and behind them the best summaries."""
-    ranked = list(zip(parts, rank([(p.searched, p.rows) for p in parts], question), strict=True))
-    memories = _best(ranked, query, summaries=False)
-    if not query.compressed:
-        return memories
+def _rank(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
+    """Return the best memories and the best summaries."""
+    together = [[part] for part in parts] if query.each_kind else [parts]
+    ranked = [
+        pair
+        for some in together
+        for pair in zip(some, rank([(p.searched, p.rows) for p in some], question), strict=True)
+    ]
+    ordered = _best(ranked, query, summaries=False)
     few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
-    return memories + _best(ranked, few, summaries=True)
+    summaries = _best(ranked, few, summaries=True) if query.compressed else []
+    return _Best(_chosen(ordered, query), summaries, len(ordered) < query.pool)
 
 
 def _best(
     ranked: Sequence[tuple[_Part, Ranked]], query: Query, *, summaries: bool
 ) -> list[_Scored]:
-    """Return the first `top_k`; with a budget of tokens, all that may be within it."""
+    """Return the memories that ranked passages belong to, or the summaries, by score."""
     best: dict[str, _Scored] = {}
     for part, passages in ranked:
         for scored in _rows(part, passages, query, summaries=summaries):
@@ -269,15 +266,22 @@ def _best(
             if known is None or known.score < scored.score:
                 best[scored.found.row.memory_id] = scored
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
-    ordered = [scored for scored in ordered if scored.score >= query.min_score]
-    return _diverse(ordered, query) if query.diversity else ordered[: _wanted(query)]
+    facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
+    if facts is not None and not summaries:
+        ordered = newest_first(ordered, facts, _asked(query))
+    return [scored for scored in ordered if scored.score >= query.min_score]
+
+
+def _asked(query: Query) -> Asked:
+    reference_us = query.now_us if query.reference_us is None else query.reference_us
+    return Asked(query.text, reference_us, query.as_of_us)
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[str] = set()
     for place in ranked.places(summaries=summaries):
-        if len(seen) == _pool(query):
+        if len(seen) == query.pool:
             return
         label = int(ranked.signals.labels[place])
         memory_id = part.owner(label)
@@ -287,68 +291,107 @@ def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iter
         if row is not None and part.passes(row):
             seen.add(row.memory_id)
             signals = ranked.explained(place) if query.explain else None
-            score = float(ranked.shown[place])
-            yield _Scored(Found(part.kind, row), score, signals, part, label)
+            shown, raw = float(ranked.shown[place]), float(ranked.scores[place])
+            yield _Scored(Found(part.kind, row), shown, raw, signals, part, label)
 
 
-def _wanted(query: Query) -> int:
-    """Return how many results are wanted, at most."""
-    if query.token_budget is None:
-        return query.top_k
-    return min(BUDGET_TOP_K, 1 + query.token_budget // HIT_TOKENS_MIN)
-
-
-def _pool(query: Query) -> int:
-    """Return how many memories the results are chosen from."""
-    wanted = _wanted(query)
-    return min(max(4 * wanted, 50), max(DIVERSE_POOL_MAX, wanted)) if query.diversity else wanted
+def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:
+    """Return memories in the order in which they are taken until there are enough."""
+    chosen = _diverse(ordered[: query.pool], query) if query.diversity else ordered
+    if not query.each_kind:
+        return chosen
+    first = {scored.found.kind.NAME: scored for scored in reversed(ordered)}
+    leading = sorted(first.values(), key=lambda scored: -scored.score)
+    led = {scored.found.row.memory_id for scored in leading}
+    return [*leading, *(one for one in chosen if one.found.row.memory_id not in led)]
 
 
 def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
-    """Choose one after another, each by its score less its likeness to those before it (MMR)."""
-    pool = list(ordered[: _pool(query)])
-    if not pool:
+    """Choose among the best, as many as are read, or all where those were not enough."""
+    if not ordered:
         return []
-    vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in pool])
-    scores = np.array([one.score for one in pool], np.float32)
-    likeness = np.zeros(len(pool), np.float32)
-    chosen: list[_Scored] = []
-    left = np.ones(len(pool), np.bool_)
-    while left.any() and len(chosen) < _wanted(query):
-        gain = np.where(left, (1 - query.diversity) * scores - query.diversity * likeness, -np.inf)
-        place = int(np.argmax(gain))
-        left[place] = False
-        chosen.append(pool[place])
-        likeness = np.maximum(likeness, vectors @ vectors[place])
-    return chosen
+    vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in ordered])
+    scores = np.array([one.raw for one in ordered], np.float32)
+    count = query.wanted + SPARE if query.pool == query.pool_at_first else query.pool
+    return [ordered[place] for place in diverse(scores, vectors, query.diversity, count)]
 
 
 # --- as callers see them
 
 
-async def _hits(
-    services: Services, live: UserView, best: Sequence[_Scored], query: Query
-) -> list[Hit]:
-    found, provenance = [scored.found for scored in best], live.state.provenance
-    read = await fields(services.log, live.stream, found, provenance)
-    hits = [
-        Hit(**told, score=scored.score, signals=scored.signals)
-        for told, scored in zip(read, best, strict=True)
-    ]
+class _Hits(NamedTuple):
+    memories: list[Hit]
+    summaries: list[Hit]
+
+
+async def _read(services: Services, live: UserView, best: _Best, query: Query) -> _Hits:
+    """Read as many as are wanted, fold what says the same, and put them in order."""
+    folding = Folding() if query.folds else None
+    memories = await _folded(services, live, best.memories, query, query.wanted, folding)
+    summaries = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
+    if folding is not None:
+        memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
-        hits = _fitting(hits, query.token_budget)
-    return [
-        *(hit for group in GROUPS for hit in hits if hit.memory_type == group),
-        *(hit for hit in hits if hit.memory_type not in GROUPS),
-    ]
+        memories = _fitting(memories, query.token_budget)
+        left = query.token_budget - sum(map(_tokens, memories))
+        summaries = _fitting(summaries, left)
+    return _Hits(_in_order(memories, query), summaries)
+
+
+async def _folded(
+    services: Services,
+    live: UserView,
+    best: Sequence[_Scored],
+    query: Query,
+    wanted: int,
+    folding: Folding | None,
+) -> list[Hit]:
+    """Return the first of those that say something of their own, as many as are wanted."""
+    hits: list[Hit] = []
+    provenance, place = live.state.provenance, 0
+    facts = live.state.long_term
+    while place < len(best) and len(hits) < wanted:
+        some = best[place : place + wanted - len(hits)]
+        place += len(some)
+        found = [scored.found for scored in some]
+        read = await fields(services.log, live.stream, found, provenance)
+        made = (
+            Hit(
+                **told,
+                score=scored.score,
+                signals=scored.signals,
+                superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
+            )
+            for told, scored in zip(read, some, strict=True)
+        )
+        hits += [hit for hit in made if folding is None or folding.is_new(hit)]
+    return hits
+
+
+def _are_enough(hits: _Hits, query: Query) -> bool:
+    """Say whether more memories to choose from would change nothing."""
+    if len(hits.memories) >= query.wanted or not query.folds:
+        return True
+    return query.token_budget is not None and query.token_budget <= sum(map(_tokens, hits.memories))
+
+
+def _in_order(hits: list[Hit], query: Query) -> list[Hit]:
+    """Return hits by score, unless they were chosen one after another, or kind by kind."""
+    ordered = hits if query.diversity else sorted(hits, key=lambda hit: -hit.score)
+    if query.order == "score":
+        return ordered
+    return sorted(ordered, key=lambda hit: KIND_ORDER[hit.memory_type])
 
 
 def _fitting(hits: Sequence[Hit], budget: int) -> list[Hit]:
     """Return the best that fit a budget; one that is too long leaves room for the next."""
     fitting, left = [], budget
     for hit in hits:
-        tokens = -(-hit.size_bytes // BYTES_PER_TOKEN)
-        if tokens <= left:
+        if (tokens := _tokens(hit)) <= left:
             fitting.append(hit)
             left -= tokens
     return fitting
+
+
+def _tokens(hit: Hit) -> int:
+    return -(-hit.size_bytes // BYTES_PER_TOKEN)

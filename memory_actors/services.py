@@ -10,10 +10,12 @@ from eventlog import EventStore
 from memory_actors.actors.runtime import Runtime
 from memory_actors.embedding.service import EmbeddingService
 from memory_actors.live_user import LiveUser, UserDecider
+from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import RecallAudit
 from memory_actors.settings import Settings
+from memory_actors.superseding import Superseding
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier
 
@@ -30,7 +32,9 @@ class Services:
     totals: Totals
     monitor: MemoryMonitor
     recalls: RecallAudit
+    superseding: Superseding | None
     metrics: Metrics
+    latency: LatencyWatch
     settings: Settings
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]

@@ -1,12 +1,21 @@
 """What can be set when a memory system is opened. Every default is meant for a laptop."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
-from memory_actors.quota import MIB, TIERS, GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import Tier
-from memory_actors.tokens import TokenBudget, TokenCounter, WordEstimate
+from memory_actors.quota import (
+    MIB,
+    SET_BY_TIER,
+    TIERS,
+    GlobalLimits,
+    Limits,
+    Plan,
+    Prices,
+)
+from memory_actors.records import MemoryType, OnDuplicate, Tier
+from memory_actors.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
     {
@@ -24,6 +33,11 @@ DEADLINE_S = 30.0
 """Of a write, and of a batch of the embedder: what takes longer is down, not busy."""
 
 
+LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
+    {MemoryType.WORKING: 1.0, MemoryType.SHORT_TERM: 10.0, MemoryType.LONG_TERM: 100.0}
+)
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a `MemorySystem`."""
 
@@ -38,11 +52,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices = Prices()
     """What `estimate_monthly_cost` reckons with."""
     context_soft_tokens: int = 1_500
-    """Tokens of a context document from which each write warns."""
+    """Tokens of a context document from which on each write warns."""
     context_hard_tokens: int = 2_000
-    """Tokens that a context document never passes."""
-    context_counter: TokenCounter = WordEstimate()
-    """Who counts them: an estimate, or `TokenizerCounter` for exact counts."""
+    """Tokens that a context document never reaches."""
+    token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
+    """Who counts them: the estimate "words" (1.3 each) or "calibrated" (by classes of characters),
+    or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
     live_bytes_max: int = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
     memory_soft_bytes: int | None = None
@@ -51,10 +66,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Resident memory of the process beyond which writes are refused; reads go on."""
     idle_s: float = 600.0
     """A user who was idle for this long leaves memory."""
+    on_duplicate: OnDuplicate = "count"
+    """What becomes of a fact in the words of one that is there, of the same session, metadata and
+    source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
+    does not, what has a session, or an id of the caller's own, is kept."""
     deadline_s: float = DEADLINE_S
     """How long a write may wait for its answer."""
     embedder_deadline_s: float = DEADLINE_S
     """How long one batch of the embedder may take."""
+    embedding_cache_texts: int = 10_000
+    """How many embeddings of texts are kept in memory: 4 KB each with the default model. At least
+    as many as may be added at once."""
+    latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
+    """What a call about a kind of memory should take at most: longer ones are counted and, now and
+    then, logged. A kind that is not named has no target."""
     shutdown_s: float = 10.0
     """How long closing waits for work in hand; for a call of the embedder no longer than 5 s."""
     log_bytes_max: int = 512 * 1024 * MIB
@@ -73,7 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     compaction_batch: int = 1000
     """How many memories are clustered together, in order of time: at most in one summary, too."""
     compaction_schedule: str | None = None
-    """When compaction runs by itself, as a cron expression (`SUNDAYS`); None: only when asked."""
+    """When compaction runs by itself, as a cron expression: `SUNDAYS`, which is what `serve` sets;
+    None: only when asked."""
     summarizer_deadline_s: float = 300.0
     """How long a summariser may take for one cluster."""
     archive_retention_days: float | None = None
@@ -97,7 +123,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return TokenBudget(
             soft_tokens=self.context_soft_tokens,
             hard_tokens=self.context_hard_tokens,
-            counter=self.context_counter,
+            counter=ESTIMATES[self.token_counter]
+            if isinstance(self.token_counter, str)
+            else self.token_counter,
         )
 
     def after_days(self, tier: Tier | None) -> float:
@@ -109,8 +137,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def limits_by_tier(self) -> dict[Tier | None, Limits]:
         """Return the limits of each tier, named after it; under None those of the default tier."""
+        plain = {tier: self.plan(tier).limits for tier in Tier}
         by_tier: dict[Tier | None, Limits] = {
-            tier: msgspec.structs.replace(self.plan(tier).limits, tier=tier) for tier in Tier
+            tier: msgspec.structs.replace(
+                limits, tier=tier, more_in_a_tier=_raised(limits, plain.values())
+            )
+            for tier, limits in plain.items()
         }
         by_tier[None] = by_tier[self.default_tier]
         return by_tier
+
+
+def _raised(limits: Limits, others: Iterable[Limits]) -> frozenset[str]:
+    """Return the names of the limits that are higher in one of the others."""
+    names = set(Limits.__struct_fields__).difference(SET_BY_TIER)
+    return frozenset(
+        name for other in others for name in names if getattr(other, name) > getattr(limits, name)
+    )

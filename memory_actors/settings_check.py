@@ -8,19 +8,23 @@ has its rule in `RULES`, and what several must be together follows below.
 import sys
 from collections.abc import Callable, Mapping, Set
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 from memory_actors.compaction.schedule import check_expression
 from memory_actors.errors import InvalidInputError
-from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import Tier
+from memory_actors.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
+from memory_actors.records import MemoryType, OnDuplicate, Tier
 from memory_actors.settings import Settings
+from memory_actors.tokens import ESTIMATES
+from memory_actors.validation import check_choice
 
 Rule = Callable[[str, Any], None]
 """Raises InvalidInputError for the value of the setting of this name, if it is not what it must."""
 
 FINITE = sys.float_info.max
 DEADLINE_S_MIN = 0.001
+LATENCY_MS_MIN = 0.001
+CACHE_TEXTS_MIN = 1_000  # what is added at once is embedded, and then written to disk from there
 RECALL_MODES = ("hashed", "plain")
 DAYS_MAX = 100_000  # 270 years: arithmetic with times holds it, and nobody means more
 
@@ -91,7 +95,7 @@ def _each(kind: type, rule: Rule) -> Rule:
     def all_(name: str, value: Any) -> None:
         is_kind(name, value)
         for field in value.__struct_fields__:
-            if field != "tier":  # that limits are of is set by `Settings.limits_by_tier`
+            if field not in SET_BY_TIER:
                 rule(f"{field} of {name}", getattr(value, field))
 
     return all_
@@ -103,6 +107,18 @@ def _by_tier(rule: Rule) -> Rule:
         for tier, one in value.items():
             _tier(f"a tier of {name}", tier)
             rule(f"{name}[{tier!s}]", one)
+
+    return each
+
+
+def _by_kind(rule: Rule) -> Rule:
+    def each(name: str, value: Any) -> None:
+        _is(Mapping, "a mapping by kind of memory")(name, value)
+        for kind, one in value.items():
+            if kind not in list(MemoryType):
+                known = ", ".join(MemoryType)
+                raise InvalidInputError(f"a kind of {name} must be one of {known}, not {_of(kind)}")
+            rule(f"{name}[{kind!s}]", one)
 
     return each
 
@@ -124,9 +140,10 @@ def _relations(name: str, value: Any) -> None:
 
 
 def _counter(name: str, value: Any) -> None:
-    if not callable(getattr(value, "count", None)):
+    known = value in ESTIMATES if isinstance(value, str) else hasattr(value, "count")
+    if not known or not callable(value.count):
         raise InvalidInputError(
-            f"{name} must be a TokenCounter, not {_of(value)}: WordEstimate(), "
+            f"{name} must be {', '.join(ESTIMATES)} or a TokenCounter, not {_of(value)}: "
             "TokenizerCounter(), or any object with name and count(text)"
         )
 
@@ -151,6 +168,10 @@ def _mode(name: str, value: Any) -> None:
         raise InvalidInputError(f"{name} must be None, hashed or plain, not {_of(value)}")
 
 
+def _duplicates(name: str, value: Any) -> None:
+    check_choice(value, get_args(OnDuplicate), name)
+
+
 def _of(value: Any) -> str:
     return f"{value!r:.40}"
 
@@ -167,13 +188,16 @@ RULES: Mapping[str, Rule] = {
     "prices": _each(Prices, _number(0)),
     "context_soft_tokens": _whole(1),
     "context_hard_tokens": _whole(1),
-    "context_counter": _counter,
+    "token_counter": _counter,
     "live_bytes_max": _whole(0),
     "memory_soft_bytes": _or_none(_whole(1)),
     "memory_hard_bytes": _or_none(_whole(1)),
     "idle_s": _number(0, inf),
+    "on_duplicate": _duplicates,
     "deadline_s": _deadline,
     "embedder_deadline_s": _deadline,
+    "embedding_cache_texts": _whole(CACHE_TEXTS_MIN),
+    "latency_targets_ms": _by_kind(_number(LATENCY_MS_MIN, inf)),
     "shutdown_s": _number(0, inf),
     "log_bytes_max": _whole(1),
     "checked_bytes_max": _whole(0),

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from eventlog import LogStatistics
+from eventlog.records import Returned
 from memory_actors.actors.runtime import RuntimeStatistics
 from memory_actors.embedding.service import EmbeddingStatistics
 from memory_actors.observing.alerts import AlertStatistics
@@ -13,7 +12,7 @@ from memory_actors.services import Services
 from memory_actors.user_state import KINDS
 
 
-class SystemStatistics(msgspec.Struct, frozen=True):
+class SystemStatistics(Returned, frozen=True):
     """What the parts of a memory system have done since it was opened."""
 
     log: LogStatistics
@@ -26,6 +25,8 @@ class SystemStatistics(msgspec.Struct, frozen=True):
     alerts: AlertStatistics
     recalls_failed: int
     """Recalls that the audit of reads was to keep and could not write."""
+    latency_violations: Mapping[str, int]
+    """Calls that took longer than their target, by kind of memory."""
 
 
 def gauges(
@@ -46,6 +47,7 @@ def gauges(
         "embeddings_cached_total": embeddings.from_memory + embeddings.from_disk,
         "alerts_posted_total": statistics.alerts.posted,
         "recalls_failed_total": statistics.recalls_failed,
+        "latency_violations_total": {**statistics.latency_violations},
         "quota_use_ratio": _quota_use(services),
         "global_quota_use_ratio": {u.quota: u.percent / 100 for u in services.totals.quotas()},
     }

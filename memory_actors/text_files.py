@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventlog.datafile import sync_to_disk
+from eventlog.regular import NotARegularFile, opened, read_bytes
 from memory_actors.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt
-NEW_FILE_MODE = 0o644
+NEW_FILE_MODE = 0o600  # it quotes memories: who wants others to read it says so
 BUSY_S, LOOK_AGAIN_S = 0.2, 0.02  # an editor is done with a small file by then
 SCRATCH = r"\.[0-9a-f]{16}\.[0-9a-f]{16}\.[0-9a-f]{8}\.(?:tmp|new)"
 LEFT_BEHIND_S = 60.0  # no sync takes that long: older scratch files have no process any more
@@ -92,11 +93,22 @@ def real_path(path: str | Path) -> Path:
         raise ContextFileError(f"{str(path)!r:.80} leads to no file: {error}") from error
 
 
+def mode_of(path: Path) -> int:
+    """Return who may read and write a file; of one that is not there, as a new one has it."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return NEW_FILE_MODE
+
+
 def _data(path: Path, bytes_max: int) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a pipe would wait
-        raise ContextFileError(f"{path} is not a file: name a text file, such as MEMORY.md")
-    with path.open("rb") as file:
-        data = file.read(bytes_max + 1)
+    try:
+        with opened(path) as file:
+            data = file.read(bytes_max + 1)
+    except NotARegularFile as error:
+        raise ContextFileError(
+            f"{path} is not a file: name a text file, such as MEMORY.md"
+        ) from error
     if len(data) > bytes_max:
         raise ContextFileError(
             f"{path} is larger than {bytes_max:,} bytes: move most of it elsewhere"
@@ -104,10 +116,11 @@ def _data(path: Path, bytes_max: int) -> bytes:
     return data
 
 
-def replace(seen: Seen, text: str) -> bool:
+def replace(seen: Seen, text: str, mode: int | None = None) -> bool:
     """Put a text in the place of what was read; return False if that is no longer there.
 
-    The file keeps its mode, and where possible its owner.
+    The file gets `mode`, or keeps the one it has, and where possible its owner. A new one is for
+    its owner alone.
 
     :raises ContextFileError: it cannot be written, is read-only, or another program keeps it open
         for writing.
@@ -115,7 +128,7 @@ def replace(seen: Seen, text: str) -> bool:
     _check_free(seen)
     scratch = _scratch(seen, text.encode())
     try:
-        _write(scratch, text.encode(), seen)
+        _write(scratch, text.encode(), seen, mode)
         done = _create(scratch, seen) if seen.data is None else _swap(scratch, seen, seen.data)
         sync_to_disk(seen.path.parent)
     except FileNotFoundError:  # it went in the meantime
@@ -144,7 +157,7 @@ def _check_free(seen: Seen) -> None:
 
 
 def _is_open_for_writing(path: Path) -> bool:
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), opened(path) as file:
         return _has_writers(file.fileno())
     return False
 
@@ -172,11 +185,11 @@ def _discard(scratch: Path) -> None:
     """Remove a scratch file, unless it alone holds something else than its name says."""
     with suppress(FileNotFoundError):
         known = scratch.suffix == ".new" or scratch.stat().st_nlink > 1
-        if known or hashlib.sha256(scratch.read_bytes()).hexdigest()[:16] in scratch.name:
+        if known or hashlib.sha256(read_bytes(scratch)).hexdigest()[:16] in scratch.name:
             scratch.unlink()
 
 
-def _write(scratch: Path, data: bytes, seen: Seen) -> None:
+def _write(scratch: Path, data: bytes, seen: Seen, mode: int | None) -> None:
     """Write a scratch file under a name that says it may be half-written, then give it its own."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     new = scratch.with_suffix(".new")
@@ -184,6 +197,8 @@ def _write(scratch: Path, data: bytes, seen: Seen) -> None:
         with os.fdopen(os.open(new, flags, NEW_FILE_MODE), "wb") as file:
             if seen.data is not None:
                 _as_before(file.fileno(), seen.path.stat())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -208,7 +223,7 @@ def _create(scratch: Path, seen: Seen) -> bool:
 
 def _swap(scratch: Path, seen: Seen, data: bytes) -> bool:
     """Swap names, look at what came out, and swap back if it is not what was read."""
-    ours = scratch.read_bytes()
+    ours = read_bytes(scratch)
     if not _exchange(scratch, seen.path):
         return _linked(scratch, seen, data)
     if _is_still(scratch, data):
@@ -242,7 +257,7 @@ def _linked(scratch: Path, seen: Seen, data: bytes) -> bool:
 
 def _is_still(path: Path, data: bytes) -> bool:
     """Return whether a file under a name of our own holds some data and nobody is writing to it."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return not _has_writers(file.fileno()) and file.read(len(data) + 1) == data
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.model import TOKENIZER_FILE, model_path
+from memory_actors.tokens import COUNTS_KEPT
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-COUNTS_KEPT = 16  # a write counts the same text for its decision and for its receipt
 
 
 class TokenizerCounter:

@@ -97,17 +97,18 @@ class Totals:
         used = self._log.totals_nowait().get(limited.total, 0) + self._claimed[limited.total]
         limit = self._limit_of(limited)
         if used + more > limit:
-            raise _refusal(limited, used, limit)
+            raise _refusal(limited, used, more, limit)
 
     def _limit_of(self, limited: _Limited) -> int:
         return int(getattr(self._limits, limited.limit))
 
 
-def _refusal(limited: _Limited, used: int, limit: int) -> GlobalQuotaExceededError:
-    shown = [f"{n:,}" if limited.unit == "count" else size(n) for n in (used, limit)]
+def _refusal(limited: _Limited, used: int, more: int, limit: int) -> GlobalQuotaExceededError:
+    shown = [f"{n:,}" if limited.unit == "count" else size(n) for n in (used, limit, more)]
+    instead = "delete memories of some" if more <= limit else "that can never fit, add less"
     return GlobalQuotaExceededError(
-        f"All users together hold {shown[0]} of {shown[1]} ({limited.total}): "
-        "delete memories of some, or raise Settings.global_limits.",
+        f"All users together hold {shown[0]} of {shown[1]} ({limited.total}), and this adds "
+        f"{shown[2]}: {instead}, or raise Settings.global_limits.",
         kind=limited.total.partition(".")[0],
         used=used,
         limit=limit,

@@ -6,15 +6,14 @@ storage. 1 GB = 1024 MB.
 
 from datetime import datetime
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.kinds.kind import Kind
 from memory_actors.quota import GIB, Limits, Plan, Prices
 from memory_actors.records import KindUsage, QuotaUse, Usage
 from memory_actors.user_state import KINDS, UserState
 
 
-class CostItem(msgspec.Struct, frozen=True):
+class CostItem(Returned, frozen=True):
     """One line of an estimate."""
 
     name: str
@@ -27,7 +26,7 @@ class CostItem(msgspec.Struct, frozen=True):
     """A month."""
 
 
-class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
+class CostEstimate(Returned, frozen=True, kw_only=True):
     """What a user's memory would cost a month, and the usage that comes from."""
 
     user_id: str
@@ -42,7 +41,7 @@ class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-class SystemUsage(msgspec.Struct, frozen=True, kw_only=True):
+class SystemUsage(Returned, frozen=True, kw_only=True):
     """How much all users hold together, exactly, by kind."""
 
     at: datetime

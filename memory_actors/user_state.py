@@ -30,7 +30,7 @@ from memory_actors.kinds.context.state import Context
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
-from memory_actors.kinds.long_term import LongTerm
+from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.short_term.sessions import ShortTerm
 from memory_actors.kinds.structured.state import Structured
 from memory_actors.kinds.working import Working
@@ -92,11 +92,19 @@ _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
-    registry = EventRegistry()
+    registry = EventRegistry(text_bytes=_text_bytes)
     registry.include(recall_events.registry)
     for part in PARTS:
         registry.include(part.registry)
     return registry
+
+
+def _text_bytes(event: Any) -> int | None:
+    """Return the length of an event's text, which decides whether it is stored compressed."""
+    if isinstance(event, working.KeySet):
+        return event.size_bytes - len(event.key.encode())
+    raw = getattr(event, "raw", None)  # of a block of a context document
+    return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
 
 
 def kind_of_event(event: Any) -> Kind | None:
@@ -138,6 +146,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         if isinstance(command, Purge):
             return purge(command, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
         part = _PART_OF_COMMAND[type(command)]
+        if isinstance(command, AddMemories):
+            command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
         if part is episodic and isinstance(command, Restore):
             return events  # each text of an episode names its own

@@ -1,8 +1,8 @@
 """What comes in is checked here, once, before anything is done with it."""
 
 import math
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.records import to_us
 from memory_actors.errors import InvalidInputError
-from memory_actors.records import MemoryType, Tier
+from memory_actors.records import IS_COMPRESSED, MemoryType, Tier, Time
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -24,8 +24,6 @@ JSON_INT_MAX = 1 << 63
 TOP_K_MAX = 10_000
 TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
 TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
-IS_COMPRESSED = "is_compressed"
-"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -80,6 +78,16 @@ def check_name(value: object, what: str) -> str:
     return plain(value)
 
 
+def check_names(values: object, what: str) -> frozenset[str]:
+    """Return names of some things.
+
+    :raises InvalidInputError: they are no list, or one is no name.
+    """
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise InvalidInputError(f"{what} must be a list, not {values!r:.80}")
+    return frozenset(check_name(one, f"one of {what}") for one in values)
+
+
 def check_optional_name(value: object, what: str) -> str | None:
     """Return a name, or None for None."""
     return None if value is None else check_name(value, what)
@@ -121,18 +129,29 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
     copy = json_copy(metadata, "metadata")
     size = len(msgspec.json.encode(copy))
     if size > METADATA_BYTES_MAX:
-        raise InvalidInputError(f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,})")
+        raise InvalidInputError(
+            f"metadata takes {size:,} bytes (max: {METADATA_BYTES_MAX:,}): keep less of it there"
+        )
     assert isinstance(copy, dict)
     return copy
 
 
-def own_metadata(metadata: object) -> dict[str, Any]:
-    """Return the caller's own part of metadata: what reading adds to it is left out.
+def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
+    """Return the caller's own part of metadata.
 
-    So what was read can be changed and written back as it is.
+    `shown` says that reading has added to it that the content is stored compressed: that is left
+    out, so that what was read can be changed and written back as it is.
+
+    :raises InvalidInputError: it is not a JSON object, or over 16 KB, or says otherwise of that.
     """
     copy = metadata_copy(metadata)
-    copy.pop(IS_COMPRESSED, None)
+    if shown and copy.get(IS_COMPRESSED) is True:
+        del copy[IS_COMPRESSED]
+    if IS_COMPRESSED in copy:
+        raise InvalidInputError(
+            f"metadata has {IS_COMPRESSED!r}, which reading adds where the log stores a content "
+            "compressed: leave it out, or give it another name"
+        )
     return copy
 
 
@@ -144,7 +163,9 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
     :raises InvalidInputError: something in it is not JSON.
     """
     if depth > JSON_DEPTH_MAX:
-        raise InvalidInputError(f"{what} is nested deeper than {JSON_DEPTH_MAX} levels")
+        raise InvalidInputError(
+            f"{what} is nested deeper than {JSON_DEPTH_MAX} levels: make it flatter"
+        )
     if isinstance(value, Mapping):
         return {_json_key(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
     if isinstance(value, list | tuple):
@@ -173,13 +194,15 @@ def _json_scalar(value: Any, what: str) -> Any:
     )
 
 
-def time_us(value: datetime | str | None, what: str) -> int | None:
-    """Return a time in microseconds since 1970; a naive one is taken as UTC.
+def time_us(value: Time | None, what: str) -> int | None:
+    """Return a time in microseconds since 1970. See `Time`.
 
-    :raises InvalidInputError: it is neither a datetime nor ISO 8601.
+    :raises InvalidInputError: it is none, or outside the years 1 to 9999.
     """
     if value is None:
         return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _epoch_us(value, what)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -187,10 +210,23 @@ def time_us(value: datetime | str | None, what: str) -> int | None:
             raise InvalidInputError(
                 f"{what} {value!r:.80} is not ISO 8601: write for example 2024-05-01T12:00:00Z"
             ) from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise InvalidInputError(f"{what} must be a datetime or ISO 8601, not {value!r:.80}")
+        raise InvalidInputError(
+            f"{what} must be a datetime, a date, ISO 8601 or seconds since 1970, not {value!r:.80}"
+        )
     time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
     return check_time_us(time, what)
+
+
+def _epoch_us(seconds: float, what: str) -> int:
+    time = seconds * 1_000_000
+    if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
+        raise InvalidInputError(
+            f"{what} {seconds!r:.80} is outside the years 1 to 9999: a number is seconds since 1970"
+        )
+    return round(time)
 
 
 def check_time_us(value: object, what: str) -> int:
@@ -225,13 +261,13 @@ def check_flag(value: object, what: str) -> bool:
     return value
 
 
-def check_count(value: object, what: str) -> int:
+def check_count(value: object, what: str, least: int = 0) -> int:
     """Return a number of things.
 
-    :raises InvalidInputError: it is not a whole number from 0, of 64 bits.
+    :raises InvalidInputError: it is not a whole number from `least`, of 64 bits.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < JSON_INT_MAX:
-        raise InvalidInputError(f"{what} must be a whole number from 0, not {value!r:.80}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < JSON_INT_MAX:
+        raise InvalidInputError(f"{what} must be a whole number from {least}, not {value!r:.80}")
     return value
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from eventlog import CorruptLog, EventLog, Keys, keyfile
+from eventlog import CorruptLog, EventLog, Keys, LogUnavailable, keyfile
+from eventlog.datafile import DIRECTORY_MODE
 from eventlog.logs import get_logger
 from eventlog.records import to_datetime
 from eventlog.waiting import to_the_end
@@ -31,6 +32,7 @@ from memory_actors.erasing import Erasing
 from memory_actors.errors import StoreBusyError
 from memory_actors.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.recalls import KEY_FILE, RecallAudit
@@ -40,6 +42,7 @@ from memory_actors.settings import Settings
 from memory_actors.settings_check import check
 from memory_actors.streams import key_owner, user_of
 from memory_actors.summarizers import Summarizer
+from memory_actors.superseding import Superseding
 from memory_actors.totals import Totals
 from memory_actors.user_state import LimitsByTier, UserState, event_registry, user_decider
 
@@ -54,6 +57,7 @@ class Plan:
     settings: Settings
     embedder: Embedder
     summarizer: Summarizer
+    superseding: Superseding | None
     sinks: Sequence[AlertSink] | None
     metrics: Metrics
     clock: Callable[[], int]
@@ -125,6 +129,7 @@ async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> E
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
     return embeddings
 
@@ -137,6 +142,7 @@ def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
         plan.embedder,
         path,
         deadline_s=settings.embedder_deadline_s,
+        cache_texts_max=settings.embedding_cache_texts,
         checked_bytes_max=settings.checked_bytes_max,
         keys=keys,
     )
@@ -193,7 +199,7 @@ def _services(
         limits=limits,
         totals=Totals(log, settings.global_limits),
     )
-    (plan.directory / INDEXES).mkdir(exist_ok=True)
+    _make_indexes(plan.directory / INDEXES)
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
@@ -206,11 +212,23 @@ def _services(
         totals=activation.totals,
         monitor=_monitor(settings, runtime),
         recalls=_recalls(plan, log),
+        superseding=plan.superseding,
         metrics=plan.metrics,
+        latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
         clock_us=plan.clock,
         new_id=plan.new_id,
     )
+
+
+def _make_indexes(path: Path) -> None:
+    try:
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.chmod(path.stat().st_mode & DIRECTORY_MODE)  # earlier versions let others in
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot make {path}: {error.strerror}: move away what is in its place"
+        ) from error
 
 
 def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
@@ -238,9 +256,10 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
 
 def _compaction(plan: Plan, services: Services, log: EventLog, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
-    aclose = getattr(plan.summarizer, "aclose", None)
-    if aclose is not None:
-        stack.push_async_callback(aclose)
+    for asked in (plan.superseding, plan.summarizer):
+        aclose = getattr(asked, "aclose", None)
+        if aclose is not None:
+            stack.push_async_callback(aclose)
     compaction = Compaction(services, log, plan.summarizer, plan.directory)
     stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
     return compaction

@@ -6,6 +6,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No example is too slow: what a machine does besides is no fault of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 MEMORY = Path("/dev/shm")
 FREE_BYTES_MIN = 2 << 30  # a whole run writes a few hundred megabytes, and removes what passed

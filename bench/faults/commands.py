@@ -35,6 +35,10 @@ async def _a_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.add(f"before {n}", memory_id=f"fact {n}")
 
 
+async def _a_numbered_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.add(f"before {n}", memory_id=f"fact {n}", metadata={"n": n})
+
+
 async def _a_poisoned_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
     await user.add(f"before {n}", memory_id=f"fact {n}")
     page = user.from_source(f"page {n}", "untrusted")
@@ -206,6 +210,8 @@ COMMANDS: dict[str, Command] = {
     "undo_compaction": Command(_undo, _a_summary),
     "get": Command(lambda m, u, n: u.get(f"fact {n}"), _a_fact),
     "list_memories": Command(lambda m, u, n: u.list_memories()),
+    "count": Command(lambda m, u, n: u.count({"n": n})),
+    "delete_many": Command(lambda m, u, n: u.delete_many({"n": n}), _a_numbered_fact),
     "history": Command(lambda m, u, n: u.history(f"fact {n}"), _a_fact),
     "usage": Command(lambda m, u, n: u.usage()),
     "estimate_monthly_cost": Command(lambda m, u, n: u.estimate_monthly_cost()),
@@ -242,11 +248,13 @@ COMMANDS: dict[str, Command] = {
     "documents.put": Command(lambda m, u, n: u.documents.put("things", {"n": n}, key=f"new {n}")),
     "documents.get": Command(lambda m, u, n: u.documents.get(f"key {n}", "things"), _a_document),
     "documents.find": Command(lambda m, u, n: u.documents.find("things", {"n": {"$gt": 1}})),
+    "documents.count": Command(lambda m, u, n: u.documents.count("things", {"n": {"$gt": 1}})),
     "documents.delete": Command(
         lambda m, u, n: u.documents.delete(f"key {n}", "things"), _a_document
     ),
     "documents.collections": Command(lambda m, u, n: u.documents.collections()),
     "put_block": Command(_put_block, _an_entry),
+    "full_id": Command(lambda m, u, n: u.full_id(f"fact {n}"), _a_fact),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),

@@ -115,6 +115,7 @@ async def _fill_user(memory: MemorySystem, user_id: str) -> None:
     started = await user.episodes.start("to get something done")
     await user.episodes.step(started.memory_id, "an action", observation="a result")
     await user.episodes.finish(started.memory_id, "done")
+    await user.add("fact 2", metadata={"even": True}, on_duplicate="count")
     await user.update(f"{user_id} fact 0", content="fact 0 has changed")
     await user.delete(f"{user_id} fact 1")
 

@@ -86,7 +86,7 @@ EMBEDDERS: dict[str, Callable[[Faulty, Sequence[str]], Any]] = {
     "returns zeros": lambda self, texts: np.zeros((len(texts), self.dimension), np.float32),
     "returns another shape": lambda _, texts: np.ones((len(texts), 7), np.float32),
     "returns too few": lambda self, texts: HashedEmbedder.embed(self, texts)[:-1],
-    "returns float64": lambda self, texts: HashedEmbedder.embed(self, texts).astype(np.float64),
+    "returns texts": lambda self, texts: [["x"] * self.dimension] * len(texts),
     "returns nothing": lambda _self, _texts: None,
 }  # fmt: skip
 

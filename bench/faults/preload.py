@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ def build(directory: Path) -> Path:
 
     :raises CannotBuild: that is not possible here.
     """
+    if re.search(r"[\s:]", str(directory)):
+        raise CannotBuild(f"a library cannot be preloaded from a path like {directory}")
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise CannotBuild("there is no C compiler here")

@@ -1,4 +1,4 @@
-"""A directory that may only be read, a second process, a fork, and a clock that jumps.
+"""A directory that may only be read, a second process, a fork, a clock that jumps or is mad.
 
 The first three must end in a typed error in under a second, and do no harm to whoever has the store
 open. A clock that goes back a day or forward ten years between any two calls must change no order
@@ -7,6 +7,7 @@ lives for its time to live after its last message, by the clock as it was then a
 """
 
 import asyncio
+import ctypes
 import os
 import random
 import shutil
@@ -26,10 +27,11 @@ from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settin
 
 TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each
 ERROR_S_MAX = 1.0
-NOBODY = 65534
+CAPABILITIES = (0x20080522, 0)  # the version of the call, and this process
 YEARS_US = 3_652 * DAY_US
 JUMPS_US = (-DAY_US, YEARS_US, -YEARS_US, 600 * 1_000_000, 3_700 * 1_000_000, 0)
 LATEST_US = 250_000_000_000_000_000
+NO_DATES_US = (300_000_000_000_000_000, -70_000_000_000_000_000, 2**63 - 1, -(2**63), 10**30)
 STEPS = 40
 LIMITS = Limits(long_term_memories=12, short_term_messages=5, working_keys=4)
 
@@ -46,13 +48,22 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
         kinds: dict[str, Callable[[], Ending]] = {
             "read-only": lambda: in_child(partial(_read_only, store)),
             "fork": lambda: in_loop(partial(_fork, store)),
+            "no date": lambda n=n: in_loop(partial(_no_date, store, seed * 1000 + n)),  # type: ignore[misc]
             "clock": lambda n=n: in_loop(partial(_clock, store, seed * 1000 + n)),  # type: ignore[misc]
         }
         for kind, trial in kinds.items():
-            shutil.rmtree(store, ignore_errors=True)
-            shutil.copytree(whole, store)
+            _put_afresh(whole, store)
             _note(row, kind, trial())
     return row
+
+
+def _put_afresh(whole: Path, store: Path) -> None:
+    """Put a copy of a store in the place of the one that the last trial had, writable or not."""
+    if store.exists():
+        for each in (store, *store.rglob("*")):
+            each.chmod(0o700)
+        shutil.rmtree(store)
+    shutil.copytree(whole, store)
 
 
 def _note(row: Row, kind: str, ending: Ending) -> None:
@@ -117,11 +128,21 @@ async def _second(path: Path) -> tuple[str, str]:
 def _read_only(path: Path) -> tuple[str, str]:
     for each in (path, *path.rglob("*")):
         each.chmod(0o555 if each.is_dir() else 0o444)
-    if os.geteuid() == 0:  # who may do everything
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    if os.geteuid() == 0:
+        _give_up_capabilities()
     return asyncio.run(_opened_read_only(path))
+
+
+def _give_up_capabilities() -> None:
+    """Let root, who may write to anything, be held to the modes of files as any owner is.
+
+    To become another user would be too much: it may be unable to enter the directories that Python
+    and this package lie in.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    none = (ctypes.c_uint32 * 6)()
+    if libc.capset((ctypes.c_uint32 * 2)(*CAPABILITIES), none) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 async def _opened_read_only(path: Path) -> tuple[str, str]:
@@ -131,6 +152,38 @@ async def _opened_read_only(path: Path) -> tuple[str, str]:
             return "opened", "although nothing may be written"
     except example.TYPED as error:
         return _typed(started, error)
+
+
+# --- a clock that says what no date can say
+
+
+async def _no_date(path: Path, seed: int) -> tuple[str, str]:
+    """Use a store while its clock is outside of the years 1 to 9999, and after it was set right."""
+    rng, clock = random.Random(seed), example.Clock()
+    started = perf_counter()
+    async with example.opened(path, first_id=6_000, clock=clock) as memory:
+        user = memory.user("ada", session_id="s")
+        clock.now_us = rng.choice(NO_DATES_US)
+        calls: list[Callable[[], Any]] = [
+            lambda: user.add("written at no time"),
+            lambda: user.working.set("key", 1),
+            lambda: user.short_term.add_message("said at no time"),
+            lambda: memory.backup(path.with_name("backup")),
+            memory.usage,
+        ]
+        for call in calls:
+            try:
+                await call()
+            except example.TYPED as error:
+                refused = error
+            else:
+                return "taken", f"call {calls.index(call)} at {clock.now_us}"
+        ended = _typed(started, refused)
+        clock.now_us = example.NOW_US
+        await user.add("It goes on.", memory_id="goes on")
+        if not (await memory.verify()).ok or await memory.check_replay():
+            return "wrong", "it does not verify, or state and replay differ"
+    return ended
 
 
 # --- a fork

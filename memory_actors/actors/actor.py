@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from eventlog import (
+    ClockOutOfRange,
     Decider,
     DiskFull,
     EventLogError,
@@ -206,7 +207,13 @@ class Actor(Generic[S]):
             self._task = None
 
     async def _step(self) -> None:
-        batch = _Batch(self.state, self.version, self._clock())
+        try:
+            batch = _Batch(self.state, self.version, self._clock())
+        except ClockOutOfRange as error:
+            ask = self._mailbox[0]
+            self._take()
+            settle(ask.answer, error)
+            return
         crash = await self._decide_batch(batch)
         try:
             if batch.prepared:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import anyio
-import msgspec
 
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.errors import BeingErasedError, SystemClosedError, WrongLoopError
 from memory_actors.privacy import reason
 
@@ -51,7 +51,7 @@ class Live(Protocol):
 L = TypeVar("L", bound=Live)
 
 
-class RuntimeStatistics(msgspec.Struct, frozen=True):
+class RuntimeStatistics(Returned, frozen=True):
     """How many actors live, and what they hold."""
 
     live: int

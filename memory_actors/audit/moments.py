@@ -10,7 +10,7 @@ then is gone, and "nothing" would be a wrong answer. Before their first event of
 one, as of everybody.
 """
 
-from datetime import datetime
+from datetime import date
 from typing import TypeAlias
 
 from eventlog import EventStore, StreamHead
@@ -21,7 +21,7 @@ from memory_actors.records import Moment
 from memory_actors.streams import user_of
 from memory_actors.validation import check_count, time_us
 
-AsOf: TypeAlias = int | datetime | str | None
+AsOf: TypeAlias = int | date | str | None
 """A position of the log, a time (ISO 8601 will do), or None for now."""
 
 
@@ -47,6 +47,11 @@ async def moment(
 async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: int) -> Moment:
     if as_of is None:
         return await _moment(log, stream, head, now_us)
+    if isinstance(as_of, float):
+        raise InvalidInputError(
+            f"as_of {as_of!r:.80} is neither a position, which is a whole number, nor a time: a "
+            "datetime, a date or ISO 8601"
+        )
     if isinstance(as_of, int):
         position, at_us = as_of, await _recorded_us(log, check_count(as_of, "as_of"))
         version = await last_version(log, stream, head, lambda event: event.position <= position)

@@ -30,8 +30,11 @@ _BY_VERB: Mapping[str, str] = MappingProxyType(
         "observed": "Got new observations",
         "unobserved": "Lost an observation",
         "step_added": "Got a step",
+        "seen": "Said again in the same words",
         "finished": "Finished",
         "ended": "Said to be over",
+        "superseded": "Said otherwise by {newer}, which is newer ({evidence})",
+        "reinstated": "Said to hold all the same",
         "started": "Started",
     }
 )
@@ -40,6 +43,7 @@ _BY_FIELD: Mapping[str, str] = MappingProxyType(
     {
         "relationship_ids": "Deleted with the entity {by}",
         "closed_ids": "Ended by {by}, which contradicts it",
+        "superseded_by_id": "Says otherwise than {by}, which is older",
     }
 )
 _CAUSES: Mapping[tuple[Effect, str], str] = MappingProxyType(
@@ -55,7 +59,12 @@ def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
     event = recorded.data
     told = _told(recorded.tag, event, effect, memory_id)
     ids = getattr(event, "compressed_from_ids", ())
-    told = told.format(by=getattr(event, "memory_id", "another one"), count=len(ids))
+    told = told.format(
+        by=getattr(event, "memory_id", "another one"),
+        newer=getattr(event, "superseded_by_id", "another one"),
+        evidence=getattr(event, "evidence", "no more is known"),
+        count=len(ids),
+    )
     if isinstance(event, Dropped):
         return f"{told}. Retention dropped the details on {event.since:%Y-%m-%d}."
     return f"{told}{_by_whom(recorded.meta)}{_purged(recorded.meta, effect)}."

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-import msgspec
+from eventlog.records import Returned
 
 LARGE_SIZE_MIN: Final = 1024
 """Below that a marker would not be much smaller than what it stands for."""
@@ -12,7 +12,7 @@ _FRAME_SIZE: Final = 64
 """What a marker counts for besides its snippet: the digest as hexadecimal."""
 
 
-class Marker(msgspec.Struct, frozen=True, kw_only=True):
+class Marker(Returned, frozen=True, kw_only=True):
     """Stands where a large text was."""
 
     sha256: str

@@ -30,7 +30,7 @@ from memory_actors.cli.improve import improve
 from memory_actors.cli.increments import export_since, import_since
 from memory_actors.cli.keeping import backup, erase, heads, heads_key, repair, restore_backup
 from memory_actors.cli.log import log, stats
-from memory_actors.cli.memories import delete, get, list_, restore, search
+from memory_actors.cli.memories import count, delete, delete_many, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
@@ -119,10 +119,10 @@ def main() -> None:
 
 
 for command in (
-    add, search, list_, get, delete, restore, entity, episode, document, context, import_, export,
-    usage, cost, tier, history, why, log, replay, diff, stats, verify, backup, restore_backup,
-    export_since, import_since, repair, erase, purge, heads, heads_key, model, doctor, demo, serve,
-    keys, compact, compaction, improve,
+    add, search, list_, count, get, delete, delete_many, restore, entity, episode, document,
+    context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
+    backup, restore_backup, export_since, import_since, repair, erase, purge, heads, heads_key,
+    model, doctor, demo, serve, keys, compact, compaction, improve,
 ):  # fmt: skip
     main.add_command(command)
 context.add_command(sync)

@@ -1,6 +1,6 @@
 """add."""
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -10,12 +10,12 @@ from memory_actors.cli.output import print_json
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import say_added
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import MemoryType, Receipt
+from memory_actors.records import MemoryType, OnDuplicate, Receipt
 
 TAKES = {
     MemoryType.WORKING: {"key"},
     MemoryType.SHORT_TERM: {"session", "role", "at"},
-    MemoryType.LONG_TERM: {"session", "role", "at", "pin"},
+    MemoryType.LONG_TERM: {"session", "role", "at", "pin", "on_duplicate"},
     MemoryType.ENTITY: {"key", "at", "pin"},
     MemoryType.EPISODIC: {"session", "at", "pin"},
     MemoryType.STRUCTURED: {"key", "at", "pin"},
@@ -24,7 +24,7 @@ TAKES = {
 """The options that mean something for a type; the others all types take."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_NEW)
 @click.argument("content")
 @click.option("--type", "kind", type=MEMORY_TYPE, default="long_term", show_default=True)
 @click.option("--key", help="The key of a value or a document, or the name of an entity.")
@@ -35,6 +35,11 @@ TAKES = {
 @options.at
 @options.pin
 @options.prune
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(get_args(OnDuplicate)),
+    help="What becomes of a fact that is there already.  [default: count]",
+)
 @options.said_by
 @pass_app
 def add(app: App, /, content: str, kind: str, agent: str | None, prune: bool, **given: Any) -> None:
@@ -54,6 +59,7 @@ def add(app: App, /, content: str, kind: str, agent: str | None, prune: bool, **
         "key": given["key"],
         "pinned": given["pin"],
         "auto_prune": prune,
+        "on_duplicate": given["on_duplicate"],
     }
     text = given_text(content)
     ensure_model(app)
@@ -71,4 +77,4 @@ def add(app: App, /, content: str, kind: str, agent: str | None, prune: bool, **
 def _check_options(kind: MemoryType, given: dict[str, Any]) -> None:
     for name in sorted(set().union(*TAKES.values()) - TAKES[kind]):
         if given[name] not in (None, False):
-            raise click.UsageError(f"--{name} does not go with --type {kind}")
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with --type {kind}")

@@ -9,6 +9,7 @@ import msgspec
 
 from eventlog import VerifyReport, load_heads
 from eventlog.records import to_datetime
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
     local,
@@ -20,7 +21,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, with_user
+from memory_actors.cli.running import check_store, whole_id, with_user
 from memory_actors.handles.user import UserMemory
 from memory_actors.offline.verifying import verify_store
 from memory_actors.records import HistoryEntry
@@ -54,7 +55,7 @@ def history(app: App, /, memory_id: str) -> None:
     """Show every event that touched a memory, also of one that is deleted."""
 
     async def work(user: UserMemory) -> list[HistoryEntry]:
-        return await user.history(memory_id)
+        return await user.history(await whole_id(user, memory_id))
 
     entries = with_user(app, work)
     if app.json:
@@ -91,7 +92,7 @@ def _told(name: str, value: Any) -> str:
     return shown if name in TEXT_FIELDS else f"{name}: {shown}"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @click.option("--against", type=FILE, help="Also check that history up to these heads is the same.")
 @click.option("--public-key", type=FILE, help="Whose signature the heads must have.")
 @pass_app

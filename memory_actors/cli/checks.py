@@ -19,6 +19,7 @@ import numpy as np
 from eventlog import CorruptLog
 from eventlog.datafile import check_file
 from eventlog.placing import ANCHOR, LOG
+from eventlog.regular import opened
 from memory_actors.cli.output import size
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.model import model_dir, model_path
@@ -200,12 +201,13 @@ def _owner(directory: Path) -> str | None:
     """Return which process has the log open, if one has. Holds the lock for a moment, shared."""
     path = directory / f"{LOG}.lock"
     try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with opened(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().decode(errors="replace").strip() or "unknown"
     except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        return path.read_text(errors="replace").strip() or "unknown"
+        pass
     return None
 
 

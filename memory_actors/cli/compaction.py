@@ -25,8 +25,16 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, ensure_model, run, with_system, with_user
-from memory_actors.cli.showing import memory_table
+from memory_actors.cli.running import (
+    ONE_CALL,
+    check_store,
+    ensure_model,
+    run,
+    whole_id,
+    with_system,
+    with_user,
+)
+from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import Progress
 from memory_actors.records import (
@@ -116,6 +124,7 @@ async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySyste
         app.directory,
         embedder=app.model,
         summarizer=summarizer,
+        settings=ONE_CALL,
         alerts=[],
         encrypt=app.key_file or False,
     ) as memory:
@@ -152,7 +161,7 @@ def _on_progress(moved: Progress) -> Callable[[CompactionProgress], None]:
 
 
 def _for_programs(report: CompactionReport | CompactionStats) -> dict[str, object]:
-    saved = {"bytes_saved": report.bytes_saved, "ratio": report.ratio}
+    saved = {"bytes_saved": report.bytes_saved, "compression_ratio": report.compression_ratio}
     return {**msgspec.structs.asdict(report), **saved}
 
 
@@ -199,7 +208,7 @@ def _period(one: ClusterReport) -> str:
 def _sample(one: ClusterReport) -> Text:
     """Return some of the originals; below them what would be, or the id of what is."""
     lines = "\n".join(shortened(line, SAMPLE_CHARACTERS_MAX) for line in one.sample)
-    below = one.memory_id or shortened(one.summary or "", SUMMARY_CHARACTERS_MAX)
+    below = short_id(one.memory_id or "") or shortened(one.summary or "", SUMMARY_CHARACTERS_MAX)
     return text(lines) + text(f"\n{below}", "dim")
 
 
@@ -265,6 +274,7 @@ def stats(app: App, /) -> None:
         size(found.bytes_after), _percent(found.bytes_saved, found.bytes_before),
     )  # fmt: skip
     print_table(made)
+    say("Compaction runs when asked, and by itself while `serve` runs (--compact-at).", "dim")
 
 
 @compaction.command("expand", cls=Command)
@@ -274,7 +284,7 @@ def expand(app: App, /, memory_id: str) -> None:
     """Show the memories that a summary stands for, as they were."""
 
     async def work(user: UserMemory) -> list[Memory]:
-        return await user.expand(memory_id)
+        return await user.expand(await whole_id(user, memory_id))
 
     memories = with_user(app, work)
     if app.json:
@@ -290,7 +300,7 @@ def undo(app: App, /, memory_id: str) -> None:
     """Bring back the memories that a summary stands for, and drop it. All or none."""
 
     async def work(user: UserMemory) -> list[Receipt]:
-        return await user.undo_compaction(memory_id)
+        return await user.undo_compaction(await whole_id(user, memory_id))
 
     receipts = with_user(app, work)
     if app.json:

@@ -1,6 +1,6 @@
 """context show, add, edit, remove, touch, pin, size, list, documents, archive, restore, search."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import click
@@ -19,10 +19,12 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, with_user
-from memory_actors.handles.context_document import FREE_MAX, FREE_MIN, ContextDocument
+from memory_actors.cli.running import ensure_model, whole_id, with_user
+from memory_actors.cli.showing import short_id
+from memory_actors.handles.context_document import ContextDocument
 from memory_actors.handles.user import UserMemory
-from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt
+from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
+from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 
 TEXT_CHARACTERS_MAX = 100
 
@@ -47,14 +49,16 @@ def context() -> None:
 def _write(
     app: App,
     name: str,
-    work: Callable[[ContextDocument], Awaitable[ContextReceipt]],
+    work: Callable[[ContextDocument, list[str]], Awaitable[ContextReceipt]],
+    ids: Iterable[str] = (),
     *,
     create: bool = False,
 ) -> None:
-    """Carry out a write on a document, and say how large that is now."""
+    """Carry out a write on a document and the entries whose ids begin so; say how large it is."""
 
     async def on_document(user: UserMemory) -> ContextReceipt:
-        return await work(user.context.document(name))
+        whole = [await whole_id(user, one) for one in ids]
+        return await work(user.context.document(name), whole)
 
     receipt = with_user(app, on_document, create=create)
     if app.json:
@@ -64,15 +68,21 @@ def _write(
     say(f"{receipt.operation}: {done}" if done else receipt.operation)
     if receipt.archived:
         say(f"Archived: {', '.join(receipt.archived)}")
-    say(receipt.message)
-    if receipt.warning is not None:
-        note(receipt.warning, "yellow")
+    _say_size(receipt)
+
+
+def _say_size(told: ContextReceipt | ContextSize) -> None:
+    say(told.message)
+    if told.warning is not None:
+        note(told.warning, "yellow")
+    if told.note is not None:
+        say(told.note, "dim")
 
 
 # --- write
 
 
-@context.command("add", cls=Command)
+@context.command("add", cls=Command, shared=options.OF_NEW)
 @click.argument("content", default="-", metavar="[TEXT|-]")
 @click.option(
     "--section", default="", help="The heading it goes under.  [default: before the first]"
@@ -90,7 +100,9 @@ def add(app: App, /, content: str, document: str, section: str, **given: bool) -
     _write(
         app,
         document,
-        lambda its: its.add(section, said, pinned=given["pin"], auto_archive=given["auto_archive"]),
+        lambda its, _ids: its.add(
+            section, said, pinned=given["pin"], auto_archive=given["auto_archive"]
+        ),
         create=True,
     )
 
@@ -105,7 +117,12 @@ def add(app: App, /, content: str, document: str, section: str, **given: bool) -
 def edit(app: App, /, entry_id: str, content: str, document: str, auto_archive: bool) -> None:
     """Let an entry say TEXT, or what stands on stdin."""
     said = given_text(content)
-    _write(app, document, lambda its: its.edit(entry_id, said, auto_archive=auto_archive))
+    _write(
+        app,
+        document,
+        lambda its, ids: its.edit(ids[0], said, auto_archive=auto_archive),
+        [entry_id],
+    )
 
 
 @context.command("remove", cls=Command)
@@ -114,7 +131,7 @@ def edit(app: App, /, entry_id: str, content: str, document: str, auto_archive: 
 @pass_app
 def remove(app: App, /, entry_id: str, document: str) -> None:
     """Remove an entry. `restore` brings it back."""
-    _write(app, document, lambda its: its.remove(entry_id))
+    _write(app, document, lambda its, ids: its.remove(*ids), [entry_id])
 
 
 @context.command("touch", cls=Command)
@@ -123,7 +140,7 @@ def remove(app: App, /, entry_id: str, document: str) -> None:
 @pass_app
 def touch(app: App, /, entry_ids: tuple[str, ...], document: str) -> None:
     """Say that entries were of use: the stalest are archived first."""
-    _write(app, document, lambda its: its.touch(*entry_ids))
+    _write(app, document, lambda its, ids: its.touch(*ids), entry_ids)
 
 
 @context.command("pin", cls=Command)
@@ -133,21 +150,21 @@ def touch(app: App, /, entry_ids: tuple[str, ...], document: str) -> None:
 @pass_app
 def pin(app: App, /, entry_ids: tuple[str, ...], document: str, off: bool) -> None:
     """Keep entries from being archived to make room."""
-    _write(app, document, lambda its: its.pin(*entry_ids, pinned=not off))
+    _write(app, document, lambda its, ids: its.pin(*ids, pinned=not off), entry_ids)
 
 
 @context.command("archive", cls=Command)
 @click.argument("entry_ids", nargs=-1, metavar="[ID...]")
 @click.option(
     "--free", type=click.FloatRange(FREE_MIN, FREE_MAX), default=0.4, show_default=True,
-    help="Which part of the soft limit is to be free.",
+    help="Which part of the document is to go.",
 )  # fmt: skip
 @document
 @pass_app
 def archive(app: App, /, entry_ids: tuple[str, ...], document: str, free: float) -> None:
-    """Move entries to the archive: those named, or the stalest until enough is free."""
+    """Move entries to the archive: those named, or the stalest, a good part of it."""
     ensure_model(app)
-    _write(app, document, lambda its: its.archive(entry_ids or None, free=free))
+    _write(app, document, lambda its, ids: its.archive(ids or None, free=free), entry_ids)
 
 
 @context.command("restore", cls=Command)
@@ -156,7 +173,7 @@ def archive(app: App, /, entry_ids: tuple[str, ...], document: str, free: float)
 @pass_app
 def restore(app: App, /, entry_ids: tuple[str, ...], document: str) -> None:
     """Bring archived or removed entries back to their place."""
-    _write(app, document, lambda its: its.restore(entry_ids))
+    _write(app, document, lambda its, ids: its.restore(ids), entry_ids)
 
 
 # --- read
@@ -198,12 +215,11 @@ def size_(app: App, /, document: str) -> None:
                 "soft_limit": found.soft_limit,
                 "hard_limit": found.hard_limit,
                 "remaining": found.remaining,
+                "note": found.note,
             }
         )
         return
-    say(found.message)
-    if found.warning is not None:
-        note(found.warning, "yellow")
+    _say_size(found)
 
 
 @context.command("list", cls=Command)
@@ -217,7 +233,7 @@ def list_(app: App, /, document: str, archived: bool) -> None:
         its = user.context.document(document)
         return await (its.archived() if archived else its.entries())
 
-    _print_entries(app, with_user(app, work), f"Nothing in {document}.")
+    _print_entries(app, with_user(app, work), document, "Nothing in {}")
 
 
 @context.command("search", cls=Command)
@@ -232,20 +248,20 @@ def search(app: App, /, query: str, document: str, top_k: int) -> None:
     async def work(user: UserMemory) -> list[Any]:
         return await user.context.document(document).search_archive(query, top_k)
 
-    _print_entries(app, with_user(app, work), f"Nothing found in the archive of {document}.")
+    _print_entries(app, with_user(app, work), document, "Nothing found in the archive of {}")
 
 
-def _print_entries(app: App, found: list[Any], nothing: str) -> None:
+def _print_entries(app: App, found: list[Any], document: str, nothing: str) -> None:
     if app.json:
         print_json(found)
         return
     if not found:
-        say(nothing)
+        say(f"{nothing.format(document)} of user {app.user_id}.")
         return
     shown = table("id", "section", "pinned", "used", "entry", whole=("id",))
     for one in found:
         shown.add_row(
-            text(one.entry_id), text(one.section), text("pinned" if one.pinned else ""),
+            text(short_id(one.entry_id)), text(one.section), text("pinned" if one.pinned else ""),
             text(local(one.touched_at)), text(shortened(one.text, TEXT_CHARACTERS_MAX)),
         )  # fmt: skip
     print_table(shown)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.context import auto_archive, document
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, note, print_json, print_json_line, say, shortened
@@ -23,7 +24,7 @@ KEPT = {
 }
 
 
-@click.command("sync", cls=Command)
+@click.command("sync", cls=Command, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @document
 @click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")

@@ -1,5 +1,6 @@
 """demo: runs `memory_actors.demo` and prints what came of it."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.audit import print_history
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
@@ -22,7 +24,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.quotas import print_cost, print_quotas
-from memory_actors.cli.running import ensure_model, run
+from memory_actors.cli.running import ensure_model, log_to_stderr, run
 from memory_actors.demo import DemoReport, LocomoReport, run_demo, run_locomo
 from memory_actors.demo.context_document import ContextReport
 from memory_actors.demo.facts import QUERY, FactsReport
@@ -37,7 +39,7 @@ HIT_CHARACTERS_MAX = 160
 DIFF_LINES_SHOWN = 6
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:
@@ -51,6 +53,7 @@ def demo(app: App, /, path: Path | None) -> None:
     if path is not None:
         open_file(path).close()
     ensure_model(app)
+    log_to_stderr(logging.ERROR)  # what it fills and prunes on purpose it tells itself
     with _directory(app) as directory:
         if path is None:
             _bundled(app, directory)

@@ -2,6 +2,7 @@
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.checks import Check, checks
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, print_table, say, table, text
@@ -9,7 +10,7 @@ from memory_actors.cli.output import print_json, print_table, say, table, text
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @pass_app
 def doctor(app: App, /) -> None:
     """Check Python, the model, the data directory and the disk. Changes nothing."""

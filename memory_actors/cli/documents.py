@@ -24,7 +24,7 @@ def document() -> None:
     """Put JSON documents into collections, find them by field."""
 
 
-@document.command("put", cls=Command)
+@document.command("put", cls=Command, shared=options.OF_NEW)
 @click.argument("collection")
 @click.argument("value", default="-", metavar="[JSON|-]")
 @click.option("--key", help="Its key in the collection.  [default: its memory id]")
@@ -115,7 +115,7 @@ def find(
         _print_documents(found)
         say_more(len(found), limit, offset)
     else:
-        say(f"Nothing found in collection {collection}.")
+        say(f"Nothing found for user {app.user_id} in collection {collection}.")
 
 
 def _print_documents(found: Sequence[Document]) -> None:

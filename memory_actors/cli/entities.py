@@ -11,8 +11,8 @@ from rich.tree import Tree
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, a_time, pass_app
 from memory_actors.cli.output import print_json, print_table, print_tree, say, table, text
-from memory_actors.cli.running import ensure_model, with_user
-from memory_actors.cli.showing import print_memory, say_added, validity
+from memory_actors.cli.running import ensure_model, whole_id, with_user
+from memory_actors.cli.showing import print_memory, say_added, short_id, validity
 from memory_actors.handles.user import UserMemory
 from memory_actors.records import Entity, Memory, Neighbour, Receipt, Relationship
 
@@ -24,7 +24,7 @@ def entity() -> None:
     """Add, relate and look up people, things and places."""
 
 
-@entity.command("add", cls=Command)
+@entity.command("add", cls=Command, shared=options.OF_NEW)
 @click.argument("name")
 @click.option("--type", "kind", default=TYPE, show_default=True, help="Person, city, …")
 @click.option("--observe", multiple=True, metavar="TEXT", help="What is known; may be repeated.")
@@ -106,7 +106,7 @@ def end(app: App, /, relationship_id: str, at: datetime | None) -> None:
     """Say that the relationship ID is over. It stays, as a thing of the past."""
 
     async def work(user: UserMemory) -> Receipt:
-        return await user.entities.end(relationship_id, at)
+        return await user.entities.end(await whole_id(user, relationship_id), at)
 
     receipt = with_user(app, work)
     if app.json:
@@ -145,7 +145,7 @@ def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None
     shown = table("relationships, newest first", "")
     for it in related:
         style = "dim" if it.valid_to is not None else ""
-        what = text(_arrow(start.memory_id, it), style) + text(f"\n{it.memory_id}", "dim")
+        what = text(_arrow(start.memory_id, it), style) + text(f"\n{short_id(it.memory_id)}", "dim")
         shown.add_row(what, text(validity(it), style))
     print_table(shown)
 

@@ -17,12 +17,13 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, with_user
+from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import (
     CONTENT_CHARACTERS_MAX,
     STATUS_STYLES,
     print_memory,
     say_added,
+    short_id,
 )
 from memory_actors.handles.user import UserMemory
 from memory_actors.records import Episode, Memory, Receipt
@@ -38,7 +39,7 @@ def episode() -> None:
     """Record what an agent wanted, did, and what came of it."""
 
 
-@episode.command("start", cls=Command)
+@episode.command("start", cls=Command, shared=options.OF_NEW)
 @click.argument("goal")
 @agent_of
 @click.option("--session", help="The session it belongs to.")
@@ -82,8 +83,8 @@ def step(app: App, /, episode_id: str, action: str, **said: str | None) -> None:
     ensure_model(app)
 
     async def work(user: UserMemory) -> tuple[Receipt, Episode]:
-        receipt = await user.episodes.step(episode_id, action, **said)
-        return receipt, await user.episodes.get(episode_id)
+        receipt = await user.episodes.step(await whole_id(user, episode_id), action, **said)
+        return receipt, await user.episodes.get(receipt.memory_id)
 
     receipt, now = with_user(app, work)
     if app.json:
@@ -103,7 +104,9 @@ def finish(app: App, /, episode_id: str, result: str | None, failed: bool) -> No
     ensure_model(app)
 
     async def work(user: UserMemory) -> Receipt:
-        return await user.episodes.finish(episode_id, result, success=not failed)
+        return await user.episodes.finish(
+            await whole_id(user, episode_id), result, success=not failed
+        )
 
     receipt = with_user(app, work)
     if app.json:
@@ -119,8 +122,8 @@ def get(app: App, /, episode_id: str) -> None:
     """Show the episode ID with its steps."""
 
     async def work(user: UserMemory) -> tuple[Episode, Memory]:
-        found = await user.episodes.get(episode_id)
-        return found, await user.get(episode_id)
+        found = await user.episodes.get(await whole_id(user, episode_id))
+        return found, await user.get(found.memory_id)
 
     found, memory = with_user(app, work)
     if app.json:
@@ -155,7 +158,7 @@ def _print_episodes(found: Sequence[Episode]) -> None:
         steps = len(one.steps) + one.steps_evicted
         shown.add_row(
             local(one.occurred_at), text(one.status, STATUS_STYLES[one.status]), f"{steps:,}",
-            goal + text(f"\n{one.memory_id}", "dim"),
+            goal + text(f"\n{short_id(one.memory_id)}", "dim"),
         )  # fmt: skip
     print_table(shown)
     say(f"{counted(len(found), 'episode')} of agent {found[0].agent_id}", "dim")

@@ -1,6 +1,5 @@
 """improve: a text in rounds of critique and revision, and what changed."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
@@ -12,7 +11,9 @@ import click
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from eventlog.datafile import reason
 from memory_actors import text_files
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
 from memory_actors.cli.running import ensure_model, run, with_user
@@ -42,11 +43,10 @@ from memory_actors.text_files import Seen
 STDIN = "-"
 IMPROVED = ".improved"
 TARGET_BYTES_MAX = 1 << 20  # what --output replaces may be longer than what can be improved
-PRIVATE_UMASK = 0o077  # FILE may be for its owner's eyes alone
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--llm", is_flag=True, help="Ask a language model, see below; otherwise none.")
 @click.option("--rounds", type=Count(min=0), default=10, show_default=True)
@@ -121,8 +121,8 @@ def _data(file: str) -> bytes | None:
         return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"cannot read {file!r:.200}: {reason(error)}") from error
 
 
 def _decoded(file: str, data: bytes | None) -> str:
@@ -161,17 +161,13 @@ def _beside(path: Path, text: str) -> Path:
 
     :raises ContextFileError: it cannot be written.
     """
-    umask = os.umask(PRIVATE_UMASK)
-    try:
-        number = 1
-        while True:
-            ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
-            seen = text_files.read(path.with_name(path.name + ending), TARGET_BYTES_MAX)
-            if seen.data is None and text_files.replace(seen, text):
-                return seen.path
-            number += 1
-    finally:
-        os.umask(umask)
+    number = 1
+    while True:
+        ending = IMPROVED if number == 1 else f"{IMPROVED}-{number}"
+        seen = text_files.read(path.with_name(path.name + ending), TARGET_BYTES_MAX)
+        if seen.data is None and text_files.replace(seen, text):
+            return seen.path
+        number += 1
 
 
 def _save_what_was_reached(seen: Seen, result: Result | None) -> None:

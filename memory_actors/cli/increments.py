@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from eventlog import Exported, Imported
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say, size
 from memory_actors.cli.running import run, with_system
@@ -13,7 +14,7 @@ from memory_actors.system import MemorySystem
 INCREMENT = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("export-since", cls=Command)
+@click.command("export-since", cls=Command, shared=options.OF_STORE)
 @click.argument("position", type=Count(min=0))
 @click.argument("file", type=INCREMENT)
 @pass_app
@@ -36,7 +37,7 @@ def export_since(app: App, /, position: int, file: Path) -> None:
     say(f"The next one goes on at {made.position}.")
 
 
-@click.command("import-since", cls=Command)
+@click.command("import-since", cls=Command, shared=(*options.OF_STORE, "encrypt"))
 @click.argument("file", type=INCREMENT)
 @pass_app
 def import_since(app: App, /, file: Path) -> None:

@@ -6,6 +6,7 @@ import click
 
 from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.signing import new_key
+from memory_actors.cli import options
 from memory_actors.cli.audit import FILE
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, say, size
@@ -15,7 +16,7 @@ from memory_actors.offline.repairing import repair_store
 from memory_actors.system import MemorySystem
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--derived", is_flag=True, help="With vectors, which the model could make again.")
 @pass_app
@@ -32,7 +33,7 @@ def backup(app: App, /, directory: Path, derived: bool) -> None:
         say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
 
 
-@click.command("restore-backup", cls=Command)
+@click.command("restore-backup", cls=Command, shared=options.OF_DIRECTORY)
 @click.argument("backup", type=click.Path(path_type=Path))
 @pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
@@ -46,7 +47,7 @@ def restore_backup(app: App, /, backup: Path) -> None:
         say(f"What was there before is in {restored.replaced}")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @click.argument("target", type=click.Path(path_type=Path))
 @pass_app
 def repair(app: App, /, target: Path) -> None:
@@ -105,7 +106,7 @@ def erase(app: App, /, yes: bool) -> None:
         say("There was nothing to erase.")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--sign", "private_key", type=FILE, help="A private key of `heads-key`.")
 @pass_app
@@ -124,7 +125,7 @@ def heads(app: App, /, file: Path, private_key: Path | None) -> None:
         say(f"✓ The head at position {position:,} is in {file}", "green")
 
 
-@click.command("heads-key", cls=Command)
+@click.command("heads-key", cls=Command, shared=options.OF_NOTHING)
 @click.argument("private_key", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("public_key", type=click.Path(path_type=Path, dir_okay=False))
 @pass_app

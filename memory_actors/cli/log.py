@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from eventlog.datafile import bytes_under
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
 from memory_actors.cli.options import App, Command, pass_app
@@ -137,7 +138,7 @@ def _style(entry: LogEntry) -> str:
 # --- stats
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_STORE)
 @pass_app
 def stats(app: App, /) -> None:
     """Show what is in the store: users, events, memories, bytes."""
@@ -146,7 +147,7 @@ def stats(app: App, /) -> None:
         return await memory.usage(), memory.statistics()
 
     usage, statistics = with_system(app, work)
-    stored = sum(path.stat().st_size for path in app.directory.rglob("*") if path.is_file())
+    stored = bytes_under(app.directory)
     if app.json:
         print_json({"usage": usage, "statistics": statistics, "file_bytes": stored})
         return

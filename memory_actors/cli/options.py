@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,7 +61,7 @@ class App:
 
     @property
     def user_id(self) -> str:
-        """Whose memory it is about."""
+        """Whose memory it is about: the one named, or the one that `chosen_user` has found."""
         return DEFAULT_USER if self.user is None else self.user
 
 
@@ -73,8 +73,22 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
-def shared_options() -> list[click.Parameter]:
-    """Return the options that go with every command."""
+OF_USER = ("data", "user", "key_file", "json", "debug")
+"""Options of a command that is about one user of a store that is there."""
+OF_NEW = (*OF_USER, "encrypt")
+"""Of one that may make the store."""
+OF_STORE = ("data", "key_file", "json", "debug")
+"""Of one that is about all of a store."""
+OF_DIRECTORY = ("data", "json", "debug")
+OF_NOTHING = ("json", "debug")
+
+
+def shared_options(names: Collection[str]) -> list[click.Parameter]:
+    """Return those of these names, of the options that many commands have in common."""
+    return [one for one in _shared_options() if one.opts[0][2:].replace("-", "_") in names]
+
+
+def _shared_options() -> list[click.Option]:
     return [
         _shared(
             "--data",
@@ -83,7 +97,13 @@ def shared_options() -> list[click.Parameter]:
             metavar="DIR",
             help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
-        _shared("--user", "user", metavar="ID", help=f"Whose memory.  [default: {DEFAULT_USER}]"),
+        _shared(
+            "--user",
+            "user",
+            metavar="ID",
+            help="Whose memory.  [default: the only user there is; in a new store "
+            f"{DEFAULT_USER!r}]",
+        ),
         _shared(
             "--encrypt",
             "encrypt_new",
@@ -115,21 +135,21 @@ def _shared(flag: str, field: str, **settings: Any) -> click.Option:
 
 
 class Command(click.Command):
-    """A command that takes the shared options too."""
+    """A command that takes those of the shared options that mean something for it."""
 
-    def __init__(self, *args: Any, **settings: Any):
+    def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
         super().__init__(*args, **settings)
-        self.params += shared_options()
+        self.params += shared_options(shared)
 
 
 class Group(click.Group):
-    """A group whose commands all take the shared options, as it does itself."""
+    """A group that takes what any of its commands does, before their names."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, **settings: Any):
+    def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
         super().__init__(*args, **settings)
-        self.params += shared_options()
+        self.params += shared_options(shared)
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

@@ -19,8 +19,8 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, with_system, with_user
-from memory_actors.cli.showing import memory_table
+from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
+from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.handles.user import UserMemory
 from memory_actors.records import Change, Diff, Memory, Moment, Why, WhyStep
 from memory_actors.system import MemorySystem
@@ -58,7 +58,8 @@ def replay(
         ensure_model(app)
 
     async def work(memory: MemorySystem) -> tuple[Moment, int, Sequence[Memory]]:
-        async with memory.replay(app.user_id, as_of, dropped="mark" if left else "raise") as past:
+        user_id = await chosen_user(app, memory)
+        async with memory.replay(user_id, as_of, dropped="mark" if left else "raise") as past:
             if query is None:
                 return past.moment, past.lost, await past.list_memories(kinds or None, limit=limit)
             hits = await past.retrieve(query, memory_types=kinds or None, top_k=limit)
@@ -73,7 +74,8 @@ def replay(
     if memories:
         print_table(memory_table(memories))
     else:
-        say("Nothing there." if query is None else "Nothing found.")
+        where = f"for user {app.user_id} in {', '.join(kinds) or 'any type of memory'}"
+        say(f"Nothing {'there' if query is None else 'found'} {where}.")
 
 
 def _say_lost(lost: int) -> None:
@@ -97,7 +99,8 @@ def diff(app: App, /, a: int | datetime, b: int | datetime | None, left: bool) -
     """
 
     async def work(memory: MemorySystem) -> Diff:
-        return await memory.diff(app.user_id, a, b, dropped="mark" if left else "raise")
+        user_id = await chosen_user(app, memory)
+        return await memory.diff(user_id, a, b, dropped="mark" if left else "raise")
 
     found = with_system(app, work)
     if app.json:
@@ -113,7 +116,7 @@ def _print_diff(found: Diff) -> None:
         say(f"Tier: {found.tier_before or 'none set'} → {found.tier_after}", "yellow")
     changes = table("change", "type", "memory", "why", whole=("change", "type"))
     for change in found.changes:
-        said = text(_contents(change)) + text(f"\n{change.memory_id}", "dim")
+        said = text(_contents(change)) + text(f"\n{short_id(change.memory_id)}", "dim")
         why = "\n".join(f"{step.says} (#{step.position})" for step in change.steps)
         style = style_of(change.change)
         kind = text(change.memory_type)
@@ -144,7 +147,7 @@ def why(app: App, /, memory_id: str) -> None:
     """Show why a memory is there, or no longer is: its life from the first event on."""
 
     async def work(user: UserMemory) -> Why:
-        return await user.why(memory_id)
+        return await user.why(await whole_id(user, memory_id))
 
     found = with_user(app, work)
     if app.json:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 import click
 from rich.text import Text
 
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
@@ -167,6 +168,14 @@ def _system_usage(app: App) -> None:
 
 # --- cost
 
+ASSUMED = (
+    "Assumed: what is held now is held for the whole month;",
+    "vectors are float32, those searched by meaning;",
+    "1 GB is 1024 MB; a tier that was never set is the default;",
+    "prices are those a hosted service would bill",
+    "(Settings.prices, Settings.tiers).",
+)
+
 
 @click.command(cls=Command)
 @pass_app
@@ -195,6 +204,8 @@ def print_cost(estimate: CostEstimate) -> None:
     items.add_row(f"tier {estimate.tier}", "", "", _usd(estimate.tier_price_usd))
     items.add_row("total", "", "", _usd(estimate.total_usd), style="bold")
     print_table(items)
+    for line in ASSUMED:
+        say(line, "dim")
 
 
 def _amount(item: CostItem) -> str:
@@ -211,7 +222,7 @@ def _usd(amount: float) -> str:
 # --- tier
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=options.OF_NEW)
 @click.argument("tier", required=False, type=click.Choice([tier.value for tier in Tier]))
 @pass_app
 def tier(app: App, /, tier: str | None) -> None:

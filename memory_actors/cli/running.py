@@ -7,19 +7,26 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
+import click
 import structlog
 
 from eventlog.placing import LOG, finish_restore
-from memory_actors.cli.options import App
+from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.embedding.named import DEFAULT
 from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
 from memory_actors.observing.alerts import Alert, CallbackSink
+from memory_actors.settings import Settings
 from memory_actors.system import MemorySystem
 
+USERS_NAMED_MAX = 5
+
 T = TypeVar("T")
+
+ONE_CALL = Settings(latency_targets_ms={})
+"""Of a process that carries out one command: all it does is a first call, and takes as long."""
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -38,7 +45,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     alerts = [CallbackSink(_tell)]
     encrypt = app.key_file or False
     async with MemorySystem.open(
-        app.directory, embedder=app.model, alerts=alerts, encrypt=encrypt
+        app.directory, embedder=app.model, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
     ) as memory:
         yield memory
 
@@ -60,10 +67,40 @@ def with_user(
 
     async def whole() -> T:
         async with opened(app, create=create) as memory:
-            user = memory.user(app.user_id, agent_id=agent, source=app.source, trust=app.trust)
+            user_id = await chosen_user(app, memory)
+            user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
             return await work(user)
 
     return run(whole)
+
+
+async def chosen_user(app: App, memory: MemorySystem) -> str:
+    """Return whose memory it is: the one named, or the only one there is, which is said then.
+
+    :raises click.UsageError: none is named, and there are several.
+    """
+    if app.user is None:
+        users = await memory.users()
+        if len(users) > 1:
+            some = ", ".join(users[:USERS_NAMED_MAX]) + (", …" if users[USERS_NAMED_MAX:] else "")
+            raise click.UsageError(
+                f"there are {len(users):,} users here ({some}): say whose memory with --user ID"
+            )
+        app.user = users[0] if users else DEFAULT_USER
+        if not app.json:
+            note(f"User {app.user}, as --user names nobody.")
+    return app.user
+
+
+async def whole_id(user: UserMemory, beginning: str) -> str:
+    """Return the only id that begins so, or what was given: the command says best what is missing.
+
+    :raises InvalidInputError: several do.
+    """
+    try:
+        return await user.full_id(beginning)
+    except NotFoundError:
+        return beginning
 
 
 def with_system(app: App, work: Callable[[MemorySystem], Awaitable[T]]) -> T:
@@ -104,14 +141,14 @@ def install_with_bar(app: App, source: str, precision: Precision) -> None:
         install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
 
 
-def log_to_stderr() -> None:
-    """Let warnings of the library through to stderr, and nothing else."""
+def log_to_stderr(level: int = logging.WARNING) -> None:
+    """Let what the library logs from this level on through to stderr, and nothing else."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_names: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

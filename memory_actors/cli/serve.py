@@ -4,6 +4,7 @@ import ipaddress
 
 import click
 
+from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
     local,
@@ -25,7 +26,7 @@ from memory_actors.system import MemorySystem
 NEVER = "never"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, shared=(*options.OF_STORE, "encrypt"))
 @click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -86,12 +87,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, shared=(*options.OF_DIRECTORY, "user"))
 def keys() -> None:
     """Make, list and revoke the API keys of `serve`. The server may be running meanwhile."""
 
 
-@keys.command(cls=Command)
+@keys.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
 @click.option("--root", is_flag=True, help="A key for every user's memory and for /admin.")
 @click.option(
     "--tier",
@@ -111,7 +112,7 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
     note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
 
 
-@keys.command("list", cls=Command)
+@keys.command("list", cls=Command, shared=options.OF_DIRECTORY)
 @pass_app
 def list_(app: App, /) -> None:
     """List the keys: their ids and what they open."""
@@ -128,7 +129,7 @@ def list_(app: App, /) -> None:
     print_table(made)
 
 
-@keys.command(cls=Command)
+@keys.command(cls=Command, shared=options.OF_DIRECTORY)
 @click.argument("key_id")
 @pass_app
 def revoke(app: App, /, key_id: str) -> None:

@@ -1,5 +1,6 @@
 """How memories of each kind are shown to people: in a table, and one by one."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -26,6 +27,8 @@ from memory_actors.records import Hit, Memory, MemoryType, Receipt, Relationship
 CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
 LINES_MAX, LINE_CHARACTERS_MAX = 5, 120  # of an entity or an episode in a table
 IDS_SHOWN_MAX = 5
+ID_CHARACTERS_SHOWN = 22
+_GENERATED_ID = re.compile(r"mem_[0-9a-f]{30}")
 STATUS_STYLES = {"running": "yellow", "done": "green", "failed": "red"}
 _MULTILINE = (MemoryType.ENTITY, MemoryType.EPISODIC)
 
@@ -50,8 +53,22 @@ def _who(memory: Memory) -> str | None:
 
 def described(memory: Memory) -> Text:
     """Return a memory's text, with its id and what else it is under it."""
-    facts = [memory.memory_id, *_marks(memory)]
+    facts = [short_id(memory.memory_id), *_marks(memory), *_signals(memory)]
     return text(_content(memory)) + text("\n" + "  ".join(fact for fact in facts if fact), "dim")
+
+
+def short_id(memory_id: str) -> str:
+    """Return the beginning of a generated id that is enough to name it, or one of one's own whole.
+
+    It is the time to the microsecond, and two bytes of chance for what is added at the same one.
+    """
+    return memory_id[:ID_CHARACTERS_SHOWN] if _GENERATED_ID.fullmatch(memory_id) else memory_id
+
+
+def _signals(memory: Memory) -> list[str]:
+    """Return what each signal adds to a score, if that was asked for."""
+    signals = memory.signals if isinstance(memory, Hit) and memory.signals is not None else {}
+    return [f"{name} {value:+.3f}" for name, value in signals.items()]
 
 
 def _content(memory: Memory) -> str:
@@ -73,6 +90,8 @@ def _marks(memory: Memory) -> list[str]:
         marks.append(validity(_relationship(memory)))
     if memory.session_id:
         marks.append(f"session {memory.session_id}")
+    if isinstance(memory, Hit) and memory.superseded_by:
+        marks.append(f"superseded by {memory.superseded_by}")
     if memory.origins:
         marks.append(said_by(memory))
     return [*marks, "pinned"] if memory.pinned else marks
@@ -132,6 +151,12 @@ def print_memory(memory: Memory) -> None:
     print_table(facts)
 
 
+def _seen(memory: Memory) -> str:
+    if memory.times_seen == 1 or memory.last_seen_at is None:
+        return ""
+    return f"{memory.times_seen} times, last {local(memory.last_seen_at)}"
+
+
 def _facts(memory: Memory) -> dict[str, Any]:
     metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
     data = memory.data if isinstance(memory.data, dict) else {}
@@ -146,6 +171,7 @@ def _facts(memory: Memory) -> dict[str, Any]:
         "session": memory.session_id,
         "role": memory.role,
         "pinned": "yes" if memory.pinned else "",
+        "seen": _seen(memory),
         "metadata": metadata,
         "size": f"{size(memory.size_bytes)} ({size(memory.stored_bytes)} in the log)",
     }
@@ -205,7 +231,7 @@ _SHOWN: Mapping[str, Callable[[Any], None]] = MappingProxyType(
 
 # --- what came of a write
 
-_DONE = {"unchanged": "Already there", "update": "Updated"}
+_DONE = {"seen": "Seen again", "unchanged": "Already there", "update": "Updated"}
 _ROOM = {MemoryType.SHORT_TERM: " in this session", MemoryType.EPISODIC: " of this agent"}
 
 
@@ -216,6 +242,9 @@ def say_added(receipt: Receipt, what: str = "") -> None:
     room = f"room for {receipt.quota_remaining:,} more{_ROOM.get(kind, '')}"
     say(f"{done}: {receipt.memory_id}  ({what or kind}, {room})")
     _say_gone(receipt)
+    if receipt.supersedes:
+        say(f"Ranks before what held until now: {len(receipt.supersedes):,}", "dim")
+        say(f"To undo that: memory-actors restore {' '.join(receipt.supersedes)}", "dim")
     if not receipt.indexed:
         say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
 
@@ -225,4 +254,6 @@ def _say_gone(receipt: Receipt) -> None:
     if gone:
         say(f"Removed to make room: {len(gone):,}", "yellow")
     if 0 < len(receipt.pruned) <= IDS_SHOWN_MAX:
-        say(f"To bring back: memory-actors restore {' '.join(receipt.pruned)}", "dim")
+        say(
+            f"To bring back: memory-actors restore {' '.join(map(short_id, receipt.pruned))}", "dim"
+        )

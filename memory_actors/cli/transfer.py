@@ -6,8 +6,8 @@ import click
 
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
-from memory_actors.cli.output import print_json, progress_bar, say, write_bytes
-from memory_actors.cli.running import ensure_model, opened, run, with_user
+from memory_actors.cli.output import counted, print_json, progress_bar, say, write_bytes
+from memory_actors.cli.running import chosen_user, ensure_model, opened, run, with_user
 from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import (
     ImportReport,
@@ -21,7 +21,7 @@ from memory_actors.interchange import (
 STDIN = Path("/dev/stdin")
 
 
-@click.command("import", cls=Command)
+@click.command("import", cls=Command, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
@@ -53,13 +53,16 @@ async def _imported(app: App, path: Path, form: str) -> ImportReport:
         async with opened(app, create=True) as memory:
             if form == "locomo":
                 return await import_locomo(memory, path, progress=moved)
-            user = memory.user(app.user_id, source=app.source, trust=app.trust)
+            user_id = await chosen_user(app, memory)
+            user = memory.user(user_id, source=app.source, trust=app.trust)
             return await import_jsonl(user, path, progress=moved)
 
 
 def _say_imported(report: ImportReport) -> None:
     users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
     say(f"Added {report.added:,} memories to {users}; {report.unchanged:,} were there already.")
+    for one in report.notes:
+        say(f"{counted(one.lines, 'line')}: {one.says}.", "yellow")
     if report.unindexed:
         say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
 

@@ -13,7 +13,7 @@ takes no commands, is left for the next run.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from eventlog import EventLog, EventLogError
+from eventlog.datafile import bytes_under
 from eventlog.logs import get_logger
 from eventlog.records import DAY_US, to_datetime
 from memory_actors import user_state
@@ -40,7 +41,7 @@ from memory_actors.records import (
 )
 from memory_actors.services import Services
 from memory_actors.streams import known_user, known_users, stream_of
-from memory_actors.summarizers import Summarizer
+from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.summarizers.protocol import checked_name
 from memory_actors.user_state import COMPACTED
 from memory_actors.validation import check_flag
@@ -58,6 +59,9 @@ class Compaction:
         self._settings = services.settings
         self._log = log
         self._directory = directory
+        self._judge = (
+            summarizer if isinstance(summarizer, ExtractiveSummarizer) else ExtractiveSummarizer()
+        )
         self._replacing = Replacing(summarizer, services.settings.summarizer_deadline_s)
         self._alone = asyncio.Lock()
         self._under_way: asyncio.Task[CompactionReport] | None = None
@@ -134,6 +138,7 @@ class Compaction:
             failed_clusters=self._failed_clusters,
             runs=self._runs,
             last_run_at=self._last_run_at,
+            schedule=self._settings.compaction_schedule,
         )
 
     async def close(self, deadline_s: float) -> None:
@@ -284,7 +289,7 @@ class Compaction:
                 break
             batch = Old(old.kind, old.rows[start : start + self._settings.compaction_batch])
             if len(batch.rows) >= self._settings.compaction_min_samples:
-                found += await clustered(scope, batch, self._settings)
+                found += await clustered(scope, batch, self._settings, self._judge)
                 await run.pace.give_way()
         return found
 
@@ -323,7 +328,7 @@ class Compaction:
             _logger.warning("files not shrunk", error=reason(error))
 
     async def _file_bytes(self) -> int:
-        return await anyio.to_thread.run_sync(_bytes_under, self._directory)
+        return await anyio.to_thread.run_sync(bytes_under, self._directory)
 
 
 class _OwnScope(Scope):
@@ -339,11 +344,3 @@ class _OwnScope(Scope):
         self._used()
         async with super().writable() as live:
             yield live
-
-
-def _bytes_under(directory: Path) -> int:
-    total = 0
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it was replaced or removed meanwhile
-            total += path.stat().st_size if path.is_file() else 0
-    return total

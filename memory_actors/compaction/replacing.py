@@ -148,9 +148,7 @@ class _Told(NamedTuple):
 
     async def cluster(self) -> Cluster:
         """Return it as a summariser takes it."""
-        times = tuple(to_datetime(row.occurred_at_us) for row in self.old.rows)
-        vectors = await vectors_of(self.scope, self.old)
-        return Cluster(texts=tuple(self.said), times=times, vectors=vectors)
+        return self.old.cluster(self.said, await vectors_of(self.scope, self.old))
 
     def failed(self, error: Exception) -> ClusterReport:
         """Return what is reported when there is no summary; the log gets no content."""

@@ -36,6 +36,7 @@ from cronsim import CronSim, CronSimError
 from eventlog.datafile import write_whole
 from eventlog.logs import get_logger
 from eventlog.records import to_datetime
+from eventlog.regular import read_bytes
 from memory_actors.errors import InvalidInputError
 from memory_actors.privacy import reason
 
@@ -134,7 +135,7 @@ class LastRunFile:
     def read(self) -> datetime | None:
         """Return the time that the file holds."""
         try:
-            since = msgspec.json.decode(self._path.read_bytes(), type=_Kept).since
+            since = msgspec.json.decode(read_bytes(self._path), type=_Kept).since
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

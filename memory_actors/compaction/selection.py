@@ -3,21 +3,31 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 import numpy as np
 
-from memory_actors.compaction.clusters import clusters, dbscan
+from eventlog.records import to_datetime
+from memory_actors.compaction.clusters import Points, clusters, dbscan
 from memory_actors.compaction.one_thread import one_thread
+from memory_actors.compaction.splitting import topics
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.errors import InvalidInputError
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.kind import Events
+from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.reading import Found, texts
 from memory_actors.settings import Settings
+from memory_actors.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.writers.scope import Scope
 
+COVERAGE_MIN: Final = 0.5
+"""Of what a cluster says, by weight: if its summary says less, the cluster is too wide for one."""
+NARROW_BYTES: Final = 2_000
+"""A summary has room for half of that, so nobody has to look what it says."""
+SPLITS_MAX: Final = 3
+"""How often topics are split into topics: what has no parts of its own loses few at a time."""
 READ_AT_ONCE = 256  # texts in memory at a time, while they are embedded
 _AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhw])")
 _HOURS_MAX: Final = 24 * 365 * 1_000
@@ -50,29 +60,72 @@ class Old(NamedTuple):
     kind: CompactedKind
     rows: list[Any]
 
+    def some(self, places: Points) -> "Old":
+        """Return those at some places, in their order."""
+        return Old(self.kind, [self.rows[place] for place in places.tolist()])
+
+    def cluster(self, said: Sequence[str], vectors: Vectors) -> Cluster:
+        """Return them as a summariser takes them; `said` is what it is told of each."""
+        times = tuple(to_datetime(row.occurred_at_us) for row in self.rows)
+        return Cluster(texts=tuple(said), times=times, vectors=vectors)
+
 
 def old_memories(kind: CompactedKind, state: Any, before_us: int) -> list[Old]:
     """Return what may be compressed and was true before a time, by whose it is. For a thread."""
     by_owner: dict[str | None, list[Any]] = {}
     for row in kind.rows(state):
-        if row.occurred_at_us <= before_us and kind.compressible(row):
+        if last_true_us(row) < before_us and kind.compressible(row):
             by_owner.setdefault(kind.whose(row), []).append(row)
     for rows in by_owner.values():
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))
     return [Old(kind, by_owner[owner]) for owner in sorted(by_owner, key=str)]
 
 
-async def clustered(scope: Scope, batch: Old, settings: Settings) -> list[Old]:
-    """Return the clusters of a batch of memories, each in their order; noise is left out."""
-    vectors = await vectors_of(scope, batch)
+async def clustered(
+    scope: Scope, batch: Old, settings: Settings, judge: ExtractiveSummarizer
+) -> list[Old]:
+    """Return the clusters of a batch of memories, each in their order; noise is left out.
 
-    def work() -> list[Old]:
+    One that is wider than its summary can say, as `judge` sees it, is split into its topics.
+    """
+    vectors, least = await vectors_of(scope, batch), settings.compaction_min_samples
+
+    def work() -> list[Points]:
         with one_thread():
-            labels = dbscan(vectors, settings.compaction_eps, settings.compaction_min_samples)
-        found = clusters(labels, settings.compaction_min_samples)
-        return [Old(batch.kind, [batch.rows[n] for n in members.tolist()]) for members in found]
+            return clusters(dbscan(vectors, settings.compaction_eps, least), least)
 
-    return await anyio.to_thread.run_sync(work)
+    found: list[Old] = []
+    for members in await anyio.to_thread.run_sync(work):
+        cluster = batch.some(members)
+        if sum(row.size_bytes for row in cluster.rows) <= NARROW_BYTES:
+            found.append(cluster)
+            continue
+        said = await said_by(scope, cluster)
+        split = partial(_narrow, cluster, said, vectors[members], least, judge)
+        found += await anyio.to_thread.run_sync(split)
+    return found
+
+
+def _narrow(
+    old: Old,
+    said: Sequence[str],
+    vectors: Vectors,
+    least: int,
+    judge: ExtractiveSummarizer,
+    splits: int = SPLITS_MAX,
+) -> list[Old]:
+    """Return a cluster, or its topics where a summary would say too little of it."""
+    if not splits or judge.coverage(old.cluster(said, vectors)) >= COVERAGE_MIN:
+        return [old]
+    with one_thread():
+        parts = topics(vectors, least)
+    if len(parts) == 1:
+        return [old]
+    narrow: list[Old] = []
+    for part in parts:
+        told = [said[n] for n in part.tolist()]
+        narrow += _narrow(old.some(part), told, vectors[part], least, judge, splits - 1)
+    return narrow
 
 
 async def vectors_of(scope: Scope, old: Old) -> Vectors:

@@ -27,8 +27,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Literal
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.context_files.digests import Base, base_of, but_for_spacing
 from memory_actors.context_files.weaving import FileBlock, added_by_both, weave, whole
 from memory_actors.errors import ContextFileError
@@ -53,7 +52,7 @@ Reason = Literal[
 ]
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(Returned, frozen=True):
     """Two sides that disagree about an entry. Nothing is lost: `reason` says what was kept."""
 
     entry_id: str
@@ -65,7 +64,7 @@ class Conflict(msgspec.Struct, frozen=True):
     """What the file says; None: the entry is gone there."""
 
 
-class Merged(msgspec.Struct, frozen=True):
+class Merged(Returned, frozen=True):
     """The outcome of a merge."""
 
     changes: tuple[Change, ...]

@@ -33,7 +33,8 @@ def _sections(entries: Sequence[ContextEntry]) -> Iterator[str]:
 def write_mirror(path: Path, entries: Sequence[ContextEntry]) -> Path | None:
     """Write the archive of a file beside it where it has changed; return where it is.
 
-    None: there is nothing archived and no mirror yet.
+    It can be read by those who can read the file. None: there is nothing archived and no mirror
+    yet.
 
     :raises ContextFileError: there is a file of somebody's own in that place.
     """
@@ -44,9 +45,9 @@ def write_mirror(path: Path, entries: Sequence[ContextEntry]) -> Path | None:
         raise ContextFileError(
             f"{seen.path} is where the archive is mirrored, and it is not ours: rename it"
         )
-    text = mirror_text(path.name, entries)
-    if seen.data != text.encode():
-        files.replace(seen, text)  # edited meanwhile: the next sync writes it again
+    text, mode = mirror_text(path.name, entries), files.mode_of(path)
+    if seen.data != text.encode() or files.mode_of(seen.path) != mode:
+        files.replace(seen, text, mode)  # edited meanwhile: the next sync writes it again
     return seen.path
 
 

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio.to_thread
-import msgspec
 
+from eventlog.records import Returned
 from memory_actors import text_files as files
 from memory_actors.context_files.digests import Base
 from memory_actors.context_files.merge import Conflict, Merged, merge
@@ -38,7 +38,7 @@ from memory_actors.phrasing import text_digest
 ROUNDS_MAX = 20  # three are enough where nobody else writes
 
 
-class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
+class SyncReport(Returned, frozen=True, kw_only=True):
     """What one sync did."""
 
     document: str

@@ -46,7 +46,7 @@ async def run_limits(user: UserMemory, turns: Sequence[Item], alerts: list[Alert
         await user.add_many(turns[first : first + STEP])
     full = await user.usage()
     refused = await _refusal(user)
-    receipt = await user.add_with_auto_prune(ONE_MORE)
+    receipt = await user.add_with_auto_prune(ONE_MORE, on_duplicate="keep")  # it may run again
     after_prune = await _count(user)
     await user.set_tier(Tier.PRO)
     restored = await user.restore(receipt.pruned)
@@ -65,7 +65,7 @@ async def run_limits(user: UserMemory, turns: Sequence[Item], alerts: list[Alert
 
 async def _refusal(user: UserMemory) -> str:
     try:
-        await user.add(ONE_MORE)
+        await user.add(ONE_MORE, on_duplicate="keep")
     except QuotaExceededError as error:
         return str(error)
     raise AssertionError("a full memory took one more")

@@ -21,17 +21,18 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import anyio.to_thread
-import numpy as np
 
-from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.embedding.protocol import Embedded, Embedder
 from memory_actors.embedding.thread import LEAVE_S_MAX, EmbedderThread, closed, failed
 from memory_actors.embedding.tokens import unpack
 from memory_actors.embedding.vector_table import as_stored
+from memory_actors.embedding.vectors import VectorForm
 from memory_actors.errors import EmbedderError
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
+PROBE = "This text is embedded once, to see what comes of it."
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
 Outcome: TypeAlias = Embedded | EmbedderError
@@ -101,6 +102,7 @@ class Batcher:
     def __init__(self, embedder: Embedder, *, deadline_s: float):
         self.embedder = embedder
         self.texts_embedded = 0
+        self._form = VectorForm(embedder.dimension)
         self._deadline_s = deadline_s
         self._texts_max = min(
             getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
@@ -137,6 +139,14 @@ class Batcher:
         :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
         """
         return all_or_error(await self.embed_each(texts))
+
+    async def probe(self, deadline_s: float) -> None:
+        """Embed a text for nothing, to see that the embedder can.
+
+        :raises WrongVectorsError: it answers with what no index can hold.
+        :raises EmbedderError: it failed, or gave no answer in time.
+        """
+        await self.run(partial(self._embed, [PROBE]), deadline_s)
 
     async def run(self, call: Callable[[], Any], deadline_s: float | None = None) -> Any:
         """Run a call of the embedder's own in its thread, within `deadline_s` if one is given.
@@ -270,11 +280,11 @@ class Batcher:
         return outcomes
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
-        vectors, tokens = self._computed(texts)
-        check_vectors(vectors, len(texts), self.embedder.dimension)
+        given, tokens = self._computed(texts)
+        vectors = self._form.vectors(given, len(texts))
         return list(map(Embedded, as_stored(vectors), tokens))
 
-    def _computed(self, texts: Sequence[str]) -> tuple[Vectors, Sequence[bytes | None]]:
+    def _computed(self, texts: Sequence[str]) -> tuple[Any, Sequence[bytes | None]]:
         encode = getattr(self.embedder, "encode", None)
         if encode is None:
             return self.embedder.embed(texts), [None] * len(texts)
@@ -282,7 +292,7 @@ class Batcher:
         for one in encoded:
             if one.tokens is not None:
                 unpack(one.tokens)  # what is not whole would be found out after the commit
-        return np.stack([one.vector for one in encoded]), [one.tokens for one in encoded]
+        return [one.vector for one in encoded], [one.tokens for one in encoded]
 
 
 def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
@@ -293,19 +303,3 @@ def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
             raise outcome
         found.append(outcome)
     return found
-
-
-def check_vectors(vectors: Vectors, count: int, dimension: int) -> None:
-    """Refuse what would poison an index.
-
-    :raises EmbedderError: another shape or type, numbers that are not finite, or not unit length.
-    """
-    shape = getattr(vectors, "shape", None)
-    if shape != (count, dimension) or vectors.dtype != np.float32:
-        raise EmbedderError(
-            f"the embedder returned {shape} for {count} texts: "
-            f"return float32 [{count}, {dimension}]"
-        )
-    lengths = np.linalg.norm(vectors, axis=1)
-    if not np.all(np.abs(lengths - 1) < 1e-2):  # NaN compares false, so it is caught here too
-        raise EmbedderError("the embedder returned a vector that is not of unit length")

@@ -9,6 +9,9 @@ import numpy.typing as npt
 Vectors: TypeAlias = npt.NDArray[np.float32]
 """A float32 array: `[n, dimension]` for many texts, `[dimension]` for one."""
 
+AnyVectors: TypeAlias = Vectors | npt.NDArray[np.float64] | Sequence[Sequence[float]]
+"""What embedders may return: an array `[n, dimension]`, or lists."""
+
 
 class Embedded(NamedTuple):
     """What is known of a text: its vector, and its token states if the embedder gives any."""
@@ -19,7 +22,7 @@ class Embedded(NamedTuple):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Bring your own by matching these three members.
+    """Turns texts into vectors. Bring your own by matching these three members.
 
     An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states,
     which makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the
@@ -46,9 +49,10 @@ class Embedder(Protocol):
         """Length of each vector."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str]) -> AnyVectors:
         """Return a float32 array `[len(texts), dimension]` whose rows have length 1.
 
+        Lists and float64 are taken, too, and rows of another length are normalised.
         Called from one worker thread at a time, unless it is `parallel`; never from the event loop.
         The same text must give the same vector, whatever else is in the batch (up to rounding).
         """

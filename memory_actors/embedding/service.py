@@ -6,30 +6,33 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 import anyio.to_thread
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eventlog import EventLogError, Keys
 from eventlog.datafile import CHECKED_BYTES_MAX
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.embedding.batcher import Batcher, Outcome
+from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.general import general_texts
 from memory_actors.embedding.projection import RECIPE as TOKENS_RECIPE
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.embedding.shelves import EVERYBODY, Owner, owner_of
 from memory_actors.embedding.thread import LEAVE_S_MAX
 from memory_actors.embedding.vector_table import WRITE_BEHIND_S, VectorTable
+from memory_actors.embedding.vectors import WrongVectorsError
 from memory_actors.errors import EmbedderError, ModelMismatchError
 from memory_actors.phrasing import RECIPE, text_digest
-from memory_actors.settings import DEADLINE_S
+from memory_actors.privacy import reason
+from memory_actors.settings import DEADLINE_S, Settings
 
-CACHE_TEXTS_MAX = 5_000  # 8 MB of float32 vectors, 12 MB of token states
+PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.embedding")
 
 
-class EmbeddingStatistics(msgspec.Struct, frozen=True):
+class EmbeddingStatistics(Returned, frozen=True):
     """Where vectors came from."""
 
     from_memory: int
@@ -53,6 +56,7 @@ class EmbeddingService:
         path: Path,
         *,
         deadline_s: float = DEADLINE_S,
+        cache_texts_max: int = Settings().embedding_cache_texts,
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
     ):
@@ -61,6 +65,7 @@ class EmbeddingService:
         self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
+        self._cache_texts_max = cache_texts_max
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
         self._unkept: set[bytes] = set()  # in the cache only: who keeps a text later keeps these
         self._from_memory = 0
@@ -68,6 +73,8 @@ class EmbeddingService:
         self._background: Vectors | None = None
         self._preparing = asyncio.Lock()
         self._prepared = False
+        self._unprepared = ""
+        """Why it is not, as it was logged last."""
         self._flusher: asyncio.Task[None] | None = None
 
     def check_model(self, *, reindex: bool) -> None:
@@ -84,6 +91,24 @@ class EmbeddingService:
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
         self._table.use_model(self.recipe)
+
+    async def probe(self) -> None:
+        """See that an embedder of the caller's own gives vectors, before anything relies on them.
+
+        One that gives no answer now may give one later, as for any text: that is logged. The
+        default one needs no test, and is not loaded for one.
+
+        :raises EmbedderError: it answers with what no index can hold.
+        """
+        if isinstance(self.embedder, DefaultEmbedder):
+            return
+        try:
+            await self._prepare()
+            await self._batcher.probe(min(self._deadline_s, PROBE_S_MAX))
+        except WrongVectorsError:
+            raise
+        except EmbedderError as error:
+            _logger.warning("the embedder gave no vector at the opening", error=reason(error))
 
     @property
     def recipe(self) -> str:
@@ -157,12 +182,26 @@ class EmbeddingService:
             return [error] * len(texts)
         return await self._batcher.embed_each(texts, background=background)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the embedder has been loaded."""
+        return self._prepared
+
     async def _prepare(self) -> None:
-        """Let the embedder load once, outside of any deadline: it may have to be installed."""
+        """Let the embedder load once, outside of any deadline: it may have to be installed.
+
+        Why it cannot is logged once, not for each text: it was given none, so it quotes none.
+        """
         prepare = getattr(self.embedder, "prepare", None)
         async with self._preparing:
             if prepare is not None and not self._prepared:
-                await self._batcher.run(prepare)
+                try:
+                    await self._batcher.run(prepare)
+                except EmbedderError as error:
+                    if str(error) != self._unprepared:
+                        self._unprepared = str(error)
+                        _logger.warning("the embedder is not ready", reason=str(error))
+                    raise
             self._prepared = True
 
     def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:
@@ -257,7 +296,12 @@ class EmbeddingService:
 
     async def _own_mean(self, compute: Callable[[], Vectors]) -> Vectors:
         await self._prepare()  # which may take as long as it takes
-        mean: Vectors = await self._batcher.run(compute, self._deadline_s)
+        mean = np.asarray(await self._batcher.run(compute, self._deadline_s), np.float32)
+        if mean.shape != (self.embedder.dimension,) or not np.all(np.isfinite(mean)):
+            raise WrongVectorsError(
+                f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
+                f"return float32 [{self.embedder.dimension}]"
+            )
         return mean
 
     async def _computed_mean(self) -> Vectors:
@@ -292,7 +336,7 @@ class EmbeddingService:
 
     def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
         self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
-        while len(self._cache) > CACHE_TEXTS_MAX:
+        while len(self._cache) > self._cache_texts_max:
             digest, _ = self._cache.popitem(last=False)
             self._unkept.discard(digest)
 

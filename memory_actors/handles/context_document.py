@@ -9,12 +9,13 @@ from memory_actors import retrieval
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
-from memory_actors.kinds.context.commands import FREE, Change
+from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN, Change
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
 from memory_actors.kinds.kind import Command
 from memory_actors.live_user import UserView
 from memory_actors.phrasing import text_digest
+from memory_actors.query import Query
 from memory_actors.reading import Found, texts
 from memory_actors.records import (
     ContextEntry,
@@ -38,7 +39,6 @@ from memory_actors.validation import (
 from memory_actors.writers.context import ContextWriter, checked_changes, checked_section
 from memory_actors.writers.scope import Scope
 
-FREE_MIN, FREE_MAX = 0.3, 0.5  # less is soon full again, more is a half-empty document
 Base = Sequence[tuple[str, bytes]]
 """Each block by id, and the digest of its text: what a file and the document last had in common."""
 
@@ -192,10 +192,11 @@ class ContextDocument:
     async def archive(
         self, entry_ids: Sequence[str] | None = None, *, free: float = FREE
     ) -> ContextReceipt:
-        """Move entries to the archive: those named, or the stalest until enough is free.
+        """Move entries to the archive: those named, or the stalest until a good part is free.
 
         Stalest is least recently added, edited, touched or read; pinned ones stay unless named.
-        `free` is which part of the soft limit is to be free, from 0.3 to 0.5; where less came free,
+        `free` is which part of what is there is to go, from 0.3 to 0.5. A document of which that
+        part of the soft limit is free anyway stays as it is. Where nothing went, or less than 0.3,
         the receipt's `warning` says why.
 
         :raises NotFoundError: there is no such document or entry.
@@ -211,8 +212,11 @@ class ContextDocument:
             memory_ids=ids,
             room=self._writer.room(free=float(free)),
         )
+        before = (await self.size()).tokens
         receipt = await self._receipt("archive", command, ids or ())
-        return receipt if ids is not None else _with_reason(receipt, sizes.target(command.room))
+        if ids is not None or receipt.tokens <= (1 - FREE_MIN) * before:
+            return receipt
+        return _with_reason(receipt, before, sizes.roomy(command.room))
 
     async def restore(self, entry_ids: Sequence[str]) -> ContextReceipt:
         """Bring archived or removed entries back to their place, all or none.
@@ -255,7 +259,7 @@ class ContextDocument:
         asked = top_k
         while True:
             now_us = self._scope.now_us()
-            request = retrieval.Query(text=query, kinds=[context], top_k=asked, now_us=now_us)
+            request = Query(query, [context], asked, now_us, folds=False)
             hits = await retrieval.retrieve(self._scope.services, live, request)
             mine = [hit for hit in hits if hit.data["document"] == self.name]
             if len(mine) >= top_k or len(hits) < asked:
@@ -381,14 +385,18 @@ def _ids(changes: Sequence[Change]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(change.block_id for change in changes))
 
 
-def _with_reason(receipt: ContextReceipt, tokens_max: int) -> ContextReceipt:
-    """Return the receipt of an archiving with what it says where not enough came free."""
-    if receipt.tokens <= tokens_max:
-        return receipt
-    reason = (
-        f"{receipt.document} still has {receipt.tokens:,} tokens, and {tokens_max:,} were aimed at:"
-        " what is left is pinned entries and headings. Unpin or remove some."
-    )
+def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextReceipt:
+    """Return the receipt of an archiving that freed little with the reason for it."""
+    if before <= roomy:
+        reason = (
+            f"Nothing was archived: {receipt.document} has {before:,} tokens, and up to {roomy:,} "
+            "there is room enough. Name entries to archive them all the same."
+        )
+    else:
+        reason = (
+            f"{receipt.document} still has {receipt.tokens:,} tokens of {before:,}: "
+            "what is left is pinned entries and headings. Unpin or remove some."
+        )
     return msgspec.structs.replace(receipt, warning=reason)
 
 

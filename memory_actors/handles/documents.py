@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,8 @@ from memory_actors.kinds.structured.state import Structured
 from memory_actors.ordering import SortKey, ordering
 from memory_actors.provenance import Provenance
 from memory_actors.reading import READ_AT_ONCE
-from memory_actors.records import Document, Metadata, Receipt, least
+from memory_actors.records import Document, Metadata, Receipt, Time, least
+from memory_actors.user_state import UserState
 from memory_actors.validation import check_count, check_name, json_copy
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.structured import DEFAULT_COLLECTION, StructuredWriter
@@ -40,10 +40,10 @@ class Documents:
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool | None = None,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Put a document under a key of a collection, in place of the one that is there.
 
@@ -61,7 +61,7 @@ class Documents:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -94,18 +94,25 @@ class Documents:
         matches, by = predicate(filters), None if order_by is None else ordering(order_by)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
-        async with self._scope.live() as live:
-            state = live.state
-            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
-            values = await live.values.of(rows)
-        choose = partial(_chosen, rows, values, matches, by)
-        found = await anyio.to_thread.run_sync(choose)
+        found, state = await self._found(collection, matches, by)
         documents: list[Document] = []
         for start in range(first, min(until, len(found)), READ_AT_ONCE):
             page = found[start : min(until, start + READ_AT_ONCE)]
             documents += [_document(row, value, state.provenance) for row, value in page]
             await asyncio.sleep(0)
         return documents
+
+    async def count(
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Return how many documents of a collection match: `filters` is as in `find`.
+
+        :raises InvalidInputError: a bad filter.
+        """
+        found, _ = await self._found(collection, predicate(filters), None)
+        return len(found)
 
     async def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> Receipt:
         """Delete a document by key, or by memory id whatever its collection.
@@ -121,6 +128,17 @@ class Documents:
         """Return how many documents each collection has, by name."""
         async with self._scope.live() as live:
             return dict(structured.collections(live.state.structured))
+
+    async def _found(
+        self, collection: str, matches: Predicate | None, by: SortKey | None
+    ) -> tuple[list[Valued], UserState]:
+        """Return the documents that match, in order, and the state that they are of."""
+        async with self._scope.live() as live:
+            state = live.state
+            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
+            values = await live.values.of(rows)
+        choose = partial(_chosen, rows, values, matches, by)
+        return await anyio.to_thread.run_sync(choose), state
 
     def _row(self, state: Structured, collection: str, key: str) -> Row:
         row = structured.find_key(state, collection, check_name(key, "key"))

@@ -1,7 +1,6 @@
 """`user.entities`: people, things and places, and what relates them, from when to when."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from memory_actors.records import (
     Neighbour,
     Receipt,
     Relationship,
+    Time,
 )
 from memory_actors.user_state import UserState
 from memory_actors.validation import (
@@ -55,10 +55,10 @@ class EntityGraph:
         observations: Sequence[str] = (),
         *,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Add an entity, or add to the one that has this name and type what is new.
 
@@ -76,7 +76,7 @@ class EntityGraph:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def observe(self, entity_ref: str, *observations: str) -> Receipt:
@@ -103,13 +103,13 @@ class EntityGraph:
         target: str,
         *,
         fact: str | None = None,
-        valid_from: datetime | str | None = None,
-        valid_to: datetime | str | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         exclusive: bool | None = None,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Say that one entity relates to another from a time on (None: from now).
 
@@ -133,10 +133,10 @@ class EntityGraph:
             metadata=metadata,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
-    async def end(self, relationship_id: str, at: datetime | str | None = None) -> Receipt:
+    async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
         """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
 
         :raises NotFoundError: there is no such relationship.
@@ -178,7 +178,7 @@ class EntityGraph:
         *,
         relation: str | None = None,
         direction: Direction = "both",
-        as_of: datetime | str | None = None,
+        as_of: Time | None = None,
         ended: bool = False,
     ) -> list[Relationship]:
         """Return the relationships of an entity that are true at a time (None: now), newest first.
@@ -207,7 +207,7 @@ class EntityGraph:
         *,
         relation: str | None = None,
         direction: Direction = "both",
-        as_of: datetime | str | None = None,
+        as_of: Time | None = None,
         ended: bool = False,
         limit: int = 100,
     ) -> list[Neighbour]:
@@ -257,7 +257,7 @@ class EntityGraph:
         found = [Found(entity, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
-    def _time(self, as_of: datetime | str | None) -> int:
+    def _time(self, as_of: Time | None) -> int:
         at_us = time_us(as_of, "as_of")
         return self._scope.now_us() if at_us is None else at_us
 

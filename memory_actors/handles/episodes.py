@@ -1,7 +1,5 @@
 """`user.episodes`: what an agent wanted, did, and what came of it."""
 
-from datetime import datetime
-
 import msgspec
 
 from memory_actors.errors import NotFoundError
@@ -9,7 +7,7 @@ from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic.episode import Row
 from memory_actors.provenance import Provenance
 from memory_actors.reading import Found, memories
-from memory_actors.records import Episode, EvictedStep, Memory, Metadata, Receipt, Step
+from memory_actors.records import Episode, EvictedStep, Memory, Metadata, Receipt, Step, Time
 from memory_actors.validation import check_count, check_name
 from memory_actors.writers.episodic import EpisodicWriter
 from memory_actors.writers.scope import Scope
@@ -33,10 +31,10 @@ class Episodes:
         agent_id: str | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Start an episode; the receipt's `memory_id` is what `step` and `finish` take.
 
@@ -53,7 +51,7 @@ class Episodes:
             occurred_at=occurred_at,
             memory_id=memory_id,
             pinned=pinned,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
         )
 
     async def step(

@@ -1,9 +1,7 @@
 """What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
-from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import anyio.to_thread
 
@@ -15,10 +13,18 @@ from memory_actors.filters import predicate
 from memory_actors.handles.exporting import in_export_order
 from memory_actors.handles.finding import found_in, found_summary, state_now
 from memory_actors.handles.lineage import expand
-from memory_actors.handles.listing import SEARCHED, named_kinds, newest_first
+from memory_actors.handles.listing import (
+    SEARCHED,
+    chosen,
+    matching,
+    named_kinds,
+    newest_first,
+    only_kind,
+)
 from memory_actors.handles.user_context import UserContext
 from memory_actors.kinds import context
 from memory_actors.provenance import Provenance
+from memory_actors.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.ranking import Weights, check_weights
 from memory_actors.reading import Found, history, memories
 from memory_actors.records import (
@@ -26,6 +32,8 @@ from memory_actors.records import (
     Hit,
     Memory,
     MemoryType,
+    Order,
+    Time,
     Trust,
     Usage,
     Why,
@@ -34,8 +42,10 @@ from memory_actors.sourcing import wanted
 from memory_actors.usage import CostEstimate, estimate, usage
 from memory_actors.validation import (
     QUERY_BYTES_MAX,
+    check_choice,
     check_count,
     check_name,
+    check_names,
     check_optional_name,
     check_share,
     check_top_k,
@@ -65,36 +75,45 @@ class UserReads:
         query: str,
         *,
         memory_types: Sequence[MemoryType | str] | None = None,
-        top_k: int = 5,
+        memory_type: MemoryType | str | None = None,
+        top_k: int | None = None,
         filters: Mapping[str, Any] | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        as_of: datetime | str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
         session_id: str | None = None,
+        exclude_ids: Sequence[str] = (),
+        exclude_session: str | None = None,
         min_score: float = 0.0,
         token_budget: int | None = None,
         diversity: float = 0.0,
+        order: Order | None = None,
         explain: bool = False,
         weights: Weights | None = None,
-        reference_time: datetime | str | None = None,
+        reference_time: Time | None = None,
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
     ) -> list[Hit]:
-        """Return the `top_k` memories that best answer a query.
+        """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
 
-        Working memory comes first, then short-term, then the rest by score. `memory_types` None
-        means all but context documents: named, their archives are searched. What narrows a query
-        down is exact and comes before ranking: `filters` on metadata (see filters.py), `since` and
-        `until` on when a memory was true, `as_of` (what was recorded by then; relationships that
-        were true at it). Short-term memory is searched in `session_id`, the handle's session, or
-        the three used last.
+        `memory_types` None means all but context documents: named, their archives are searched;
+        `memory_type` names one. The best comes first. Where several kinds are named, they come kind
+        by kind, working memory first, the best of each among the `top_k`; `order` ("score", "kind")
+        says otherwise. Short-term memory is searched in `session_id`, the handle's session, or the
+        three used last.
 
-        `token_budget` returns as many as fit that many tokens, 4 bytes each, about, instead of
-        `top_k`: 1,000 at most, and about one for four tokens. `diversity` (0 to 1) makes results
-        that repeat better ones give way. `explain` gives each hit its signals. `weights` changes
-        what a signal counts for; 0 switches it off. `reference_time` is what "last week" in a query
-        is relative to (None: now).
+        What narrows a query down is exact and comes before ranking: `filters` on metadata (see
+        filters.py), `since` and `until` on when a memory was true (first, last, or in between),
+        `as_of` (what was recorded by then; relationships that were true at it), `exclude_ids` and
+        `exclude_session` (the message that was just stored is no answer to itself).
+
+        Messages and facts that say the same are one hit; `near_duplicates` names the others.
+        `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,
+        and about one for four tokens. `diversity` (0 to 1) makes results that are like better ones
+        give way: then they come in the order in which they were chosen. `explain` gives each hit
+        its signals. `weights` changes what a signal counts for; 0 switches it off. `reference_time`
+        is what "last week" in a query is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
@@ -106,10 +125,15 @@ class UserReads:
         :raises EmbedderError: the query could not be embedded.
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
-        asked = retrieval.Query(
+        if memory_type is not None:
+            memory_types = only_kind(memory_type, memory_types)
+        kinds = named_kinds(memory_types, SEARCHED)
+        several = memory_types is not None and len(kinds) > 1
+        most = TOP_K if token_budget is None else BUDGET_TOP_K
+        asked = Query(
             text=query,
-            kinds=named_kinds(memory_types, SEARCHED),
-            top_k=check_top_k(top_k),
+            kinds=kinds,
+            top_k=most if top_k is None else check_top_k(top_k),
             now_us=self._scope.now_us(),
             filters=filters,
             matches=predicate(filters),
@@ -117,6 +141,8 @@ class UserReads:
             until_us=time_us(until, "until"),
             as_of_us=time_us(as_of, "as_of"),
             session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            exclude_ids=check_names(exclude_ids, "exclude_ids"),
+            exclude_session=check_optional_name(exclude_session, "exclude_session"),
             min_score=check_share(min_score, "min_score"),
             token_budget=None if token_budget is None else check_count(token_budget, "budget"),
             diversity=check_share(diversity, "diversity"),
@@ -125,8 +151,12 @@ class UserReads:
             reference_us=time_us(reference_time, "reference_time"),
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
+            each_kind=several,
+            order=("kind" if several else "score")
+            if order is None
+            else check_choice(order, get_args(Order), "order"),
         )
-        with self._scope.measured("Retrieve", "any"):
+        with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
                 await self._scope.recalled(query, [hit.memory_id for hit in hits])
@@ -148,9 +178,10 @@ class UserReads:
         check_name(memory_id, "memory_id")
         state = await state_now(self._scope)
         one = found_in(state, memory_id)
-        if one.kind is context:
-            await self.context.note_read(memory_id)
-        (memory,) = await self._read([one], state.provenance)
+        with self._scope.measured("Get", one.kind.NAME):
+            if one.kind is context:
+                await self.context.note_read(memory_id)
+            (memory,) = await self._read([one], state.provenance)
         return memory
 
     async def list_memories(
@@ -167,16 +198,30 @@ class UserReads:
 
         `sources` and `min_trust` are as in `retrieve`.
         """
-        kinds, matches = named_kinds(memory_types), predicate(filters)
-        of_origin = wanted(sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            list_them = partial(newest_first, state, kinds, matches, of_origin)
-            rows = await anyio.to_thread.run_sync(list_them)
+            rows = await anyio.to_thread.run_sync(newest_first, state, which)
             page = rows[first:until]
             return await self._read(page, state.provenance)
+
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> int:
+        """Return how many memories `list_memories` would list with the same arguments.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        """
+        which = chosen(memory_types, filters, sources, min_trust)
+        state = await state_now(self._scope)
+        return len(await anyio.to_thread.run_sync(matching, state, which))
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

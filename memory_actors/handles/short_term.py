@@ -1,10 +1,10 @@
 """`user.short_term`: the last messages of a session."""
 
-from datetime import datetime
+import msgspec
 
 from memory_actors.kinds import short_term
 from memory_actors.reading import Found, memories
-from memory_actors.records import Item, Memory, Metadata, Receipt
+from memory_actors.records import Item, Memory, Metadata, Receipt, Time
 from memory_actors.validation import check_count
 from memory_actors.writers.scope import Scope
 from memory_actors.writers.short_term import ShortTermWriter
@@ -36,7 +36,7 @@ class ShortTermMemory:
         role: str | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
     ) -> Receipt:
         """Add a message; the oldest leave when the session is full. Durable when it returns.
@@ -58,11 +58,18 @@ class ShortTermMemory:
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
     ) -> list[Memory]:
-        """Return a session's messages, oldest first; only the `last` so many, if given."""
-        async with self._scope.live() as live:
-            state = short_term.at(live.state.short_term, self._scope.now_us())
-            rows = short_term.messages(state, self._writer.session(session_id))
-            first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
-            found = [Found(short_term, row) for row in rows[first:]]
-            origins = live.state.provenance
-            return await memories(self._scope.services.log, self._scope.stream, found, origins)
+        """Return a session's messages, oldest first; only the `last` so many, if given.
+
+        `ttl_s` of each says how many seconds it has left.
+        """
+        with self._scope.measured("Messages", short_term.NAME):
+            now_us = self._scope.now_us()
+            async with self._scope.live() as live:
+                state = short_term.at(live.state.short_term, now_us)
+                origins = live.state.provenance
+            session = state.session(self._writer.session(session_id))
+            first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))
+            found = [Found(short_term, row) for row in session.rows[first:]]
+            read = await memories(self._scope.services.log, self._scope.stream, found, origins)
+            left_s = (session.expires_at_us - now_us) / 1e6
+            return [msgspec.structs.replace(message, ttl_s=left_s) for message in read]

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
 from memory_actors.errors import InvalidInputError
+from memory_actors.handles.deleting import delete_many
 from memory_actors.handles.documents import Documents
 from memory_actors.handles.entities import EntityGraph
 from memory_actors.handles.episodes import Episodes
-from memory_actors.handles.finding import found, found_summary
+from memory_actors.handles.finding import found, found_summary, full_id
 from memory_actors.handles.lineage import originals_of
+from memory_actors.handles.listing import chosen
 from memory_actors.handles.prompt import prompt
 from memory_actors.handles.purging import purge
 from memory_actors.handles.reads import UserReads
@@ -25,9 +26,11 @@ from memory_actors.records import (
     Memory,
     MemoryType,
     Metadata,
+    OnDuplicate,
     Purged,
     Receipt,
     Tier,
+    Time,
     Trust,
 )
 from memory_actors.sourcing import origin
@@ -64,7 +67,8 @@ class UserMemory(UserReads):
         self.entities = EntityGraph(scope, entity)
         self.episodes = Episodes(scope, episodic)
         self.documents = Documents(scope, structured)
-        self.context = UserContext(scope, self._documents, partial(prompt, self))
+        counter = scope.services.settings.context_budget().counter
+        self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says: all that is written with it comes from there.
@@ -91,14 +95,15 @@ class UserMemory(UserReads):
         memory_type: MemoryType | str = MemoryType.LONG_TERM,
         *,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         session_id: str | None = None,
         role: str | None = None,
         key: str | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> Receipt:
         """Add one memory, given as a text.
 
@@ -109,7 +114,14 @@ class UserMemory(UserReads):
         of MEMORY.md (context; in the section `key`).
         `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
         `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
-        working memory is durable when this returns; that is on disk within 50 ms.
+        working memory is durable when this returns; that is on disk within 50 ms. `auto_prune`
+        makes room as `add_with_auto_prune` does (None: as the handle says).
+
+        A fact in the words of one that is there, of the same session, metadata and source, is that
+        one: it was seen once more (`times_seen`), the receipt's operation is `seen`, and its id the
+        known one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves
+        all as it was. If it says nothing (the settings do, then), what has a session or an id of
+        your own is kept.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -125,7 +137,17 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         writer = self._writers[check_memory_type(memory_type)]
-        return await writer.add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
+        prunes = self._scope.prunes(auto_prune)
+        if on_duplicate is None:
+            return await writer.add(item, auto_prune=prunes, idempotency_key=idempotency_key)
+        if writer is not self._long_term:
+            raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
+        return await self._long_term.add(
+            item,
+            auto_prune=prunes,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+        )
 
     async def add_with_auto_prune(
         self,
@@ -147,18 +169,22 @@ class UserMemory(UserReads):
         self,
         items: Sequence[Item],
         *,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]:
         """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
 
         An item with a `memory_id` that this user has used before adds nothing (its receipt says
-        `unchanged`), so an interrupted run can be repeated.
+        `unchanged`), so an interrupted run can be repeated. `on_duplicate` is as for `add`.
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.add_many(
-            items, auto_prune=auto_prune, idempotency_key=idempotency_key
+            items,
+            auto_prune=self._scope.prunes(auto_prune),
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
 
     async def update(
@@ -182,6 +208,42 @@ class UserMemory(UserReads):
         self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
         return await self._writers[kind.NAME].delete(row)
+
+    async def full_id(self, beginning: str) -> str:
+        """Return the id that begins so, of a memory that is there or, if none is, that was.
+
+        Where no living memory's id does, all events of the user are read.
+
+        :raises NotFoundError: none does.
+        :raises InvalidInputError: several do.
+        """
+        return await full_id(self._scope, beginning)
+
+    async def delete_many(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> list[Receipt]:
+        """Delete the memories that match; return a receipt for each. `count` says how many do.
+
+        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted
+        or not, and after a crash, or an error, repeat it. What goes with another one (the
+        relationships of an entity) has no receipt of its own.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
+            matches everything, without `memory_types`.
+        """
+        self._scope.check_writable()
+        which = chosen(memory_types, filters, sources, min_trust)
+        if not filters and memory_types is None:
+            raise InvalidInputError(
+                "no filter matches everything: name memory_types as well, or use "
+                "`MemorySystem.erase` to forget the user"
+            )
+        return await self._scope.unattended(delete_many(self._scope, self._writers, which))
 
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.

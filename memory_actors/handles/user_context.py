@@ -8,6 +8,7 @@ import anyio.to_thread
 from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError
 from memory_actors.handles.context_document import ContextDocument
+from memory_actors.handles.prompt import Ask
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
 from memory_actors.kinds.context.state import Context, Document, in_order, text
@@ -18,7 +19,7 @@ from memory_actors.validation import check_name, check_text, content_bytes
 from memory_actors.writers.context import ContextWriter
 from memory_actors.writers.scope import Scope
 
-AskPrompt = Callable[[str, str | None, int], Awaitable[Prompt]]
+AskPrompt = Callable[[Ask], Awaitable[Prompt]]
 
 
 class UserContext(ContextDocument):
@@ -28,13 +29,35 @@ class UserContext(ContextDocument):
         super().__init__(scope, writer, DEFAULT_DOCUMENT)
         self._ask_prompt = ask_prompt
 
-    async def __call__(self, query: str, session_id: str | None = None, limit: int = 5) -> Prompt:
+    async def __call__(
+        self,
+        query: str,
+        session_id: str | None = None,
+        limit: int | None = None,
+        *,
+        token_budget: int | None = None,
+        max_item_tokens: int | None = None,
+    ) -> Prompt:
         """Return what to paste into a prompt: the last messages, what is remembered, summaries.
 
-        The last 3 messages of the session (the handle's, if none is named), oldest first; the
-        `limit` best long-term memories; up to 2 summaries. `.text` is the prompt.
+        The last 3 messages of the session (the handle's, if none is named) and of no other, oldest
+        first; then, of all sessions, since facts belong to the user, the `limit` best long-term
+        memories (None: 5, or what a budget holds) and up to 2 summaries. Nothing stands there
+        twice, and the query itself does not. `.text` is the prompt.
+
+        `token_budget` is never passed by `.text`, as `Settings.token_counter` counts; what has no
+        room is left out whole. A text of more than `max_item_tokens` (None: half of the budget) is
+        cut at sentences around what the query is about.
         """
-        return await self._ask_prompt(query, session_id, limit)
+        return await self._ask_prompt(
+            Ask(
+                query=query,
+                session_id=session_id,
+                limit=limit,
+                token_budget=token_budget,
+                max_item_tokens=max_item_tokens,
+            )
+        )
 
     def document(self, name: str) -> ContextDocument:
         """Return a handle on the document of this name. No I/O.

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from memory_actors.kinds import working
 from memory_actors.records import Metadata, Receipt
 from memory_actors.validation import check_name, json_copy
 from memory_actors.writers.scope import Scope
@@ -25,7 +26,7 @@ class WorkingMemory:
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
     ) -> Receipt:
         """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
 
@@ -37,7 +38,11 @@ class WorkingMemory:
         :raises InvalidInputError: the key or value is not what it must be.
         """
         receipt = await self._writer.set(
-            key, value, metadata=metadata, memory_id=memory_id, auto_prune=auto_prune
+            check_name(key, "key"),
+            value,
+            metadata=metadata,
+            memory_id=memory_id,
+            auto_prune=self._scope.prunes(auto_prune),
         )
         if receipt.operation == "unchanged":
             await self.get(key)  # setting it to what it is was a use, too
@@ -45,12 +50,13 @@ class WorkingMemory:
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
-        async with self._scope.live() as live:
-            row = live.state.working.held.get(check_name(key, "key"))
-            if row is None:
-                return default
-            live.touch(key)
-            return json_copy(row.value, "value")
+        with self._scope.measured("GetKey", working.NAME):
+            async with self._scope.live() as live:
+                row = live.state.working.held.get(check_name(key, "key"))
+                if row is None:
+                    return default
+                live.touch(key)
+                return json_copy(row.value, "value")
 
     async def delete(self, key: str) -> Receipt:
         """Delete a key.
@@ -61,6 +67,7 @@ class WorkingMemory:
 
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
-        async with self._scope.live() as live:
-            held = live.state.working.held
+        with self._scope.measured("Items", working.NAME):
+            async with self._scope.live() as live:
+                held = live.state.working.held
             return {key: json_copy(row.value, "value") for key, row in held.items()}

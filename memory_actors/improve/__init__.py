@@ -1,6 +1,6 @@
 """Improving a text in rounds, in memory that does not grow with them.
 
-    result = await improve(text, critic=LocalCritic(), reviser=LocalReviser())
+    result = await improve(text)  # by the local pair: LocalCritic(), LocalReviser()
     async for event in improve_stream(text, critic=..., reviser=...):
         ...
 

@@ -6,13 +6,12 @@ the end. Evicted and warning come in between.
 
 from typing import TypeAlias
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.improve.protocol import Critique
 from memory_actors.improve.records import Result
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+class Started(Returned, frozen=True, kw_only=True, tag="started"):
     """A run began."""
 
     text_bytes: int
@@ -21,7 +20,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     """Where it is recorded."""
 
 
-class Critiqued(msgspec.Struct, frozen=True, kw_only=True, tag="critiqued"):
+class Critiqued(Returned, frozen=True, kw_only=True, tag="critiqued"):
     """The critic judged the text."""
 
     round: int
@@ -30,7 +29,7 @@ class Critiqued(msgspec.Struct, frozen=True, kw_only=True, tag="critiqued"):
     """It was longer than `max_critique_length`."""
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
+class Scored(Returned, frozen=True, kw_only=True, tag="scored"):
     """The score of the text that was just judged, beside the best so far."""
 
     round: int
@@ -39,7 +38,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
     best_round: int
 
 
-class Revised(msgspec.Struct, frozen=True, kw_only=True, tag="revised"):
+class Revised(Returned, frozen=True, kw_only=True, tag="revised"):
     """The reviser gave a text; it is judged in the next round."""
 
     round: int
@@ -47,7 +46,7 @@ class Revised(msgspec.Struct, frozen=True, kw_only=True, tag="revised"):
     changed: bool
 
 
-class Evicted(msgspec.Struct, frozen=True, kw_only=True, tag="evicted"):
+class Evicted(Returned, frozen=True, kw_only=True, tag="evicted"):
     """A round left the history."""
 
     round: int
@@ -56,14 +55,14 @@ class Evicted(msgspec.Struct, frozen=True, kw_only=True, tag="evicted"):
     size_bytes: int
 
 
-class Warned(msgspec.Struct, frozen=True, kw_only=True, tag="warning"):
+class Warned(Returned, frozen=True, kw_only=True, tag="warning"):
     """Something is not as it should be; the run goes on."""
 
     round: int
     message: str
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
+class Failed(Returned, frozen=True, kw_only=True, tag="error"):
     """The run ends with an error, which is raised next."""
 
     error: str
@@ -73,7 +72,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     """What was reached."""
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
+class Finished(Returned, frozen=True, kw_only=True, tag="finished"):
     """The run came to its end."""
 
     result: Result

@@ -11,6 +11,7 @@ from memory_actors.handles.user import UserMemory
 from memory_actors.improve.ends import Ends, Stop
 from memory_actors.improve.events import Event, Finished
 from memory_actors.improve.limits import MemoryLimits, memory_limits
+from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.protocol import Critic, Reviser
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Result
@@ -47,15 +48,20 @@ _KINDS: Final = MappingProxyType({"monitor": MemoryMonitor, "record_to": UserMem
 class Improver:
     """A critic, a reviser and the limits of their runs; closes what they hold.
 
-    `async with` calls `cleanup` at the end.
+    None as either is the local one, which needs no model. `async with` calls `cleanup` at the end.
 
     :raises InvalidInputError: an option makes no sense, or there is none of its name.
     """
 
-    def __init__(self, critic: Critic, reviser: Reviser, **options: Unpack[Options]):
-        _check_given(critic, reviser, options)
-        self._critic = critic
-        self._reviser = reviser
+    def __init__(
+        self,
+        critic: Critic | None = None,
+        reviser: Reviser | None = None,
+        **options: Unpack[Options],
+    ):
+        self._critic: Critic = LocalCritic() if critic is None else critic
+        self._reviser: Reviser = LocalReviser() if reviser is None else reviser
+        _check_given(self._critic, self._reviser, options)
         self._limits = memory_limits(options.get("memory_limits"))
         self._stop = options.get("stop")
         self._patience = options.get("patience", PATIENCE)
@@ -124,13 +130,17 @@ class Improver:
 
 
 async def improve(
-    text: str, *, critic: Critic, reviser: Reviser, **options: Unpack[Options]
+    text: str,
+    *,
+    critic: Critic | None = None,
+    reviser: Reviser | None = None,
+    **options: Unpack[Options],
 ) -> Result:
     """Improve a text in rounds of critique and revision; return the best text that was judged.
 
     Holds the present text, the best one and a bounded history, whatever the number of rounds. The
     text need not be the last one: a revision that scores lower does not count. Critic and reviser
-    stay open.
+    stay open; None is `LocalCritic()`, `LocalReviser()`.
 
     :raises InvalidInputError: a blank or over-long text, or an option that makes no sense: at once.
     :raises ImprovementError: the critic or the reviser failed, or the run could not be recorded;
@@ -141,7 +151,11 @@ async def improve(
 
 
 def improve_stream(
-    text: str, *, critic: Critic, reviser: Reviser, **options: Unpack[Options]
+    text: str,
+    *,
+    critic: Critic | None = None,
+    reviser: Reviser | None = None,
+    **options: Unpack[Options],
 ) -> AsyncGenerator[Event, None]:
     """Return the events of a run as they happen: started, critiqued, scored, revised, … finished.
 

@@ -4,11 +4,13 @@ from typing import Final, Protocol
 
 import msgspec
 
+from eventlog.records import Returned
+
 QUOTE_CHARACTERS: Final = 80
 """Of the text, in a finding: enough to find the place."""
 
 
-class CritiqueFinding(msgspec.Struct, frozen=True, kw_only=True):
+class CritiqueFinding(Returned, frozen=True, kw_only=True):
     """One thing that could be better."""
 
     kind: str
@@ -23,7 +25,7 @@ class CritiqueFinding(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(utf8_bytes, (self.kind, self.message, self.quote)))
 
 
-class Critique(msgspec.Struct, frozen=True, kw_only=True):
+class Critique(Returned, frozen=True, kw_only=True):
     """What a critic says of a text."""
 
     score: float

@@ -14,19 +14,19 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
-from uuid import uuid4
 
 import anyio
 import msgspec
 
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.bounded.marker import SNIPPET_CHARACTERS, sha256
 from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
 from memory_actors.improve.records import Result, Round, StoppedBecause
 from memory_actors.privacy import reason
-from memory_actors.records import HistoryEntry
+from memory_actors.records import HistoryEntry, Receipt
 from memory_actors.validation import CONTENT_BYTES_MAX
 
 PIECE_CHARACTERS: Final = 60_000
@@ -44,7 +44,7 @@ _STARTED: Final = ("episodic.started", "episodic.restored")
 _logger = get_logger("memory_actors.improve")
 
 
-class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedRun(Returned, frozen=True, kw_only=True):
     """A run as the log has it, complete. Its size grows with the number of rounds."""
 
     episode_id: str
@@ -114,8 +114,7 @@ class Recorder:
     def __init__(self, user: UserMemory | None):
         self._user = user
         self._ended = user is None
-        self._new_id = f"improve-{uuid4().hex}"
-        self._begun: asyncio.Task[Any] | None = None
+        self._begun: asyncio.Task[Receipt] | None = None
 
     @property
     def episode_id(self) -> str | None:
@@ -123,16 +122,14 @@ class Recorder:
         begun = self._begun
         if begun is None or not begun.done() or begun.cancelled() or begun.exception() is not None:
             return None
-        return self._new_id
+        return begun.result().memory_id
 
     async def start(self, text: str) -> None:
         """Begin an episode."""
         if self._user is None:
             return
         about = " ".join(text[: 2 * SNIPPET_CHARACTERS].split())[:SNIPPET_CHARACTERS]
-        start = self._user.episodes.start(
-            f"Improve a text: {about}", metadata={"run": "improve"}, memory_id=self._new_id
-        )
+        start = self._user.episodes.start(f"Improve a text: {about}", metadata={"run": "improve"})
         self._begun = asyncio.create_task(start)  # goes on if we are cancelled: `fail` ends it
         await asyncio.shield(self._begun)
         await self._write("given", text, None)

@@ -2,8 +2,7 @@
 
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.bounded import Marker
 from memory_actors.improve.protocol import Critique, utf8_bytes
 
@@ -16,7 +15,7 @@ no_rise: no better score for `patience` rounds. stop: the caller's function said
 stand in an error's result, or in the record of a run."""
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
+class Round(Returned, frozen=True, kw_only=True):
     """One round: a text was judged, and mostly revised."""
 
     number: int
@@ -33,7 +32,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         return self.critique.size_bytes + sum(map(utf8_bytes, (self.text or "", self.error or "")))
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class State(Returned, frozen=True, kw_only=True):
     """Where a run is, after a critique: what `stop` is given."""
 
     round: int
@@ -52,7 +51,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.critique.score
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(Returned, frozen=True, kw_only=True):
     """What came of a run: the best text, which need not be the last."""
 
     text: str

@@ -36,7 +36,7 @@ from itertools import islice
 from typing import Any, Final, Generic
 
 from memory_actors import filters as language
-from memory_actors.filters import are_operators, bare
+from memory_actors.filters import bare
 from memory_actors.indexes.field_columns import (
     BOUNDS,
     BegunColumn,
@@ -217,7 +217,7 @@ class _Planner(Generic[K]):
 
     def _field(self, column: "Column[K]", asked: Any) -> Plan[K] | None:
         """Plan what is asked of one field: operators, or a value it equals."""
-        if not isinstance(asked, Mapping) or not are_operators(asked, "filters"):
+        if not isinstance(asked, Mapping):
             return self._condition(column, "eq", asked)
         pairs = [(bare(key), operand) for key, operand in asked.items()]
         ranges = column.ranges([pair for pair in pairs if pair[0] in BOUNDS])

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.regular import ANEW, opened
 from memory_actors.embedding.protocol import Vectors
 from memory_actors.products import Halves
 
@@ -100,6 +101,7 @@ class Graph:
     def save(self, path: Path) -> tuple[GraphFacts, Rows]:
         """Write the graph; return what to check before loading it, and its rows. Holds the GIL."""
         with self._lock:
+            opened(path, ANEW).close()  # hnswlib itself would wait for the reader of a pipe
             self._index.save_index(str(path))
             facts = GraphFacts(self._dimension, self.count, path.stat().st_size, _crc(path))
             return facts, self.rows
@@ -126,7 +128,7 @@ def is_whole(path: Path, facts: GraphFacts) -> bool:
 
 def _crc(path: Path) -> int:
     crc = 0
-    with path.open("rb") as file:
+    with opened(path) as file:
         while chunk := file.read(READ_BYTES):
             crc = zlib.crc32(chunk, crc)
     return crc

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from eventlog.regular import ANEW, opened, read_bytes
 from memory_actors.embedding.shelves import EVERYBODY, Owner
 from memory_actors.indexes.late import SavedTokens
 from memory_actors.indexes.lexical_files import Saved
@@ -53,7 +54,8 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
     data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
-    partial.write_bytes(zlib.crc32(data).to_bytes(4, "big") + data)
+    with opened(partial, ANEW) as written:
+        written.write(zlib.crc32(data).to_bytes(4, "big") + data)
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
@@ -67,7 +69,7 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 
 def _opened(path: Path, owner: Owner) -> bytes | None:
-    data, shelf = path.read_bytes(), owner.shelf()
+    data, shelf = read_bytes(path), owner.shelf()
     if shelf is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
         return None
     return shelf.read(data[4:], path.name.encode())

@@ -42,7 +42,6 @@ it copies what could move under it, and a row that is added or removed meanwhile
 count.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import log1p
 from typing import Final, Self
@@ -53,7 +52,7 @@ import numpy.typing as npt
 from memory_actors.indexes.chains import CONTEXT, NONE, Chains
 from memory_actors.indexes.lexical_files import Saved, restore, save
 from memory_actors.indexes.passages import Passages, Scores
-from memory_actors.indexes.postings import Postings
+from memory_actors.indexes.postings import Postings, counted
 from memory_actors.indexes.words import words
 
 QUERY_WORDS_MAX: Final = 64
@@ -108,7 +107,7 @@ class LexicalIndex:
 
         `after` is what came before it in its session; without that, `ahead_of` what comes next.
         """
-        self.append(label, Counter(words(text)), after, ahead_of)
+        self.append(label, counted(words(text)), after, ahead_of)
 
     def append(
         self,
@@ -117,7 +116,7 @@ class LexicalIndex:
         after: int | None = None,
         ahead_of: int | None = None,
     ) -> None:
-        """Do so with words that are counted already."""
+        """Do so with words that are `counted` already."""
         if label in self:
             return
         previous, following = self._row(after), self._row(ahead_of)

@@ -30,8 +30,6 @@ class Saved(msgspec.Struct, frozen=True):
     """bool a row."""
     before: bytes
     """int32 a row: the row before it in its session, -1 for none."""
-    lengths: bytes
-    """int32 a row."""
     ends: bytes
     """int64 a row: where its stretch of `term_ids` and `counts` ends."""
     term_ids: bytes
@@ -53,7 +51,6 @@ def save(chains: Chains, postings: Postings) -> Saved:
         labels=chains.labels[:n].tobytes(),
         alive=chains.alive[:n].tobytes(),
         before=chains.before[:n].tobytes(),
-        lengths=chains.lengths[:n].tobytes(),
         ends=postings.ends.tobytes(),
         term_ids=postings.term_ids.tobytes(),
         counts=postings.counts.tobytes(),
@@ -77,7 +74,6 @@ class _Columns:
         self.labels = np.frombuffer(saved.labels, np.int64)
         self.alive = np.frombuffer(saved.alive, np.bool_)
         self.before = np.frombuffer(saved.before, np.int32)
-        self.lengths = np.frombuffer(saved.lengths, np.int32)
         ends = np.frombuffer(saved.ends, np.int64)
         self.sizes: _Ints = ends - np.append(0, ends[:-1])[: len(ends)]
         self.term_ids = np.frombuffer(saved.term_ids, np.uint32).astype(np.int64)
@@ -85,7 +81,7 @@ class _Columns:
 
     def check(self) -> None:
         n, words = len(self.labels), len(self.term_ids)
-        columns = (self.alive, self.before, self.lengths, self.sizes)
+        columns = (self.alive, self.before, self.sizes)
         whole = all(len(column) == n for column in columns) and len(self.counts) == words
         if not (whole and self._fits(n, words)):
             raise ValueError("the columns of a keyword index do not fit each other: build it anew")
@@ -106,13 +102,16 @@ class _Columns:
         kept = np.repeat(self.alive, self.sizes)
         place = np.append(np.cumsum(self.alive) - 1, NONE)  # [-1], the row before none, is none
         self.before = place[self.before][self.alive].astype(np.int32)
-        self.labels, self.lengths = self.labels[self.alive], self.lengths[self.alive]
-        self.sizes, self.counts = self.sizes[self.alive], self.counts[kept]
+        self.labels, self.sizes = self.labels[self.alive], self.sizes[self.alive]
+        self.counts = self.counts[kept]
         used, self.term_ids = np.unique(self.term_ids[kept], return_inverse=True)
         self.terms = [self.terms[term] for term in used.tolist()]
 
     def chains(self) -> Chains:
-        return Chains(len(self.labels) + 16).filled(self.labels, self.lengths, self.before)
+        ends = np.cumsum(self.sizes)
+        before = np.append(0, np.cumsum(self.counts, dtype=np.int64))  # words before each stretch
+        lengths = (before[ends] - before[ends - self.sizes]).astype(np.int32)
+        return Chains(len(self.labels) + 16).filled(self.labels, lengths, self.before)
 
     def postings(self) -> Postings:
         made = Postings()

@@ -139,7 +139,7 @@ class MemoryIndex:
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
         """Note what queries narrow a memory down by."""
-        self.fields.put(self.traits.owners.of(row.memory_id), row.metadata)
+        self.fields.put(self.traits.owners.of(row.memory_id), row.shown_metadata)
         known = times(row)
         for passage in passages:
             place = self.dense.row_of(passage.label)
@@ -170,7 +170,7 @@ class MemoryIndex:
         owners, wanting = {}, []
         fields: FieldIndex[int] = FieldIndex()
         for row in rows:
-            fields.put(parts.traits.owners.of(row.memory_id), row.metadata)
+            fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
             for passage in indexed(self._kind, row):
                 owners[passage.label] = _owner(row, passage)
                 if passage.label not in parts.dense:

@@ -5,7 +5,7 @@ of them is one array of rows, so that a narrow query costs less than a wide one.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,9 +84,26 @@ def narrowed(
         wanted[owners] = True
         tests.append(wanted[columns.owners])
     if since_us is not None:
-        tests.append(columns.occurred_us >= since_us)
+        tests.append(columns.last_us >= since_us)
     if until_us is not None:
         tests.append(columns.occurred_us < until_us)
     if as_of_us is not None:
         tests.append((columns.begins_us <= as_of_us) & (as_of_us < columns.ends_us))
     return np.flatnonzero(np.logical_and.reduce(tests)) if tests else None
+
+
+def without(
+    parts: Parts, rows: Rows | None, memory_ids: Collection[str], session: str | None
+) -> Rows | None:
+    """Return those of some rows, or of all for None, that are not of these memories or session."""
+    traits, columns = parts.traits, parts.traits.view(parts.size)
+    kept = np.ones(parts.size, np.bool_)
+    numbers = [number for one in memory_ids if (number := traits.owners.find(one)) is not None]
+    if numbers:
+        kept &= ~np.isin(columns.owners, numbers)
+    chain = None if session is None else traits.number_of(session)
+    if chain is not None:
+        kept &= columns.chains != chain
+    if kept.all():
+        return rows
+    return np.flatnonzero(kept) if rows is None else rows[kept[rows]]

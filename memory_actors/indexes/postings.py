@@ -6,7 +6,8 @@ ever moved or rewritten: a removed row stays in the arrays until they are made a
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,11 @@ COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
 _TERM_BYTES: Final = 300  # a word, its number in a dict, its array and what arrays keep in reserve
+
+
+def counted(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word comes, 63 times at most: the one count of the words of a text."""
+    return {word: min(count, COUNT_MAX) for word, count in Counter(words).items()}
 
 
 class Postings:
@@ -38,14 +44,14 @@ class Postings:
         return 8 * len(self.ends) + 9 * len(self.term_ids) + _TERM_BYTES * len(self.terms)
 
     def append(self, row: int, counts: Mapping[str, int]) -> None:
-        """Add the words of the next row.
+        """Add the words of the next row, `counted`.
 
         :raises OverflowError: there are more rows than a posting can tell.
         """
         if row != len(self.ends) or row >= ROWS_MAX:
             raise OverflowError(f"row {row} after {len(self.ends)} rows, {ROWS_MAX} at most")
         for word, count in counts.items():
-            self._post(self._id(word), row, min(count, COUNT_MAX))
+            self._post(self._id(word), row, count)
         self.ends.append(len(self.term_ids))
 
     def forget(self, row: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.records import DAY_US
+from memory_actors.kinds.kind import last_true_us
 
 NONE: Final = -1
 """No session, no speaker."""
@@ -39,6 +40,8 @@ class Times(NamedTuple):
     occurred_us: int
     begins_us: int
     ends_us: int
+    last_us: int = 0
+    """When it was true last: later than first, if it was said again."""
 
 
 class Spoken(NamedTuple):
@@ -76,6 +79,7 @@ class Columns(NamedTuple):
     occurred_us: Rows
     begins_us: Rows
     ends_us: Rows
+    last_us: Rows
     chains: npt.NDArray[np.int32]
     """A number each; NONE for none."""
     places: Rows
@@ -92,11 +96,12 @@ class Columns(NamedTuple):
 
 def times(row: Any) -> Times:
     """Return the times of a row of a state: its validity, if it has one, else from its record."""
+    first_us, last_us = row.occurred_at_us, last_true_us(row)
     begins = getattr(row, "valid_from_us", None)
     if begins is None:
-        return Times(row.occurred_at_us, row.created_at_us, FOR_EVER_US)
+        return Times(first_us, row.created_at_us, FOR_EVER_US, last_us)
     ends = getattr(row, "valid_to_us", None)
-    return Times(row.occurred_at_us, begins, FOR_EVER_US if ends is None else ends)
+    return Times(first_us, begins, FOR_EVER_US if ends is None else ends, last_us)
 
 
 def was_said(row: Any) -> bool:
@@ -208,7 +213,8 @@ class Traits:
         columns = self._columns
         self._count_year(int(columns.occurred_us[row]), -1)
         self._count_year(times.occurred_us, 1)
-        columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row] = times
+        columns.occurred_us[row], columns.begins_us[row] = times.occurred_us, times.begins_us
+        columns.ends_us[row], columns.last_us[row] = times.ends_us, times.last_us
 
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
@@ -260,7 +266,7 @@ class Traits:
 def _empty(capacity: int) -> Columns:
     whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    kinds = (small, whole, whole, whole, small, whole, small, share, flag, flag, flag)
+    kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 

@@ -88,14 +88,15 @@ def words(text: str) -> list[str]:
             found += _identifier(run["word"])
         else:
             plain.append(_plain(run["word"]))
-    found += _stems([word for word in plain if word not in STOP_WORDS])
+    found += stems([word for word in plain if word not in STOP_WORDS])
     return [word[:WORD_CHARACTERS_MAX] for word in found]
 
 
-def _stems(plain: list[str]) -> list[str]:
+def stems(plain: list[str]) -> list[str]:
+    """Return the stem of each word; words are in small letters, without their apostrophes."""
     if all(map(str.isascii, plain)):
-        stems: list[str] = _stemmer(LATIN).stemWords(plain)
-        return stems
+        found: list[str] = _stemmer(LATIN).stemWords(plain)
+        return found
     return [_stemmer(_language(word)).stemWord(word) for word in plain]
 
 

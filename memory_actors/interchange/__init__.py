@@ -11,10 +11,12 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
+from memory_actors.interchange.noting import ImportNote
 from memory_actors.interchange.records import ImportReport, Line, Progress
 
 __all__ = [
     "Conversation",
+    "ImportNote",
     "ImportReport",
     "Line",
     "Progress",

@@ -16,6 +16,7 @@ import msgspec
 from eventlog.records import to_datetime
 from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.handles.user import UserMemory
+from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (
     BlockParts,
     DocumentParts,
@@ -25,7 +26,7 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
     StepParts,
 )
-from memory_actors.interchange.records import Entry, ImportReport, datetime_of
+from memory_actors.interchange.records import COMPRESSED_FLAG, Entry, ImportReport
 from memory_actors.origins import Origins
 from memory_actors.records import (
     Episode,
@@ -41,6 +42,7 @@ from memory_actors.writers.episodic import DEFAULT_AGENT
 from memory_actors.writers.structured import DEFAULT_COLLECTION
 from memory_actors.writers.summaries import SummaryData
 
+OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 
 
@@ -51,7 +53,7 @@ class Adder:
         self._given = self._user = user
         self._entity_ids: dict[str, str] = {}
         """What the ids of entities in the file are here. Bounded by the quota of entities."""
-        self._added = self._unchanged = self._unindexed = 0
+        self._added = self._unchanged = self._unindexed = self._other_metadata = 0
 
     async def add(self, entries: Sequence[Entry]) -> None:
         """Add entries, up to the first that is refused.
@@ -68,13 +70,15 @@ class Adder:
                 for entry in run:
                     await self._add_one(entry)
 
-    def report(self) -> ImportReport:
-        """Return what came of all that was added so far."""
+    def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
+        """Return what came of all that was added so far; `notes` are of what was read."""
+        kept = ImportNote(OTHER_METADATA, self._other_metadata)
         return ImportReport(
             users=[self._user.user_id],
             added=self._added,
             unchanged=self._unchanged,
             unindexed=self._unindexed,
+            notes=(*notes, *([kept] if kept.lines else [])),
         )
 
     # --- how it is carried out
@@ -87,15 +91,19 @@ class Adder:
             for entry in entries:
                 await self._add_one(entry)
         else:
-            for receipt in receipts:
+            for entry, receipt in zip(entries, receipts, strict=True):
                 self._count(receipt)
+                await self._compare(entry, receipt)
 
     async def _add_one(self, entry: Entry) -> None:
         try:
-            self._count(await self._carried_out(entry))
+            receipt = await self._carried_out(entry)
+            self._count(receipt)
+            await self._compare(entry, receipt)
         except _REFUSALS as error:
             if await self._was_added(entry, error):
                 self._count(None)
+                await self._compare(entry, None)
                 return
             error.args = (f"{entry.place}: {error}",)
             raise
@@ -126,6 +134,13 @@ class Adder:
         self._unchanged += same
         self._added += not same
         self._unindexed += not same and receipt is not None and not receipt.indexed
+
+    async def _compare(self, entry: Entry, receipt: Receipt | None) -> None:
+        """Count an entry that added nothing, and has other metadata than the memory of its id."""
+        if not entry.item.metadata or (receipt is not None and receipt.operation != "unchanged"):
+            return
+        there = await self._living(entry.memory_id)
+        self._other_metadata += there is not None and not _same_metadata(there, entry)
 
     # --- what was there before
 
@@ -167,7 +182,13 @@ class Adder:
             )
         if entry.kind is MemoryType.STRUCTURED and await self._has_gone(entry.memory_id):
             return None
-        receipt = await self._user.add(memory_type=entry.kind, **msgspec.structs.asdict(item))
+        if entry.kind is MemoryType.LONG_TERM:
+            (receipt,) = await self._user.add_many([item])
+            return receipt
+        fields = msgspec.structs.asdict(item)
+        for only_of_facts in ("times_seen", "last_seen_at"):
+            del fields[only_of_facts]
+        receipt = await self._user.add(memory_type=entry.kind, **fields)
         if entry.kind is MemoryType.ENTITY:
             self._entity_ids[entry.memory_id] = receipt.memory_id
         return receipt
@@ -294,3 +315,10 @@ def _numbered(steps: Sequence[StepParts]) -> Iterator[Step]:
 
 def _goal(memory: Memory) -> str | None:
     return memory.data["goal"] if memory.memory_type == MemoryType.EPISODIC else None
+
+
+def _same_metadata(there: Memory, entry: Entry) -> bool:
+    """Say whether a memory has the metadata of an entry, but for what says how it is stored."""
+    here = {name: value for name, value in there.metadata.items() if name != COMPRESSED_FLAG}
+    given = entry.item.metadata or {}
+    return here == {name: value for name, value in given.items() if name != COMPRESSED_FLAG}

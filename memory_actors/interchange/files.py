@@ -1,27 +1,45 @@
-"""Opening files that people name, and refusing politely what cannot be read."""
+"""Opening files that people name, and refusing politely what cannot be read.
 
+A pipe or a device is taken here, unlike among the files of a store: a program may write to it.
+"""
+
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from eventlog.datafile import written_whole
+from eventlog.datafile import reason, written_whole
 from memory_actors.errors import InvalidInputError, MemoryActorsError
 
 
 def open_file(path: Path) -> IO[bytes]:
     """Open a file for reading.
 
-    :raises InvalidInputError: there is none, it is a directory, or it cannot be read.
+    :raises InvalidInputError: there is none, it is a directory, or it cannot be read; so do its
+        reads, should that show later.
     """
     try:
-        return path.open("rb")
+        return io.BufferedReader(_Named(path))
     except FileNotFoundError as error:
         raise InvalidInputError(f"there is no file {path}: check the name") from error
     except IsADirectoryError as error:
         raise InvalidInputError(f"{path} is a directory: name a file in it") from error
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{str(path)!r:.200} cannot be read: {reason(error)}") from error
+
+
+class _Named(io.FileIO):
+    """A file that says which one it is when it cannot be read on."""
+
+    def readinto(self, buffer: Any) -> int | None:  # what a buffered reader asks
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise InvalidInputError(f"{self.name} cannot be read: {error.strerror}") from error
+
+    read = io.RawIOBase.read  # type: ignore[assignment] # this and the next one ask `readinto`
+    readall = io.RawIOBase.readall
 
 
 @contextmanager
@@ -43,5 +61,5 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except MemoryActorsError:  # some are OSErrors too, and none is about this file
         raise
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{str(path)!r:.200} cannot be written: {reason(error)}") from error

@@ -15,6 +15,7 @@ has left, which is an hour from its import; the tier. Of relationships that say 
 contradicted at the moment they began, all but one.
 """
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -60,22 +61,20 @@ async def import_jsonl(
     :raises NotFoundError: a line that relates an entity which is not there.
     :raises QuotaExceededError: no room for what a line says.
     """
-    adder = Adder(user)
+    adder, reader = Adder(user), LineReader()
     with open_file(Path(path)) as file:
-        total_bytes = file.seek(0, 2) if file.seekable() else 0
-        if total_bytes:
-            file.seek(0)
-        batches = _batches(_entries(file, str(path)))
+        total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
+        batches = _batches(_entries(reader, file, str(path)))
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             await adder.add(batch.entries)
             if progress is not None:
                 progress(batch.end_bytes, total_bytes)
-    return adder.report()
+    return adder.report(reader.notes())
 
 
-def _entries(file: IO[bytes], name: str) -> Iterator[tuple[Entry, int]]:
+def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[Entry, int]]:
     """Yield each line as an entry, and how far the file has been read."""
-    reader, done_bytes, number = LineReader(), 0, 0
+    done_bytes, number = 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
         place = f"{name}, line {number}"

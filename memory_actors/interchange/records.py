@@ -23,25 +23,27 @@ Every field but the content may be left out:
 - `timestamp`: when it was true, ISO 8601 (naive means UTC) or seconds since 1970; default: now. A
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
+- `times_seen`, `last_seen_at`: how often a fact was said, and when last
 - `source`, `trust`: where it comes from and how far that is trusted, as `memory.user` has them
 - `origins`, in place of both: who had a say in it, a list of {"source", "trust"}; a file is taken
   at its word
 - `id`: the memory's id
 
-A line without an id gets one from what it says: the SHA-256 of session, time, role, content and how
-many equal lines came before it. So the same file gives the same ids, and an import that was cut off
-can be run again. Fields that are none of the above are kept as metadata.
+A line without an id gets one from what it says: the SHA-256 of session, time, role, content,
+metadata and how many equal lines came before it. So the same file gives the same ids, and an import
+that was cut off can be run again. Fields that are none of the above are kept as metadata, and the
+report says which: what they mean was not understood.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from memory_actors.errors import InvalidInputError
+from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
     SUMMARY_DATA,
@@ -56,12 +58,10 @@ from memory_actors.records import Item, Memory, MemoryType, Origin
 from memory_actors.sourcing import checked, origin
 from memory_actors.validation import (
     check_memory_type,
-    check_name,
     check_optional_name,
     content_bytes,
     json_copy,
     metadata_copy,
-    time_us,
 )
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -79,7 +79,15 @@ COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, a
 FIELDS: Final = {
     MemoryType.WORKING: {"key", "value"},
     MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
-    MemoryType.LONG_TERM: {"timestamp", "session", "role", "pinned", "compressed"},
+    MemoryType.LONG_TERM: {
+        "timestamp",
+        "session",
+        "role",
+        "pinned",
+        "compressed",
+        "times_seen",
+        "last_seen_at",
+    },
     MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
     MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data", "compressed"},
     MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
@@ -99,6 +107,8 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """They were there already: nothing is added twice."""
     unindexed: int = 0
     """Added, but not searchable until the embedder works again."""
+    notes: tuple[ImportNote, ...] = ()
+    """What of the file was not understood, or not taken over."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,6 +126,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compressed: Any = None
     metadata: dict[str, Any] | None = None
     pinned: bool = False
+    times_seen: int | None = None
+    last_seen_at: str | float | None = None
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
@@ -151,6 +163,7 @@ def line_of(memory: Memory) -> bytes:
     has = FIELDS[MemoryType(memory.memory_type)]
     has = has - {"key", "value"} if _has_data(memory) else has
     timed = "timestamp" in has and not _is_relationship(memory)
+    again = memory.times_seen > 1
     line = Line(
         id=memory.memory_id,
         timestamp=memory.occurred_at.isoformat() if timed else None,
@@ -160,6 +173,8 @@ def line_of(memory: Memory) -> bytes:
         key=memory.key if "key" in has else None,
         metadata=metadata or None,
         pinned=memory.pinned,
+        times_seen=memory.times_seen if again else None,
+        last_seen_at=memory.last_seen_at.isoformat() if again and memory.last_seen_at else None,
         origins=memory.origins,
         **_said(memory),
     )
@@ -196,6 +211,11 @@ class LineReader:
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
+        self._notes = Notes()
+
+    def notes(self) -> tuple[ImportNote, ...]:
+        """Return what was not understood of the lines read so far."""
+        return self._notes.all()
 
     def read(self, data: bytes, place: str) -> Entry:
         """Return what a line says; `place` is named in errors.
@@ -203,7 +223,10 @@ class LineReader:
         :raises InvalidInputError: it is not JSON, or not a memory.
         """
         try:
-            return self._entry(_line(data), place)
+            fields = _own_names(_json_object(data))
+            extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
+            self._notes.take(extra, fields)
+            return self._entry(_typed(_with_metadata(fields, extra)), place)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{place}: {error}. Correct or remove this line and import the file again: what "
@@ -214,7 +237,7 @@ class LineReader:
         kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
-        occurred_at_us = _time_us(line.timestamp, "timestamp")
+        occurred_at_us = micros_of(line.timestamp, "timestamp")
         item = Item(
             content=content,
             metadata=metadata_copy(line.metadata),
@@ -225,6 +248,8 @@ class LineReader:
             memory_id=check_optional_name(line.id, "id")
             or self._own_id(line, kind, occurred_at_us),
             pinned=line.pinned,
+            times_seen=1 if line.times_seen is None else line.times_seen,
+            last_seen_at=datetime_of(line.last_seen_at, "last_seen_at"),
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
         return Entry(place, kind, item, value, parts, _origins(line))
@@ -236,12 +261,14 @@ class LineReader:
             said += [kind, line.key, line.data]
         if line.content is None and line.data is None:
             said.append(line.value)
+        if line.metadata:
+            said.append({"metadata": line.metadata})
         digest = hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
         ordinal, self._seen[digest] = self._seen[digest], self._seen[digest] + 1
         return "imp_" + hashlib.sha256(digest + ordinal.to_bytes(8, "big")).hexdigest()[:40]
 
 
-def _line(data: bytes) -> Line:
+def _json_object(data: bytes) -> dict[str, Any]:
     try:
         fields = msgspec.json.decode(data.decode())
     except UnicodeDecodeError as error:
@@ -254,15 +281,17 @@ def _line(data: bytes) -> Line:
         raise InvalidInputError(
             f'a line must be a JSON object such as {{"content": "…"}}, not {_shown(data)}'
         )
-    return _typed(_own_names(fields))
+    return fields
 
 
 def _own_names(fields: dict[str, Any]) -> dict[str, Any]:
-    """Give fields our names for them, and move what is none of ours to the metadata."""
     for other, own in SAME_AS.items():
         if other in fields and own not in fields:
             fields[own] = fields.pop(other)
-    extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
+    return fields
+
+
+def _with_metadata(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     metadata = fields.get("metadata")
     if extra and (metadata is None or isinstance(metadata, dict)):
         fields["metadata"] = {**extra, **(metadata or {})}
@@ -343,31 +372,8 @@ def _parts(line: Line, kind: MemoryType) -> Parts | None:
     parts = parts_of(kind, line.data)
     if isinstance(parts, RelationshipParts):
         for name in ("valid_from", "valid_to"):
-            _time_us(getattr(parts, name), name)
+            micros_of(getattr(parts, name), name)
     return parts
-
-
-# --- times
-
-
-def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:
-    """Return a time as a file gives it, in a form that the memory takes.
-
-    :raises InvalidInputError: it is none.
-    """
-    if timestamp is None or isinstance(timestamp, str):
-        return timestamp if timestamp is None else check_name(timestamp, what)
-    try:
-        return datetime.fromtimestamp(timestamp, UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInputError(
-            f"{what} {timestamp!r} is no number of seconds since 1970: write seconds (not "
-            "milliseconds), or ISO 8601"
-        ) from error
-
-
-def _time_us(timestamp: str | float | None, what: str) -> int | None:
-    return time_us(datetime_of(timestamp, what), what)
 
 
 # --- messages

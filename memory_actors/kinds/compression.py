@@ -112,6 +112,7 @@ def summary_fields(event: Summary, recorded: Recorded[Any]) -> dict[str, Any]:
         "version": recorded.version,
         "size_bytes": event.size_bytes,
         "stored_bytes": recorded.stored_bytes,
+        "compressed": recorded.compressed,
         "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
         "occurred_at_us": event.occurred_at_us,
         "metadata": event.metadata,

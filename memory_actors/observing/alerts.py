@@ -18,8 +18,10 @@ import anyio
 import msgspec
 
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.errors import InvalidInputError, MemoryActorsError, MissingExtraError
 from memory_actors.privacy import hashed, reason
+from memory_actors.quota import size
 from memory_actors.urls import checked_host
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ CANCEL_S = 1.0  # for a sink to heed its cancellation, and to close
 _logger = get_logger("memory_actors.observing.alerts")
 
 
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
+class Alert(Returned, frozen=True, kw_only=True):
     """A quota of one user runs short."""
 
     user_id: str
@@ -49,6 +51,17 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
     at: datetime
     """Aware."""
+
+    @property
+    def message(self) -> str:
+        """What has happened and what to do, in words; without the user's id."""
+        used, limit, noun = f"{self.used:,}", f"{self.limit:,}", self.quota.partition(".")[2]
+        if self.unit == "bytes":
+            used, limit, noun = size(self.used), size(self.limit), "content"
+        return (
+            f"User has used {int(self.percent)} % of the {self.kind} quota: {used} of {limit} "
+            f"{noun}. Delete old memories before it is full."
+        )
 
 
 class AlertNotDeliveredError(MemoryActorsError):
@@ -74,6 +87,7 @@ class LogSink:
         log = _logger.error if alert.level == "critical" else _logger.warning
         log(
             "quota alert",
+            message=alert.message,
             severity=alert.level,  # structlog's processors write `level`
             user=hashed(alert.user_id),
             kind=alert.kind,
@@ -99,7 +113,7 @@ class CallbackSink:
 
 
 class WebhookSink:
-    """POSTs alerts as JSON: an alert's fields, or `user_hash` in place of `user_id`.
+    """POSTs alerts as JSON: an alert's fields and its message; `user_hash` for `user_id`, if asked.
 
     Any 2xx is success. A transport error, no answer within `timeout_s`, 429 and 5xx are tried
     again, `attempts` in all, after `backoff_s`, then twice that, and so on. A `client` of yours
@@ -177,7 +191,7 @@ class WebhookSink:
             return int(response.status_code)
 
     def _body(self, alert: Alert) -> bytes:
-        fields = msgspec.structs.asdict(alert)
+        fields = msgspec.structs.asdict(alert) | {"message": alert.message}
         if not self._include_user_id:
             fields["user_hash"] = hashed(fields.pop("user_id"))
         return msgspec.json.encode(fields)
@@ -196,7 +210,7 @@ def _httpx() -> Any:
 # --- from posting to sending
 
 
-class AlertStatistics(msgspec.Struct, frozen=True, kw_only=True):
+class AlertStatistics(Returned, frozen=True, kw_only=True):
     """What became of alerts. All but `posted` count an alert once for each sink."""
 
     posted: int

@@ -21,7 +21,11 @@ BUCKETS_S = (
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 """From a working-memory read to a write that waits for a busy disk."""
-LABELS: Mapping[str, str] = {"quota_use_ratio": "quota", "global_quota_use_ratio": "quota"}
+LABELS: Mapping[str, str] = {
+    "quota_use_ratio": "quota",
+    "global_quota_use_ratio": "quota",
+    "latency_violations_total": "kind",
+}
 LABEL = "name"  # of a metric with labels that nobody named
 
 Statistics = Callable[[], Mapping[str, float | Mapping[str, float]]]
@@ -40,6 +44,7 @@ _HELP = {
     "embeddings_cached_total": "Texts whose embedding was found in a cache",
     "alerts_posted_total": "Quota alerts raised",
     "recalls_failed_total": "Recalls that the audit of reads could not keep",
+    "latency_violations_total": "Calls that took longer than their target",
     "quota_use_ratio": "Used part of a quota, from 0 to 1, of the live user with the least room",
     "global_quota_use_ratio": "Used part of a quota over all users, from 0 to 1",
 }

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import Literal, NoReturn
 
 import anyio
-import msgspec
 import psutil
 
 from eventlog.logs import get_logger
+from eventlog.records import Returned
 from memory_actors.errors import InvalidInputError, MemoryLimitError
 from memory_actors.privacy import reason
 from memory_actors.quota import MIB
@@ -41,7 +41,7 @@ def resident_bytes() -> int:
     return int(_process(os.getpid()).memory_info().rss)  # by id: a forked child is another process
 
 
-class MemoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryStatistics(Returned, frozen=True, kw_only=True):
     """What the process holds, and what it may."""
 
     current_bytes: int

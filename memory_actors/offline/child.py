@@ -7,9 +7,7 @@ if it crashed, the file is damaged; if it ended in another way (a module that it
 system's OOM killer), it was the reader that failed, and that says nothing about the file.
 """
 
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,9 +31,8 @@ from eventlog import (
     UnknownEvent,
 )
 from memory_actors.errors import ReaderFailedError
+from memory_actors.processes import PIPE, python, started
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The directory that holds this package."""
 _CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 _ERRORS = {
     kind.__name__: kind
@@ -82,13 +79,8 @@ def heard(
     :raises ReaderFailedError: it has ended without an answer, in another way.
     :raises EventLogError: what the child could not do.
     """
-    entry = f"from {module} import main; main()"
-    with subprocess.Popen(  # noqa: S603 - our own module, and what it is given as arguments
-        [sys.executable, "-c", entry, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=_surroundings(),
-    ) as child:
+    command = python(f"from {module} import main; main()", *arguments)
+    with started(command, stdin=PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         with suppress(BrokenPipeError):  # it has died before it read that
@@ -99,12 +91,6 @@ def heard(
     if told is None:
         raise _early_end(child.returncode)
     return msgspec.convert(told, kind)
-
-
-def _surroundings() -> dict[str, str]:
-    """Return an environment in which a child imports this package, wherever it is run from."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _told(lines: IO[bytes], progress: Progress | None) -> Any:

@@ -13,7 +13,6 @@ A file may be older than the state, for it is written when a user leaves memory:
 come or gone since are no finding.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from memory_actors.indexes.dense import graph_is_whole
 from memory_actors.indexes.index_file import RECIPE, of_kind, read_whole, words_beside
 from memory_actors.indexes.lexical import LexicalIndex
 from memory_actors.indexes.parts import indexed
-from memory_actors.indexes.postings import COUNT_MAX
+from memory_actors.indexes.postings import counted
 from memory_actors.indexes.words import words
 from memory_actors.kinds.kind import Events, Kind, version_of
 from memory_actors.live_user import index_path
@@ -161,5 +160,4 @@ def _words_in(path: Path, owner: Owner) -> Counted | None:
 
 
 def _words(kind: Kind, place: _Place, events: Events) -> dict[str, int]:
-    counts = Counter(words(kind.passage_text(place.row, place.label, events)))
-    return {word: min(count, COUNT_MAX) for word, count in counts.items()}
+    return counted(words(kind.passage_text(place.row, place.label, events)))

@@ -21,6 +21,8 @@ from eventlog import (
     replay,
     system_clock_us,
 )
+from eventlog.backup import copied
+from eventlog.datafile import is_there
 from memory_actors.api_keys.store import FILE as API_KEYS
 from memory_actors.encryption import default_key_file
 from memory_actors.offline.child import ChildDied, heard, tell
@@ -78,9 +80,8 @@ def repair_here(source: Path, target: Path, key_file: Path | None = None) -> Rep
             return asyncio.run(_totals(new, keys if keys.is_attached else None))
 
         def copy_keys(new: Path) -> None:
-            if (source / API_KEYS).exists():
-                (new / API_KEYS).touch(0o600)
-                (new / API_KEYS).write_bytes((source / API_KEYS).read_bytes())
+            if is_there(source / API_KEYS):
+                copied(source / API_KEYS, new / API_KEYS)
 
         registry, now_us = event_registry(), system_clock_us()
         return repair(source, target, registry, now_us, keys=keys, recount=recount, also=copy_keys)

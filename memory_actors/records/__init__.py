@@ -39,14 +39,18 @@ from memory_actors.records.episode import (
     Step,
 )
 from memory_actors.records.memory import (
+    IS_COMPRESSED,
     HistoryEntry,
     Hit,
     Item,
     Memory,
     MemoryType,
     Metadata,
+    OnDuplicate,
+    Order,
     Receipt,
     Tier,
+    Time,
 )
 from memory_actors.records.prompt import (
     SOURCES_QUOTED_MAX,
@@ -71,6 +75,7 @@ from memory_actors.records.usage import (
 
 __all__ = [
     "DEFAULT_DOCUMENT",
+    "IS_COMPRESSED",
     "LEVELS",
     "SOURCES_QUOTED_MAX",
     "UNSAID",
@@ -102,6 +107,8 @@ __all__ = [
     "Metadata",
     "Moment",
     "Neighbour",
+    "OnDuplicate",
+    "Order",
     "Origin",
     "PurgeReport",
     "Purged",
@@ -113,6 +120,7 @@ __all__ = [
     "Sourced",
     "Step",
     "Tier",
+    "Time",
     "Trust",
     "Usage",
     "Why",

@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.records.memory import HistoryEntry, Memory
 
 
@@ -13,7 +12,7 @@ class LogEntry(HistoryEntry, frozen=True, kw_only=True):
     user_id: str
 
 
-class WhyStep(msgspec.Struct, frozen=True, kw_only=True):
+class WhyStep(Returned, frozen=True, kw_only=True):
     """One event in the life of a memory: what it did, by whom, and why."""
 
     memory_id: str
@@ -41,7 +40,7 @@ class WhyStep(msgspec.Struct, frozen=True, kw_only=True):
     """All of it in a sentence."""
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True):
+class Why(Returned, frozen=True, kw_only=True):
     """Why a memory is there, or no longer is: its life from the first event on."""
 
     memory_id: str
@@ -57,7 +56,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """How it stands now, in a sentence."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class Moment(Returned, frozen=True, kw_only=True):
     """A place in one user's stream, and the time that reads are answered for."""
 
     position: int
@@ -67,7 +66,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(Returned, frozen=True, kw_only=True):
     """What happened to one memory between two moments."""
 
     memory_id: str
@@ -82,7 +81,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What was done to it in between; none where its time was up."""
 
 
-class Diff(msgspec.Struct, frozen=True, kw_only=True):
+class Diff(Returned, frozen=True, kw_only=True):
     """What happened to one user's memories between two moments."""
 
     user_id: str
@@ -97,7 +96,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     """Events whose payload retention has dropped, with `dropped="mark"`."""
 
 
-class Recall(msgspec.Struct, frozen=True, kw_only=True):
+class Recall(Returned, frozen=True, kw_only=True):
     """That memories were returned to somebody for a query."""
 
     position: int

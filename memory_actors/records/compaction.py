@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-import msgspec
+from eventlog.records import Returned
 
 
-class Saving(msgspec.Struct, frozen=True, kw_only=True):
+class Saving(Returned, frozen=True, kw_only=True):
     """Bytes of contents: of originals, and of the summaries in their place."""
 
     bytes_before: int
@@ -17,12 +17,12 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes_before - self.bytes_after
 
     @property
-    def ratio(self) -> float:
-        """Bytes before to a byte after; 1 if nothing was compressed."""
-        return self.bytes_before / self.bytes_after if self.bytes_after else 1.0
+    def compression_ratio(self) -> float:
+        """Bytes after to a byte before; 0 if nothing was compressed."""
+        return self.bytes_after / self.bytes_before if self.bytes_before else 0.0
 
 
-class ClusterReport(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterReport(Returned, frozen=True, kw_only=True):
     """What came of one cluster of old memories, or of old episodes."""
 
     user_id: str
@@ -67,7 +67,7 @@ class CompactionReport(Saving, frozen=True, kw_only=True):
     cancelled: bool = False
 
 
-class CompactionProgress(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionProgress(Returned, frozen=True, kw_only=True):
     """How far a run has come."""
 
     users_done: int
@@ -89,3 +89,5 @@ class CompactionStats(Saving, frozen=True, kw_only=True):
     """This and the next two: of this process, all users."""
     runs: int
     last_run_at: datetime | None
+    schedule: str | None
+    """When it runs by itself, a cron expression; None: only when asked."""

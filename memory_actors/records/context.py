@@ -2,18 +2,20 @@
 
 from datetime import datetime
 
-import msgspec
+from eventlog.records import Returned
 
 DEFAULT_DOCUMENT = "MEMORY.md"
 
 
-class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+class ContextSize(Returned, frozen=True, kw_only=True):
     """How large a document is, in tokens."""
 
     document: str
     tokens: int
     soft_limit: int
     hard_limit: int
+    note: str | None = None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
 
     @property
     def remaining(self) -> int:
@@ -30,8 +32,8 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str | None:
-        """What to consider beyond the soft limit."""
-        if self.tokens <= self.soft_limit:
+        """What to consider from the soft limit on."""
+        if self.tokens < self.soft_limit:
             return None
         return (
             f"{self.document} approaching soft limit ({self.soft_limit:,} tokens). "
@@ -39,7 +41,7 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class ContextReceipt(Returned, frozen=True, kw_only=True):
     """What came of a write to a document, and how large that is now."""
 
     document: str
@@ -57,13 +59,15 @@ class ContextReceipt(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """Size and remaining capacity in words, for an agent to read."""
     warning: str | None
-    """Beyond the soft limit; or why `archive()` freed less than was asked for."""
+    """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
+    note: str | None
+    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float
 
 
-class ContextEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ContextEntry(Returned, frozen=True, kw_only=True):
     """One entry of a document or its archive."""
 
     entry_id: str
@@ -87,7 +91,7 @@ class ContextHit(ContextEntry, frozen=True, kw_only=True):
     """In [0, 1]. See `Hit`."""
 
 
-class DocumentBlock(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentBlock(Returned, frozen=True, kw_only=True):
     """One block of a document: a heading or an entry."""
 
     block_id: str
@@ -96,7 +100,7 @@ class DocumentBlock(msgspec.Struct, frozen=True, kw_only=True):
     """The title, None for an entry."""
 
 
-class DocumentInfo(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentInfo(Returned, frozen=True, kw_only=True):
     """One of a user's documents."""
 
     name: str

@@ -3,8 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.records.source import Sourced
 
 
@@ -42,7 +41,7 @@ class Relationship(Sourced, frozen=True, kw_only=True):
     pinned: bool
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+class Neighbour(Returned, frozen=True, kw_only=True):
     """An entity that is reached from another one."""
 
     entity: Entity

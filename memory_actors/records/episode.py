@@ -3,12 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from eventlog.records import Returned
 from memory_actors.records.source import Sourced
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(Returned, frozen=True, kw_only=True):
     """One step of an episode."""
 
     number: int
@@ -19,7 +18,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class EvictedStep(msgspec.Struct, frozen=True, kw_only=True):
+class EvictedStep(Returned, frozen=True, kw_only=True):
     """What a step leaves in its episode when it makes room for later ones."""
 
     number: int

@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-import msgspec
+from eventlog.records import Returned
 
 
 class Trust(StrEnum):
@@ -21,7 +21,7 @@ LEVELS = tuple(Trust)
 """From the least trusted up."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class Origin(Returned, frozen=True):
     """Who had a say in what a memory says."""
 
     source: str | None = None
@@ -38,7 +38,7 @@ def least(origins: tuple[Origin, ...]) -> Trust:
     return min((one.trust for one in origins), key=LEVELS.index, default=Trust.UNKNOWN)
 
 
-class Sourced(msgspec.Struct, frozen=True, kw_only=True):
+class Sourced(Returned, frozen=True, kw_only=True):
     """What a memory says of where it comes from."""
 
     origins: tuple[Origin, ...] = ()
@@ -47,7 +47,7 @@ class Sourced(msgspec.Struct, frozen=True, kw_only=True):
     """That of the least trusted of its origins."""
 
 
-class Purged(msgspec.Struct, frozen=True, kw_only=True):
+class Purged(Returned, frozen=True, kw_only=True):
     """What was taken out of one user's memory, or would be."""
 
     user_id: str
@@ -72,7 +72,7 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(len, (*self.gone.values(), *self.changed.values())))
 
 
-class PurgeReport(msgspec.Struct, frozen=True, kw_only=True):
+class PurgeReport(Returned, frozen=True, kw_only=True):
     """What was taken out of all users' memories, or would be."""
 
     users: int

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-import msgspec
+from eventlog.records import Returned
 
 
-class QuotaUse(msgspec.Struct, frozen=True):
+class QuotaUse(Returned, frozen=True):
     """How full one limit is."""
 
     quota: str
@@ -27,7 +27,7 @@ class QuotaUse(msgspec.Struct, frozen=True):
         return 100.0 * self.used / self.limit
 
 
-class KindUsage(msgspec.Struct, frozen=True, kw_only=True):
+class KindUsage(Returned, frozen=True, kw_only=True):
     """How much of one kind a user holds."""
 
     count: int
@@ -42,7 +42,7 @@ class KindUsage(msgspec.Struct, frozen=True, kw_only=True):
     quotas: tuple[QuotaUse, ...]
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(Returned, frozen=True, kw_only=True):
     """How much a user holds, by kind."""
 
     user_id: str

@@ -11,7 +11,7 @@ import msgspec
 
 from memory_actors.errors import InvalidInputError
 from memory_actors.ranking import Weights
-from memory_actors.records import HistoryEntry, Hit, Memory, Trust
+from memory_actors.records import HistoryEntry, Hit, Memory, OnDuplicate, Order, Receipt, Trust
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
@@ -24,8 +24,8 @@ class AddMemory(
     content: str
     memory_type: str = "long_term"
     metadata: dict[str, Any] | None = None
-    occurred_at: str | None = None
-    """ISO 8601."""
+    occurred_at: str | float | None = None
+    """ISO 8601, or seconds since 1970."""
     session_id: str | None = None
     role: str | None = None
     key: str | None = None
@@ -33,6 +33,7 @@ class AddMemory(
     pinned: bool = False
     auto_prune: bool = False
     idempotency_key: str | None = None
+    on_duplicate: OnDuplicate | None = None
     source: str | None = None
     """Where it comes from, and how far that is trusted: as for `UserMemory.from_source`."""
     trust: Trust | None = None
@@ -72,18 +73,22 @@ class Search(
 
     query: str
     memory_types: list[str] | None = None
-    top_k: int = 5
+    memory_type: str | None = None
+    top_k: int | None = None
     filters: dict[str, Any] | None = None
-    since: str | None = None
-    until: str | None = None
-    as_of: str | None = None
+    since: str | float | None = None
+    until: str | float | None = None
+    as_of: str | float | None = None
     session_id: str | None = None
+    exclude_ids: list[str] = []
+    exclude_session: str | None = None
     min_score: float = 0.0
     token_budget: int | None = None
     diversity: float = 0.0
+    order: Order | None = None
     explain: bool = False
     weights: dict[str, float] | None = None
-    reference_time: str | None = None
+    reference_time: str | float | None = None
     compressed: bool = True
     sources: list[str] | None = None
     min_trust: Trust | None = None
@@ -93,7 +98,8 @@ class Search(
 
         :raises InvalidInputError: too many results, or an unknown weight.
         """
-        check_page(self.top_k, "top_k")
+        if self.top_k is not None:
+            check_page(self.top_k, "top_k")
         return _but(self, "query") | {"weights": _weights(self.weights)}
 
 
@@ -124,6 +130,18 @@ class Memories(msgspec.Struct, frozen=True):
     memories: list[Memory]
 
 
+class Count(msgspec.Struct, frozen=True):
+    """How many memories match."""
+
+    count: int
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A receipt for each memory that was deleted."""
+
+    receipts: list[Receipt]
+
+
 class History(msgspec.Struct, frozen=True):
     """Every event that touched a memory, oldest first."""
 
@@ -140,12 +158,14 @@ class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
     bytes_before: int
     bytes_after: int
     bytes_saved: int
-    ratio: float
-    """Bytes before to a byte after."""
+    compression_ratio: float
+    """Bytes after to a byte before; 0 if nothing was compressed."""
     failed_clusters: int
     """Since the server was started, as are the next two."""
     runs: int
     last_run_at: datetime | None
+    schedule: str | None
+    """When it runs by itself, a cron expression; null: only when asked."""
 
 
 class Health(msgspec.Struct, frozen=True):

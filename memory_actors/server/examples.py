@@ -26,6 +26,8 @@ from memory_actors.server.bodies import (
     AddMemory,
     Compress,
     CompressionStats,
+    Count,
+    Deleted,
     Health,
     History,
     Hits,
@@ -81,6 +83,8 @@ RECEIPT: Final = Receipt(
 )
 UPDATED: Final = msgspec.structs.replace(RECEIPT, operation="update")
 DELETED: Final = msgspec.structs.replace(RECEIPT, operation="delete", quota_remaining=10_000)
+DELETED_MANY: Final = Deleted([DELETED])
+COUNT: Final = Count(1)
 MEMORY: Final = Memory(**_FACT)
 MEMORIES: Final = Memories([MEMORY])
 HITS: Final = Hits([Hit(**_FACT, score=0.83)])
@@ -172,7 +176,7 @@ DONE: Final = msgspec.structs.replace(
             took_s=1.3,
         ),
         "bytes_saved",
-        "ratio",
+        "compression_ratio",
     ),
 )
 STATS: Final = CompressionStats(
@@ -181,10 +185,11 @@ STATS: Final = CompressionStats(
     bytes_before=60_112,
     bytes_after=7_410,
     bytes_saved=52_702,
-    ratio=8.11,
+    compression_ratio=0.1233,
     failed_clusters=0,
     runs=1,
     last_run_at=_AT,
+    schedule="0 3 * * 0",
 )
 HEALTH: Final = Health(status="ok", version="0.1.0")
 

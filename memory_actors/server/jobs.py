@@ -174,7 +174,7 @@ class CompactionJobs:
             self._failed(job_id, error)
         else:
             cancelled = getattr(report, "cancelled", False)
-            told = as_told(report, "bytes_saved", "ratio")
+            told = as_told(report, "bytes_saved", "compression_ratio")
             self._end(job_id, "cancelled" if cancelled else "done", report=told)
 
     def _note(self, job_id: str, progress: object) -> None:

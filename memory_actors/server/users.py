@@ -20,6 +20,8 @@ from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     PAGE_MAX,
     AddMemory,
+    Count,
+    Deleted,
     History,
     Hits,
     Memories,
@@ -51,6 +53,27 @@ SessionId = Annotated[
         examples=example("sess_abc123"),
     ),
 ]  # fmt: skip
+
+
+Types = Annotated[
+    list[str] | None,
+    QueryParameter(description="Only these; may be repeated.", examples=example(["long_term"])),
+]
+Filters = Annotated[
+    str | None,
+    QueryParameter(description="JSON, by metadata.", examples=example('{"category": "sports"}')),
+]
+Sources = Annotated[
+    list[str] | None,
+    QueryParameter(
+        description="Only what came from these; may be repeated.",
+        examples=example([examples.SOURCE]),
+    ),
+]
+MinTrust = Annotated[
+    Trust | None,
+    QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
+]
 
 
 async def user_memory(
@@ -115,27 +138,10 @@ async def search(
 @get("/memories", summary="List memories", responses=answers(200, examples.MEMORIES, 400, 401, 403))
 async def list_memories(
     user: OfUser,
-    memory_type: Annotated[
-        list[str] | None,
-        QueryParameter(description="Only these; may be repeated.", examples=example(["long_term"])),
-    ] = None,
-    filters: Annotated[
-        str | None,
-        QueryParameter(
-            description="JSON, by metadata.", examples=example('{"category": "sports"}')
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        QueryParameter(
-            description="Only what came from these; may be repeated.",
-            examples=example([examples.SOURCE]),
-        ),
-    ] = None,
-    min_trust: Annotated[
-        Trust | None,
-        QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
-    ] = None,
+    memory_type: Types = None,
+    filters: Filters = None,
+    source: Sources = None,
+    min_trust: MinTrust = None,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))] = 100,
     offset: Annotated[int, QueryParameter(ge=0, examples=example(0))] = 0,
 ) -> Memories:
@@ -150,6 +156,43 @@ async def list_memories(
             min_trust=min_trust,
             limit=limit,
             offset=offset,
+        )
+    )
+
+
+@get("/count", summary="Count memories", responses=answers(200, examples.COUNT, 400, 401, 403))
+async def count(
+    user: OfUser,
+    memory_type: Types = None,
+    filters: Filters = None,
+    source: Sources = None,
+    min_trust: MinTrust = None,
+) -> Count:
+    """Return how many memories the same parameters would list."""
+    chosen = _filters(filters)
+    return Count(
+        await user.count(chosen, memory_types=memory_type, sources=source, min_trust=min_trust)
+    )
+
+
+@delete(
+    "/memories",
+    status_code=200,
+    summary="Delete what matches",
+    responses=answers(200, examples.DELETED_MANY, 400, 401, 403),
+)
+async def delete_many(
+    user: OfUser,
+    memory_type: Types = None,
+    filters: Filters = None,
+    source: Sources = None,
+    min_trust: MinTrust = None,
+) -> Deleted:
+    """Delete the memories that match; their history stays. Without `filters`, name the types."""
+    chosen = _filters(filters) or {}
+    return Deleted(
+        await user.delete_many(
+            chosen, memory_types=memory_type, sources=source, min_trust=min_trust
         )
     )
 
@@ -241,8 +284,8 @@ def router() -> Router:
     return Router(
         "/v1/users/{user_id:str}",
         route_handlers=[
-            add, search, list_memories, get_memory, update, delete_memory, history, why, purge,
-            usage,
+            add, search, list_memories, count, get_memory, update, delete_memory, delete_many,
+            history, why, purge, usage,
         ],
         guards=[own_memory],
         dependencies={"user": Provide(user_memory)},

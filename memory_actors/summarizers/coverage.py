@@ -13,7 +13,8 @@ Rules beside that:
   of those that are the same word for word all but the first.
 - A decision or an outcome adds a quarter more. A question adds half: the answer is worth keeping.
 - A few words cost as much as six: a cheer is short, but says nothing on its own.
-- What has come to say less for its length than a third of what most do would only fill up.
+- What has come to say less for its length than a third of what most do would only fill up, unless
+  it brings a fact: as long as there are facts to say and room to say them, they are said.
 - Of equals the choice is scattered over time, or it would all be from the beginning.
 - A sentence comes near with its share in what its memory says, or else a greeting would be the
   cheapest way to speak for a memory.
@@ -81,6 +82,13 @@ def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> 
     return Worth(said, factors, _nearness(said, memories, vectors))
 
 
+def share_said(worth: Worth, chosen: Sequence[int]) -> float:
+    """Return how much of what n sentences say some of them say, by weight: from 0 to 1."""
+    said = np.unique(np.concatenate([worth.said.of(one) for one in chosen]))
+    share: float = worth.said.weights[said].sum() / max(worth.said.weights.sum(), 1e-9)
+    return share
+
+
 def _repeats(sentences: Sequence[str]) -> list[int]:
     """Return the sentences that stand word for word further ahead: the first tells since when."""
     first: dict[str, int] = {}
@@ -135,16 +143,17 @@ class _Picker:
 
     def best(self) -> int | None:
         """Return the sentence that adds most for its length, of those that fit and are news."""
-        costs = self._costs()
+        costs, facts = self._costs(), self._new_facts()
         lengths = (costs[:, 0] + self._shortness) ** LENGTH_POWER
-        possible = (costs <= self._left).all(axis=1) & self._are_news()
+        possible = (costs <= self._left).all(axis=1) & (facts | self._has_new_stems())
         told, neared = self._gains()
         told = np.where(possible, told / lengths, 0.0)
         if self._rate_min is None:
             self._rate_min = (
                 RATE_SHARE_MIN * float(np.median(told[told > 0])) if told.any() else 0.0
             )
-        rates = np.where(told > self._rate_min, told + neared / lengths, 0.0)
+        worthwhile = (told > self._rate_min) | (facts & (told > 0))
+        rates = np.where(worthwhile, told + neared / lengths, 0.0)
         found = int(self._order[np.round(rates[self._order], 9).argmax()])
         return found if rates[found] > 0 else None
 
@@ -164,12 +173,15 @@ class _Picker:
         labels, marks = brings_label[:, None] * layout.labels, brings_mark[:, None] * layout.marks
         return layout.sentences + labels + marks
 
-    def _are_news(self) -> npt.NDArray[np.bool_]:
+    def _new_facts(self) -> npt.NDArray[np.bool_]:
         said = self._worth.said
-        stems = said.per_sentence(self._stems * self._unsaid)
-        facts = said.per_sentence(said.facts * self._unsaid)
-        news: npt.NDArray[np.bool_] = (facts > 0) | (stems >= NEWS_SHARE_MIN * self._stem_counts)
-        return news
+        new: npt.NDArray[np.bool_] = said.per_sentence(said.facts * self._unsaid) > 0
+        return new
+
+    def _has_new_stems(self) -> npt.NDArray[np.bool_]:
+        stems = self._worth.said.per_sentence(self._stems * self._unsaid)
+        new: npt.NDArray[np.bool_] = stems >= NEWS_SHARE_MIN * self._stem_counts
+        return new
 
     def _gains(self) -> tuple[Floats, Floats]:
         """Return what each sentence would add in concepts, and in nearness to the vectors."""

@@ -29,7 +29,7 @@ import numpy as np
 
 from memory_actors.errors import InvalidInputError, SummarizerError
 from memory_actors.summarizers.concepts import Ints
-from memory_actors.summarizers.coverage import Layout, choose, worth
+from memory_actors.summarizers.coverage import Layout, choose, share_said, worth
 from memory_actors.summarizers.protocol import WORDS_MAX, Cluster, checked_words_max, day
 from memory_actors.summarizers.sampling import evenly
 from memory_actors.summarizers.sentences import MARKER, clip, count_words, sentences
@@ -67,6 +67,21 @@ class ExtractiveSummarizer:
     async def summarize(self, cluster: Cluster) -> str:
         """Return the body of a summary, made in a worker thread."""
         return await anyio.to_thread.run_sync(self.summarize_sync, cluster)
+
+    def coverage(self, cluster: Cluster) -> float:
+        """Return how much of what a cluster says its summary would say, by weight: from 0 to 1.
+
+        1 where all that is half as long as the originals has room: a summary is no longer anyway.
+        Keeps the calling thread until it is done.
+        """
+        words = self._words_max - count_words(cluster.heading)
+        if sum(map(count_words, cluster.texts)) * self._share_max <= words:
+            return 1.0
+        page = _page(cluster, words)
+        layout = _layout(page)
+        value = worth(page.sentences, layout.memories, cluster.vectors)
+        chosen = choose(value, layout, words_max=words, bytes_max=_ANY)
+        return share_said(value, chosen) if chosen else 1.0
 
     def summarize_sync(self, cluster: Cluster) -> str:
         """Return the body of a summary. Keeps the calling thread until it is done."""

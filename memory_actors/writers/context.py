@@ -27,7 +27,7 @@ from memory_actors.records import (
     Metadata,
     Receipt,
 )
-from memory_actors.tokens import TokenBudget
+from memory_actors.tokens import TokenBudget, disagreement
 from memory_actors.validation import (
     check_name,
     check_optional_name,
@@ -87,7 +87,7 @@ class ContextWriter(Writer):
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             text=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
             room=self.room(),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))
@@ -148,7 +148,7 @@ class ContextWriter(Writer):
             rank=_checked_rank(block.rank),
             heading=block.heading,
             pinned=item.pinned,
-            metadata=own_metadata(item.metadata),
+            metadata=own_metadata(item.metadata, shown=True),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
             archived=block.archived and block.heading is None,
@@ -202,28 +202,31 @@ class ContextWriter(Writer):
             remaining=size.remaining,
             message=size.message,
             warning=size.warning,
+            note=size.note,
             archived=_archived(written.reply),
             latency_ms=(perf_counter() - written.started_s) * 1e3,
         )
 
     def size(self, document: str, state: Context) -> ContextSize:
         """Return how large a document is in this state."""
-        budget = self.budget
+        budget, said = self.budget, text(blocks(state, document))
         return ContextSize(
             document=document,
-            tokens=budget.counter.count(text(blocks(state, document))),
+            tokens=budget.counter.count(said),
             soft_limit=budget.soft_tokens,
             hard_limit=budget.hard_tokens,
+            note=disagreement(budget.counter, said, document),
         )
 
     def after(self, _command: Command) -> After:
         """Return what indexes new entries of an archive: any change may have to make room."""
         return self._index_archived
 
-    async def _index_archived(self, live: LiveUser, reply: Reply) -> bool:
+    async def _index_archived(self, live: LiveUser, reply: Reply) -> str | None:
         events = [recorded.data for recorded in reply.events]
         imported = any(isinstance(event, BlockImported) and event.archived for event in events)
-        return not (imported or _archived(reply)) or await self.index_from_log(live, reply)
+        found = imported or _archived(reply)
+        return await self.index_from_log(live, reply) if found else None
 
 
 def _archived(reply: Reply) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """The way of entities and relationships into the log and the index."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, ClassVar
 
 from memory_actors.errors import InvalidInputError, NotFoundError
@@ -10,7 +9,7 @@ from memory_actors.kinds.entity import Entities, Entity, Observation, Relationsh
 from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Kind
 from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
-from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.records import Item, Metadata, Receipt, Time
 from memory_actors.validation import (
     check_name,
     check_optional_name,
@@ -42,7 +41,7 @@ class EntityWriter(Writer):
         observations: Sequence[str],
         *,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
         auto_prune: bool = False,
@@ -99,8 +98,8 @@ class EntityWriter(Writer):
         target: str,
         *,
         fact: str | None = None,
-        valid_from: datetime | str | None = None,
-        valid_to: datetime | str | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         exclusive: bool | None = None,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
@@ -138,7 +137,7 @@ class EntityWriter(Writer):
         written = await self.write(command, [text])
         return self._related(command, written)
 
-    async def end(self, row: Relationship, at: datetime | str | None) -> Receipt:
+    async def end(self, row: Relationship, at: Time | None) -> Receipt:
         """Say when a relationship ended."""
         now_us, at_us = self.scope.now_us(), time_us(at, "at")
         command = entity.EndRelationship(
@@ -193,7 +192,7 @@ class EntityWriter(Writer):
             content=content,
             size_bytes=size_bytes,
             digest=text_digest(texts[0]) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command, texts))
 

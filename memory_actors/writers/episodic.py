@@ -17,7 +17,7 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Episode, Item, Memory, Metadata, Receipt, Step
+from memory_actors.records import Episode, Item, Memory, Metadata, Receipt, Step, Time
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -65,7 +65,7 @@ class EpisodicWriter(SummaryWriter):
         agent_id: str | None = None,
         session_id: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool = False,
         auto_prune: bool = False,
@@ -188,7 +188,7 @@ class EpisodicWriter(SummaryWriter):
             content=content,
             size_bytes=size_bytes,
             digest=b"" if content is None else text_digest(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         texts = [] if content is None else [content]
         return self._changed(row.memory_id, "update", await self.write(command, texts))
@@ -224,7 +224,7 @@ def _checked(given: Episode) -> Episode:
     """
     if not isinstance(given, Episode):
         raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
-    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata))
+    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata, shown=True))
     try:
         parts = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=plain)
         return msgspec.convert(parts, Episode)

@@ -2,24 +2,29 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import msgspec
 
 from eventlog import Dropped
+from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.long_term import MemoryAdded, SummaryAdded
-from memory_actors.phrasing import spoken, text_digest
-from memory_actors.records import Item, Memory, Metadata, Receipt
+from memory_actors.kinds.long_term import AddMemories, MemoryAdded, MemorySeen, SummaryAdded
+from memory_actors.live_user import LiveUser
+from memory_actors.phrasing import normalised, spoken, text_digest
+from memory_actors.records import UNSAID, Item, Memory, Metadata, OnDuplicate, Receipt
 from memory_actors.validation import (
+    check_choice,
+    check_count,
     check_optional_name,
     content_bytes,
     own_metadata,
     plain,
     time_us,
 )
+from memory_actors.writers import superseding
 from memory_actors.writers.summaries import SummaryData, SummaryWriter, added_fields, checked_data
 from memory_actors.writers.writer import Written
 
@@ -30,7 +35,12 @@ class LongTermWriter(SummaryWriter):
     """Adds, changes, compresses and deletes long-term memories."""
 
     kind: ClassVar[CompactedKind] = long_term
-    takes = frozenset({"occurred_at", "session_id", "role", "pinned", "idempotency_key"})
+    takes = frozenset(
+        {
+            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "times_seen",
+            "last_seen_at",
+        }
+    )  # fmt: skip
     delete_command = long_term.DeleteMemory
     restore_command = long_term.RestoreMemories
     compress_command = long_term.CompressMemories
@@ -38,11 +48,19 @@ class LongTermWriter(SummaryWriter):
     add_command = long_term.AddSummary
 
     async def add(
-        self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
+        self,
+        item: Item,
+        *,
+        auto_prune: bool = False,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> Receipt:
         """Add one memory."""
         (receipt,) = await self.add_many(
-            [item], auto_prune=auto_prune, idempotency_key=idempotency_key
+            [item],
+            auto_prune=auto_prune,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
         )
         return receipt
 
@@ -52,6 +70,7 @@ class LongTermWriter(SummaryWriter):
         *,
         auto_prune: bool = False,
         idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
@@ -62,15 +81,22 @@ class LongTermWriter(SummaryWriter):
         if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
             raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
-            raise InvalidInputError(f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,})")
+            raise InvalidInputError(
+                f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,}): add them in parts"
+            )
         memories = tuple(self._checked(item, now_us) for item in items)
         if not memories:
             return []
-        command = long_term.AddMemories(
+        own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
+        policy = self._on_duplicate(on_duplicate, own_ids)
+        command = AddMemories(
             now_us=now_us,
             memories=memories,
             auto_prune=auto_prune,
-            own_ids=tuple(item.memory_id for item in items if item.memory_id is not None),
+            own_ids=own_ids,
+            on_duplicate=policy,
+            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
+            origins=() if self.scope.origins == (UNSAID,) else self.scope.origins,
         )
         written = await self.write(
             command,
@@ -78,7 +104,7 @@ class LongTermWriter(SummaryWriter):
             idempotency_key=idempotency_key,
             digest=b"" if idempotency_key is None else _request(command),
         )
-        return self._receipts(memories, written)
+        return self._receipts(command, written)
 
     async def update(
         self, row: long_term.Row, content: str | None, metadata: Metadata | None
@@ -93,9 +119,13 @@ class LongTermWriter(SummaryWriter):
             content=content,
             size_bytes=size_bytes,
             digest=text_digest(texts[0]) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata),
+            same=b"" if content is None else _normalised_digest(content, row.role),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
-        return self.receipt(row.memory_id, "update", await self.write(command, texts))
+        written = await self.write(command, texts)
+        events = [recorded.data for recorded in written.reply.events]
+        receipt = self.receipt(row.memory_id, "update", written)
+        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, events))
 
     def checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
@@ -108,6 +138,7 @@ class LongTermWriter(SummaryWriter):
         memory_id = check_optional_name(item.memory_id, "memory_id")
         session_id = check_optional_name(item.session_id, "session_id")
         role = check_optional_name(item.role, "role")
+        last_seen_us = time_us(item.last_seen_at, "last_seen_at")
         return MemoryAdded(
             memory_id=memory_id or self.scope.new_id(now_us),
             content=plain(item.content),
@@ -118,9 +149,30 @@ class LongTermWriter(SummaryWriter):
             session_id=session_id or self.scope.session_id,
             role=role,
             pinned=item.pinned,
+            same=_normalised_digest(plain(item.content), role),
+            times_seen=check_count(item.times_seen, "times_seen", least=1),
+            last_seen_us=0 if last_seen_us is None else last_seen_us,
         )
 
-    def _receipts(self, memories: Sequence[MemoryAdded], written: Written) -> list[Receipt]:
+    def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
+        """Return what becomes of duplicates: as asked for, else as the settings say.
+
+        :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
+        """
+        if asked is None:
+            return self.scope.services.settings.on_duplicate
+        if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
+            raise InvalidInputError(
+                f'{own_ids[0]!r:.80} is an id of your own, and on_duplicate="count" would drop it: '
+                'leave the id out, or say "keep" or "skip"'
+            )
+        return asked
+
+    async def compared(self, live: LiveUser, reply: Reply) -> Reply:
+        """Record which older memories hold no more because of those that are new."""
+        return reply if reply.duplicate else await superseding.compared(self.scope, live, reply)
+
+    def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
         events = [recorded.data for recorded in written.reply.events]
         if any(isinstance(event, Dropped) for event in events):
@@ -128,16 +180,45 @@ class LongTermWriter(SummaryWriter):
                 "this request was carried out long ago; what it added was compressed since, and "
                 "retention has dropped it: use a new idempotency key"
             )
-        fresh = [event.memory_id for event in events if isinstance(event, MemoryAdded)]
-        ids = fresh if written.reply.duplicate else [memory.memory_id for memory in memories]
-        added = set(fresh)
-        return [
-            self.receipt(memory_id, "add" if memory_id in added else "unchanged", written)
-            for memory_id in ids
-        ]
+        said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
+        if written.reply.duplicate:
+            return [self._receipt(event, written) for event in said]
+        added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
+        seen = (event for event in said if isinstance(event, MemorySeen))
+        state = written.reply.state
+        command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
+        receipts = []
+        for memory in command.memories:
+            memory_id = memory.memory_id
+            event: MemoryAdded | MemorySeen | None = added.get(memory_id)
+            if event is None and command.on_duplicate == "count":
+                event = None if memory_id in command.distinct else next(seen)
+            if event is None:
+                known = long_term.duplicate_of(command, memory, state.long_term) or memory_id
+                receipts.append(self.receipt(known, "unchanged", written))
+            else:
+                receipts.append(self._receipt(event, written))
+        return receipts
+
+    def _receipt(self, event: MemoryAdded | MemorySeen, written: Written) -> Receipt:
+        operation = "seen" if isinstance(event, MemorySeen) else "add"
+        receipt = self.receipt(event.memory_id, operation, written)
+        events = [recorded.data for recorded in written.reply.events]
+        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, events))
 
 
-def _request(command: long_term.AddMemories) -> bytes:
+def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:
+    """Return those that are no duplicates unless somebody says so: of a session, or with an id."""
+    return frozenset(own_ids).union(one.memory_id for one in memories if one.session_id)
+
+
+def _normalised_digest(content: str, role: str | None) -> bytes:
+    """Return the digest of a text normalised; b"" if it is so already."""
+    common = normalised(content)
+    return b"" if common == content else text_digest(spoken(common, role))
+
+
+def _request(command: AddMemories) -> bytes:
     """Return what tells one request from another: what the caller said, not the id it was given."""
     said = [
         (

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.embedding.of_user import Embeddings, embeddings_of
 from memory_actors.kinds.kind import Command, Restore
+from memory_actors.kinds.long_term import SupersedeMemories
 from memory_actors.live_user import LiveUser, UserView
 from memory_actors.origins import Origins, meta_of
 from memory_actors.purging import Purge
@@ -17,7 +18,7 @@ from memory_actors.quota import Limits
 from memory_actors.services import Services
 from memory_actors.streams import recall_stream_of, stream_of
 from memory_actors.user_state import UserState
-from memory_actors.validation import check_name, check_optional_name
+from memory_actors.validation import check_flag, check_name, check_optional_name
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ class Scope:
         agent_id: str | None,
         session_id: str | None,
         origins: Origins = (),
+        *,
+        auto_prune: bool = False,
     ):
         self.services = services
         self.user_id = check_name(user_id, "user_id")
@@ -39,6 +42,8 @@ class Scope:
         self.session_id = check_optional_name(session_id, "session_id")
         self.origins = origins
         """Where what is written comes from."""
+        self.auto_prune = check_flag(auto_prune, "auto_prune")
+        """Whether what is added may make room, where the call does not say."""
         self.stream = stream_of(user_id)
 
     @property
@@ -51,6 +56,10 @@ class Scope:
         scope = copy(self)
         scope.origins = origins
         return scope
+
+    def prunes(self, asked: bool | None) -> bool:
+        """Return whether a call may make room: as it says, or as the handle does."""
+        return self.auto_prune if asked is None else asked
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[UserView]:
@@ -112,9 +121,16 @@ class Scope:
         return reply
 
     @contextmanager
-    def measured(self, operation: str, kind: str) -> Iterator[None]:
-        """Measure an operation, and how it ends."""
-        started_s, outcome = perf_counter(), "ok"
+    def measured(
+        self, operation: str, kind: str, *, kinds: Sequence[str] | None = None, calls: int = 1
+    ) -> Iterator[None]:
+        """Measure an operation, and how it ends; hold it to what it should take.
+
+        `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
+        for. What has to load the model first may take longer.
+        """
+        services = self.services
+        started_s, outcome, prepared = perf_counter(), "ok", services.embeddings.prepared
         try:
             yield
         except BaseException as error:
@@ -122,7 +138,11 @@ class Scope:
             raise
         finally:
             seconds = perf_counter() - started_s
-            self.services.metrics.observe(operation, kind, seconds, outcome)
+            services.metrics.observe(operation, kind, seconds, outcome)
+            if services.embeddings.prepared == prepared:
+                services.latency.note(
+                    operation, (kind,) if kinds is None else kinds, seconds / calls
+                )
 
     async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
         """Take note that memories were returned for a query, where reads are audited."""
@@ -145,7 +165,8 @@ class Scope:
         """Return where the words of a command come from; nowhere, if it has none of its own."""
         if isinstance(command, Purge):
             return command.meta
-        return {} if isinstance(command, Restore) else meta_of(self.origins)
+        wordless = isinstance(command, Restore | SupersedeMemories)
+        return {} if wordless else meta_of(self.origins)
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}

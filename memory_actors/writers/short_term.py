@@ -56,7 +56,7 @@ class ShortTermWriter(Writer):
             memory_id=row.memory_id,
             size_bytes=0 if content is None else content_bytes(content),
             content=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command), row)
 

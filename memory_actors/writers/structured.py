@@ -1,7 +1,6 @@
 """The way of a JSON document into the log and the index."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,7 +11,7 @@ from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.structured import document
 from memory_actors.kinds.structured.document import document_text, value_json
 from memory_actors.phrasing import text_digest
-from memory_actors.records import Item, Metadata, Receipt
+from memory_actors.records import Item, Metadata, Receipt, Time
 from memory_actors.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -43,7 +42,7 @@ class StructuredWriter(Writer):
         *,
         key: str | None = None,
         metadata: Metadata | None = None,
-        occurred_at: datetime | str | None = None,
+        occurred_at: Time | None = None,
         memory_id: str | None = None,
         pinned: bool | None = None,
         auto_prune: bool = False,
@@ -110,7 +109,7 @@ class StructuredWriter(Writer):
             size_bytes=len(said.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             value_digest=text_digest(said) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command, texts))
 
@@ -126,7 +125,8 @@ def checked_document(value: object) -> tuple[dict[str, Any], str]:
     said = value_json(copy)
     if len(said.encode()) > CONTENT_BYTES_MAX:
         raise InvalidInputError(
-            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,})"
+            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,}): "
+            "put it as several"
         )
     return copy, said
 

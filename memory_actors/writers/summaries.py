@@ -143,7 +143,7 @@ def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
         "compression_method": check_name(data.compression_method, "compression_method"),
         "session_ids": tuple(check_name(one, "session_id") for one in data.session_ids),
         "bytes_before": data.bytes_before,
-        "metadata": own_metadata(memory.metadata),
+        "metadata": own_metadata(memory.metadata, shown=True),
         **summary_text(memory.content),
     }
 

@@ -28,25 +28,26 @@ class WorkingWriter(Writer):
 
     async def set(
         self,
-        key: str,
+        key: str | None,
         value: Any,
         *,
         metadata: Metadata | None = None,
         memory_id: str | None = None,
         auto_prune: bool = False,
     ) -> Receipt:
-        """Set a key to a JSON value."""
+        """Set a key to a JSON value; without a key, the memory's own id is one."""
         now_us, copy = self.scope.now_us(), json_copy(value, "value")
         own_id = check_optional_name(memory_id, "memory_id")
-        key = check_name(key, "key")
+        new_id = own_id or self.scope.new_id(now_us)
+        key = new_id if key is None else check_name(key, "key")
         size_bytes = working.entry_bytes(key, copy)
         if size_bytes > CONTENT_BYTES_MAX:
             raise InvalidInputError(
-                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,})"
+                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,}): shorten it"
             )
         command = working.SetKey(
             now_us=now_us,
-            memory_id=own_id or self.scope.new_id(now_us),
+            memory_id=new_id,
             own_ids=() if own_id is None else (own_id,),
             key=key,
             value=copy,
@@ -64,14 +65,11 @@ class WorkingWriter(Writer):
         """Keep a text under a key; without one, under its own memory id."""
         self.check_fields(item, idempotency_key)
         content_bytes(item.content)
-        memory_id = item.memory_id
-        if item.key is None and memory_id is None:
-            memory_id = self.scope.new_id(self.scope.now_us())
         return await self.set(
-            item.key if item.key is not None else str(memory_id),
+            item.key,
             item.content,
             metadata=item.metadata,
-            memory_id=memory_id,
+            memory_id=item.memory_id,
             auto_prune=auto_prune,
         )
 
@@ -90,6 +88,6 @@ class WorkingWriter(Writer):
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             content=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         return self.receipt(row.memory_id, "update", await self.write(command))

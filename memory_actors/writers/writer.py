@@ -2,7 +2,7 @@
 
 Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
 answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
-the receipt says `indexed=False`, and it is indexed when the embedder works again.
+the receipt says `indexed=False` and why, and it is indexed when the embedder works again.
 """
 
 import asyncio
@@ -26,8 +26,11 @@ from memory_actors.writers.scope import Scope
 
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
-After = Callable[[LiveUser, Reply], Awaitable[bool]]
-"""What is done once the log has the events of a command; it says whether they are indexed."""
+After = Callable[[LiveUser, Reply], Awaitable[str | None]]
+"""What is done once the log has the events of a command; it says why they are not indexed."""
+NO_VECTOR_YET = (
+    "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
+)
 
 _logger = get_logger("memory_actors.user")
 
@@ -39,15 +42,16 @@ class Written(NamedTuple):
     evicted: tuple[str, ...]
     pruned: tuple[str, ...]
     started_s: float
-    indexed: bool = True
+    unindexed: str | None = None
+    """Why it is not indexed yet; None: it is, or there is nothing to index."""
 
     @classmethod
-    def of(cls, reply: Reply, started_s: float, *, indexed: bool = True) -> Self:
+    def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
         """Return what came of a command, its victims picked out of its events."""
         events = [recorded.data for recorded in reply.events]
         evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
         pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
-        return cls(reply, evicted, pruned, started_s, indexed)
+        return cls(reply, evicted, pruned, started_s, unindexed)
 
 
 class Writer(ABC):
@@ -117,30 +121,33 @@ class Writer(ABC):
         if not command.frees:
             self.scope.services.monitor.admit()
         started_s = perf_counter()
-        with self.scope.measured(type(command).__name__, self.kind.NAME):
+        kinds, calls = () if command.background else None, max(1, len(texts))
+        with self.scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
                 work = self._write_texts(command, list(texts), idempotency_key, digest)
-                reply, indexed = await self.scope.unattended(work)
+                reply, unindexed = await self.scope.unattended(work)
             elif (after := self.after(command)) is not None:
-                reply, indexed = await self.scope.unattended(self._write(command, after))
+                reply, unindexed = await self.scope.unattended(self._write(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
-                reply, indexed = await self._write(command)
-        return Written.of(reply, started_s, indexed=indexed)
+                reply, unindexed = await self._write(command)
+        return Written.of(reply, started_s, unindexed=unindexed)
 
     def after(self, command: Command) -> After | None:
         """Return what indexes the events of a command that has no texts; None if nothing has to."""
         return self.index_from_log if isinstance(command, Restore) else None
 
-    async def index_from_log(self, live: LiveUser, reply: Reply) -> bool:
+    async def index_from_log(self, live: LiveUser, reply: Reply) -> str | None:
         """Index events by their texts in the log; their vectors are mostly still in the table."""
         await live.indexes.catch_up([self.kind])
         versions = {recorded.version for recorded in reply.events}
-        return not live.indexes.index_what_lacks(self.kind, versions)
+        return NO_VECTOR_YET if live.indexes.index_what_lacks(self.kind, versions) else None
 
-    async def _write(self, command: Command, after: After | None = None) -> tuple[Reply, bool]:
+    async def _write(
+        self, command: Command, after: After | None = None
+    ) -> tuple[Reply, str | None]:
         async with self.scope.writable() as live:
             reply = await self.scope.ask(live, command, relaxed=self.relaxed)
-            return reply, after is None or await after(live, reply)
+            return reply, None if after is None else await after(live, reply)
 
     async def _write_texts(
         self,
@@ -148,8 +155,8 @@ class Writer(ABC):
         texts: list[str],
         idempotency_key: str | None,
         digest: bytes,
-    ) -> tuple[Reply, bool]:
-        """Ask the actor and embed the texts at the same time; say whether they are indexed."""
+    ) -> tuple[Reply, str | None]:
+        """Ask the actor and embed the texts at the same time; say why they are not indexed."""
         async with self.scope.writable() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
                 await live.actor.dry_run(command)
@@ -167,7 +174,12 @@ class Writer(ABC):
                     self.kind, live.actor.drain
                 )  # after a deadline it may yet be added
                 raise
-            return reply, await self._index(live, texts, embedding, reply.events)
+            unindexed = await self._index(live, texts, embedding, reply.events)
+            return await self.compared(live, reply) if unindexed is None else reply, unindexed
+
+    async def compared(self, _live: LiveUser, reply: Reply) -> Reply:
+        """Return what came of a command and of what it means for other memories; None, mostly."""
+        return reply
 
     async def _index(
         self,
@@ -175,8 +187,8 @@ class Writer(ABC):
         texts: list[str],
         embedding: asyncio.Task[list[Embedded]],
         events: Sequence[Recorded[Any]],
-    ) -> bool:
-        """Index the texts when they are embedded; leave it for later if that fails."""
+    ) -> str | None:
+        """Index the texts when they are embedded; if that fails, leave it for later and say why."""
         try:
             embedded = await embedding
         except EmbedderError as error:
@@ -187,7 +199,7 @@ class Writer(ABC):
                 error=reason(error),
             )
             live.indexes.index_later(self.kind, live.actor.drain)
-            return False
+            return str(error)
         found = list(zip(map(text_digest, texts), map(Text, texts, embedded), strict=True))
         for start in range(0, len(found), SETTLED_AT_ONCE):
             live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
@@ -195,7 +207,7 @@ class Writer(ABC):
                 await asyncio.sleep(0)
         # Another spelling of an entity's name, say, may have led to another text.
         live.indexes.index_what_lacks(self.kind, {event.version for event in events})
-        return True
+        return None
 
     # --- what comes in and goes out
 
@@ -210,6 +222,8 @@ class Writer(ABC):
             "session_id": item.session_id,
             "role": item.role,
             "pinned": item.pinned or None,
+            "times_seen": None if item.times_seen == 1 else item.times_seen,
+            "last_seen_at": item.last_seen_at,
             "idempotency_key": idempotency_key,
         }
         for name, value in given.items():
@@ -234,7 +248,8 @@ class Writer(ABC):
             quota_remaining=self._remaining(written.reply.state, self.whose(row), quota),
             evicted=written.evicted,
             pruned=written.pruned,
-            indexed=written.indexed,
+            indexed=written.unindexed is None,
+            unindexed_reason=written.unindexed,
         )
 
     def whose(self, _row: Any) -> str | None:

@@ -35,8 +35,10 @@ def test_each_tokenizer_has_a_table_and_each_kind_of_text_a_row(tmp_path) -> Non
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(path))
-    report = run(None, [path], Options(None, 1, 1))
-    (table,) = report.tables
-    names = [one[0] for one in table.rows]
-    assert names[:2] == ["Markdown (docs)", "Python (memory_actors)"]
-    assert {"Chinese", "German", "Russian", "Arabic", "Hindi", "Japanese"} <= set(names)
+    said = tmp_path / "mine.json"
+    said.write_text('{"users": [{"memories": [{"text": "one two three"}]}]}', "utf-8")
+    report = run(None, [said], [path], Options(None, 1, 1))
+    names = [one[0] for one in report.tables[0].rows]
+    assert names[:3] == ["mine", "Markdown (docs/*)", "Python (memory_actors)"]
+    assert {"Chinese", "German", "Spanish", "Arabic", "Hindi", "Japanese"} <= set(names)
+    assert all(len(one) == len(report.tables[0].columns) for one in report.tables[0].rows)

@@ -7,6 +7,8 @@ import pytest
 from eventlog import LogUnavailable
 from eventlog.anchor import Anchor, Tail
 
+pytestmark = pytest.mark.user
+
 CHAINS = [bytes([n]) * 32 for n in range(10)]
 SLOT_BYTES = 52
 

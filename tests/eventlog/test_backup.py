@@ -2,11 +2,13 @@
 
 import asyncio
 import errno
+import hashlib
+import json
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from eventlog import (
     restore,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 registry = EventRegistry()
 
@@ -158,7 +160,7 @@ async def test_more_may_be_put_into_a_backup_and_comes_back(tmp_path: Path):
         await fill(log)
         await log.backup(tmp_path / "backup", also=also)
 
-    await restore(tmp_path / "backup", tmp_path / "new", registry)
+    await restore(tmp_path / "backup", tmp_path / "new", registry, also=["extra/file"])
 
     assert (tmp_path / "new" / "extra" / "file").read_bytes() == b"more"
     assert (tmp_path / "new" / "extra" / "file").stat().st_mode & 0o777 == 0o600
@@ -302,8 +304,171 @@ async def test_a_manifest_that_names_files_elsewhere_is_refused(tmp_path: Path):
     changed = msgspec.structs.replace(manifest, files=[*manifest.files, outside])
     (tmp_path / "backup" / "backup.json").write_bytes(msgspec.json.encode(changed))
 
-    with pytest.raises(CorruptLog, match="outside"):
+    with pytest.raises(CorruptLog, match="does not belong in a backup"):
         await restore(tmp_path / "backup", tmp_path / "new", registry)
+
+
+ELSEWHERE = {
+    "an api key": "api_keys.json",
+    "a library": "evil.so",
+    "a library in the archive": "archive/evil.so",
+    "above it": "../evil",
+    "absolute": "/tmp/evil",
+    "a segment outside the archive": f"{'0' * 32}-00000001.segment",
+    "an unfinished segment": f"archive/{'0' * 32}-00000001.segment.tmp",
+    "a segment by a detour": f"archive/./{'0' * 32}-00000001.segment",
+    "the log by a detour": "./log.mdb",
+    "the lock": "log.mdb.lock",
+    "its own mark": ".ready",
+    "empty": "",
+    "with a zero byte": "log\0mdb",
+    "of 5,000 characters": "n" * 5000,
+    "no Unicode": "\udcff",
+}
+
+
+def lying(change: str) -> Callable[[backup.Manifest, Path], Any]:
+    """Return what makes a manifest one that no backup wrote; it gets the whole one, and where."""
+    replaced = msgspec.structs.replace
+
+    def without(name: str) -> Callable[[backup.Manifest, Path], Any]:
+        return lambda its, _path: replaced(
+            its, files=[file for file in its.files if file.name != name]
+        )
+
+    def emptied(name: str) -> Callable[[backup.Manifest, Path], Any]:
+        def empty(its: backup.Manifest, path: Path) -> backup.Manifest:
+            (path / name).write_bytes(b"")
+            nothing = backup.BackupFile(name, 0, hashlib.sha256(b"").hexdigest())
+            return replaced(its, files=[nothing if f.name == name else f for f in its.files])
+
+        return empty
+
+    return {
+        "no file": lambda its, _path: replaced(its, files=[]),
+        "no log": without("log.mdb"),
+        "no anchor": without("log.anchor"),
+        "an empty log": emptied("log.mdb"),
+        "an empty anchor": emptied("log.anchor"),
+        "a file twice": lambda its, _path: replaced(its, files=[*its.files, its.files[-1]]),
+        "a later position": lambda its, _path: replaced(its, position=10**9),
+        "an earlier position": lambda its, _path: replaced(its, position=its.position - 1),
+        "another chain": lambda its, _path: replaced(its, chain="00" * 32),
+        "another size": lambda its, _path: replaced(
+            its, files=[replaced(file, size_bytes=file.size_bytes + 1) for file in its.files]
+        ),
+        "endless lists": lambda its, _path: msgspec.Raw(
+            msgspec.json.encode(its)[:-1] + b',"x":' + b"[" * 100_000 + b"}"
+        ),
+    }[change]
+
+
+LIES = [
+    "no file", "no log", "no anchor", "an empty log", "an empty anchor", "a file twice",
+    "a later position", "an earlier position", "another chain", "another size", "endless lists",
+]  # fmt: skip
+
+
+async def two_logs(path: Path) -> dict[str, Any]:
+    """Make a backup, and a log that it could replace; return what is in that."""
+    async with opened(path / "other") as log:
+        await filled(log)
+        await log.backup(path / "backup")
+    async with opened(path / "log") as log:
+        await fill(log, "mine")
+    return files_under(path / "log")
+
+
+def files_under(directory: Path) -> dict[str, Any]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+async def is_refused(path: Path, before: dict[str, Any]) -> None:
+    """See that a backup is refused over a log, and where there is none, and nothing has changed."""
+    there = set(path.iterdir())
+    for name in ("log", "new"):
+        with pytest.raises((CorruptLog, LogUnavailable)):
+            await restore(path / "backup", path / name, registry)
+    assert files_under(path / "log") == before
+    assert set(path.iterdir()) == there
+
+
+@pytest.mark.parametrize("change", LIES)
+async def test_a_manifest_that_is_not_true_is_refused_and_nothing_changed(
+    tmp_path: Path, change: str
+):
+    before = await two_logs(tmp_path)
+    manifest = backup.read_manifest(tmp_path / "backup")
+    changed = lying(change)(manifest, tmp_path / "backup")
+    (tmp_path / "backup" / "backup.json").write_bytes(msgspec.json.encode(changed))
+
+    await is_refused(tmp_path, before)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE.values(), ids=ELSEWHERE)
+async def test_a_file_that_no_backup_has_is_not_put_into_place(tmp_path: Path, name: str):
+    before = await two_logs(tmp_path)
+    manifest = backup.read_manifest(tmp_path / "backup")
+    data = b"{}"
+    with suppress(OSError, ValueError):
+        (tmp_path / "backup" / name).write_bytes(data)
+    planted = backup.BackupFile("?", len(data), hashlib.sha256(data).hexdigest())
+    changed = msgspec.structs.replace(manifest, files=[*manifest.files, planted])
+    written = msgspec.json.encode(changed).replace(b'"?"', json.dumps(name).encode())
+    (tmp_path / "backup" / "backup.json").write_bytes(written)
+
+    try:
+        await is_refused(tmp_path, before)
+    finally:
+        Path("/tmp/evil").unlink(missing_ok=True)
+
+
+async def test_files_of_two_backups_are_no_backup(tmp_path: Path):
+    """Each is whole, and they are listed with their digests; the anchor is of an earlier moment."""
+    before = await two_logs(tmp_path)
+    async with opened(tmp_path / "other") as log:
+        await fill(log, "later")
+        await log.backup(tmp_path / "second")
+    shutil.copyfile(tmp_path / "backup" / "log.anchor", tmp_path / "second" / "log.anchor")
+    first = {file.name: file for file in backup.read_manifest(tmp_path / "backup").files}
+    second = backup.read_manifest(tmp_path / "second")
+    files = [first[f.name] if f.name == "log.anchor" else f for f in second.files]
+    changed = msgspec.structs.replace(second, files=files)
+    (tmp_path / "second" / "backup.json").write_bytes(msgspec.json.encode(changed))
+    shutil.rmtree(tmp_path / "backup")
+    (tmp_path / "second").rename(tmp_path / "backup")
+
+    await is_refused(tmp_path, before)
+
+
+@pytest.mark.parametrize("name", ["backup", "backup/../backup", "link"])
+async def test_a_backup_is_not_restored_onto_itself(tmp_path: Path, name: str):
+    await two_logs(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "backup")
+    before = files_under(tmp_path / "backup")
+
+    with pytest.raises(LogUnavailable, match="is the directory that it would be restored to"):
+        await restore(tmp_path / "backup", tmp_path / name, registry)
+
+    assert files_under(tmp_path / "backup") == before
+
+
+async def test_a_backup_that_has_the_name_of_an_unfinished_restore_is_not_cleared_away(
+    tmp_path: Path,
+):
+    await two_logs(tmp_path)
+    (tmp_path / "backup").rename(tmp_path / "log.restoring")
+    (tmp_path / "log.restoring" / ".unfinished").touch()
+    before = files_under(tmp_path / "log.restoring")
+
+    with pytest.raises(LogUnavailable, match="is the directory that it would be restored to"):
+        await restore(tmp_path / "log.restoring", tmp_path / "log", registry)
+
+    assert files_under(tmp_path / "log.restoring") == before
 
 
 async def test_a_copy_of_a_directory_is_no_backup(tmp_path: Path):
@@ -338,7 +503,7 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
 
     async with opened(tmp_path / "log") as log:
         await filled(log)
-        for name in ("_copy", "_write", "_sync_all", "_listed"):
+        for name in ("copied", "_write", "_sync_all", "_listed"):
             with monkeypatch.context() as patched:
                 patched.setattr(backup, name, fail)
                 with pytest.raises(DiskFull if code == errno.ENOSPC else StorageFailed):

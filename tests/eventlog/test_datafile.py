@@ -8,6 +8,8 @@ import pytest
 
 from eventlog.datafile import write_whole, written_whole
 
+pytestmark = pytest.mark.user
+
 
 @pytest.mark.parametrize("contested", [False, True])
 def test_a_file_appears_when_it_is_finished_and_for_its_owner_only(

@@ -17,6 +17,7 @@ from eventlog import (
     EventLog,
     EventRegistry,
     KeyGone,
+    KeysUnavailable,
     Prepared,
     Snapshot,
     StorageFailed,
@@ -184,6 +185,68 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
         assert await log.load_snapshot("s", "1") == Snapshot(3, b"state of s")
         with pytest.raises(KeyGone):
             await log.load_snapshot("t", "1")
+
+
+# --- a key that is missing or damaged
+
+
+async def test_a_damaged_last_key_of_a_stream_with_events_is_not_taken_for_a_torn_one(
+    tmp_path: Path,
+) -> None:
+    """It would be passed over, and the key of the next new stream written over it."""
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+        await fill(log, "last")
+    whole = key_file.read_bytes()
+    key_file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+
+    for _ in range(2):
+        with pytest.raises(KeysUnavailable, match="put a copy of it back"):
+            async with opened(tmp_path / "log") as log:
+                await log.append("new", [Noted("x")], 0)
+    key_file.write_bytes(whole)
+    async with opened(tmp_path / "log") as log:
+        assert len(await texts(log, "last")) == 6
+
+
+async def test_a_key_that_was_torn_before_anything_was_under_it_stops_nobody(
+    tmp_path: Path,
+) -> None:
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+    with key_file.open("ab") as file:
+        file.write(frame.stream_id("t") + bytes(7))
+
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "t")
+    async with opened(tmp_path / "log") as log:
+        assert (len(await texts(log, "s")), len(await texts(log, "t"))) == (6, 6)
+        assert (await log.verify()).findings == []
+
+
+async def test_a_verification_reports_each_stream_that_has_events_and_no_key(
+    tmp_path: Path,
+) -> None:
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+    old = key_file.read_bytes()
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "t")
+        await fill(log, "u")
+        await log.archive("u", range(1, 7))
+    key_file.write_bytes(old)
+
+    async with opened(tmp_path / "log") as log:
+        report = await log.verify()
+
+    assert {found.stream for found in report.findings} == {
+        frame.stream_id(stream).hex() for stream in ("t", "u")
+    }
+    assert all("cannot be read: 6" in found.message for found in report.findings)
+    assert report.unread_events == 12
 
 
 # --- without keys
@@ -359,7 +422,9 @@ async def test_erasing_deletes_the_key_and_a_new_one_is_made_for_who_comes_back(
             await log.read_stream("s")
         assert await texts(log, "other")
         report = await log.verify()
-        assert (report.findings, report.unread_events) == ([], 6)
+        (found,) = report.findings
+        assert "its key is not in the file of keys (events that cannot be read: 6)" in found.message
+        assert (found.stream, report.unread_events) == (frame.stream_id("s").hex(), 6)
 
 
 @pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_files", "done"])

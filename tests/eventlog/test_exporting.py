@@ -1,7 +1,7 @@
 """Incremental export and import: another log gets the very same events, or nothing."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,20 @@ import pytest
 from eventlog import (
     ANY_VERSION,
     CorruptLog,
+    DiskFull,
     EventLog,
     EventRegistry,
     LogUnavailable,
     PayloadDropped,
     Snapshot,
+    UnknownEvent,
     WrongExpectedVersion,
+    exporting,
+    frame,
     importing,
 )
+from eventlog.ledger import RequestRecord
+from eventlog.tables import seal, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +35,10 @@ registry = EventRegistry()
 @registry.event("test.noted", keys=lambda event: [event.text[:3]])
 class Noted(msgspec.Struct, frozen=True):
     text: str
+
+
+class Later(msgspec.Struct, frozen=True):
+    n: int
 
 
 @asynccontextmanager
@@ -254,3 +264,130 @@ async def test_what_cannot_be_exported_leaves_no_file(tmp_path: Path):
         await log.export_since(2, tmp_path / "file")
         with pytest.raises(LogUnavailable, match="another name"):
             await log.export_since(2, tmp_path / "file")
+
+
+# --- a file that no log has written
+
+
+Change = Callable[[Any], Any]
+
+
+def rewritten(path: Path, change: Change) -> None:
+    """Change messages of an export; its own checksum and digest are right again."""
+    messages = [change(message) for message in exporting.read_export(path)]
+    with path.open("wb") as file:
+        exporting._write(file, iter(messages))
+
+
+def of(kind: type, change: Change) -> Change:
+    return lambda message: change(message) if isinstance(message, kind) else message
+
+
+def event(number: int, change: Callable[[int, bytes], bytes]) -> Change:
+    def changed(its: exporting.Event) -> exporting.Event:
+        is_it = its.position == number
+        return msgspec.structs.replace(its, data=change(number, its.data)) if is_it else its
+
+    return of(exporting.Event, changed)
+
+
+def fields(kind: type, **changes: Any) -> Change:
+    return of(kind, lambda its: msgspec.structs.replace(its, **changes))
+
+
+def request(**changes: Any) -> Change:
+    def changed(its: exporting.Key) -> exporting.Key:
+        record = unseal_record(its.data, RequestRecord, "a key")
+        return exporting.Key(its.key, seal_record(msgspec.structs.replace(record, **changes)))
+
+    return of(exporting.Key, changed)
+
+
+MADE_UP: dict[str, Change] = {
+    "streams under the name of another": fields(exporting.Stream, name="somebody else"),
+    "streams without a name": fields(exporting.Stream, name=""),
+    "a beginning before the first event": fields(exporting.Begin, since=-1),
+    "an erasure of a part": of(
+        exporting.Stream,
+        lambda its: msgspec.structs.replace(its, erased_version=1, erased_at_us=1),
+    ),
+    "an erasure of what never was": of(
+        exporting.Stream,
+        lambda its: msgspec.structs.replace(its, name="", erased_version=10**9),
+    ),
+    "an epoch that shuts everybody out": fields(exporting.Stream, epoch=2**64 - 1),
+    "a time that is none": fields(exporting.Stream, erased_at_us=2**64 - 1),
+    "an event whose payload is elsewhere": event(
+        9, lambda at, data: frame.stub(at, data, frame.Place(1, 28, 0))
+    ),
+    "an event that is erased of a stream that is not": event(
+        9, lambda at, data: frame.erased(at, data, 5)
+    ),
+    "a key whose events are not there": request(last_version=99),
+    "a key of no events": request(first_version=0),
+    "a key under another one": of(
+        exporting.Key, lambda its: exporting.Key(its.key[:-1] + b"?", its.data)
+    ),
+    "totals below nothing": fields(exporting.End, totals={"a": -1}),
+    "too many totals": fields(exporting.End, totals={str(n): 1 for n in range(1000)}),
+    "lists without an end": of(
+        exporting.Key, lambda its: exporting.Key(its.key, seal(b"\x91" * 10_000))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", MADE_UP.values(), ids=MADE_UP)
+async def test_a_file_that_no_log_has_written_is_refused_and_nothing_imported(
+    tmp_path: Path, change: Change
+):
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
+        await fill(one, "abc")
+        await one.export_since(0, tmp_path / "first")
+        await other.import_events(tmp_path / "first")
+        before = await everything(other)
+        await fill(one, "abcab", key="k", epoch=1)
+        await one.export_since(0, tmp_path / "second")
+        rewritten(tmp_path / "second", change)
+
+        with pytest.raises(CorruptLog):
+            await other.import_events(tmp_path / "second")
+
+        assert await everything(other) == before
+
+
+async def test_what_is_being_erased_is_in_no_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The erasure has begun and could not be finished: the payloads are still in the file."""
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
+        await fill(one, "ab", key="k")
+        with monkeypatch.context() as patched:
+            patched.setattr("eventlog.erase.Erasing.step", _no_room)
+            with pytest.raises(DiskFull):
+                await one.erase("a")
+        await one.export_since(0, tmp_path / "file")
+        imported = await other.import_events(tmp_path / "file")
+
+        assert b"a 0 a 0" not in (tmp_path / "file").read_bytes()
+        assert imported.events == 4
+        assert (await other.verify()).findings == []
+        assert await other.streams() == ["b"]
+
+
+def _no_room(*_: Any, **__: Any) -> bool:
+    raise DiskFull("no space left")
+
+
+async def test_an_event_of_a_later_version_is_refused_before_anything_is_imported(tmp_path: Path):
+    later = EventRegistry()
+    later.event("test.noted")(Noted)
+    later.event("test.later")(Later)
+    async with EventLog.open(tmp_path / "one", later) as one, opened(tmp_path / "other") as other:
+        await one.append("a", [Noted("known")] * 600, 0)
+        await one.append("b", [Later(1)], 0)
+        await one.export_since(0, tmp_path / "file")
+
+        with pytest.raises(UnknownEvent):
+            await other.import_events(tmp_path / "file")
+
+        assert await other.read_all() == []

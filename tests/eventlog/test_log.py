@@ -1,6 +1,7 @@
 """The log on LMDB: who may open it, what it notices about its files, and how it fails."""
 
 import asyncio
+import errno
 import os
 import struct
 import subprocess
@@ -166,6 +167,7 @@ async def test_a_file_in_the_place_of_the_directory_is_unavailable(tmp_path: Pat
         await opens(tmp_path / "file")
 
 
+@pytest.mark.user
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any directory")
 async def test_a_directory_that_may_not_be_written_is_unavailable(tmp_path: Path):
     tmp_path.chmod(0o500)
@@ -511,11 +513,17 @@ asyncio.run(main())
     assert run.stdout == "DiskFull\n", run
 
 
-async def test_an_anchor_that_cannot_be_written_stops_nothing(tmp_path: Path):
+async def test_an_anchor_that_cannot_be_written_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """The events are on disk already; the anchor may lag."""
-    (tmp_path / "log.anchor").symlink_to("/dev/full")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     async with EventLog.open(tmp_path, registry) as log:
-        with anyio.fail_after(5):
+        with anyio.fail_after(5), monkeypatch.context() as patched:
+            patched.setattr("eventlog.anchor.os.pwrite", refuse)
             await log.append("s", [Noted("a")], 0)
             await log.append("s", [Noted("b")], 1)
     (tmp_path / "log.anchor").unlink()
@@ -706,3 +714,16 @@ async def test_a_body_that_raises_still_closes_the_log(tmp_path: Path):
 def test_every_error_is_of_the_packages_own_family():
     for error in (CorruptLog, DiskFull, LogClosed, LogLocked, LogUnavailable, UnknownEvent):
         assert issubclass(error, EventLogError)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_stream_with_events_and_no_record_is_damage(tmp_path: Path, count: int) -> None:
+    await fill(tmp_path / "log", count)
+    env = Environment(tmp_path / "log" / "log.mdb", TABLES)
+    with env.read() as txn, txn.cursor(env.tables["streams"]) as cursor:
+        keys = [key for key, _ in cursor]
+    env.write(lambda txn: [txn.delete(key, db=env.tables["streams"]) for key in keys])
+    env.close()
+    async with EventLog.open(tmp_path / "log", registry) as log:
+        with pytest.raises(CorruptLog, match="has events and no record"):
+            await log.head("s")

@@ -9,6 +9,8 @@ from eventlog import LogUnavailable, StorageFailed
 from eventlog import placing as placing_module
 from eventlog.placing import finish_restore, put_in_place, say_ready, written
 
+pytestmark = pytest.mark.user
+
 
 class Died(BaseException):
     """Stands for the end of a process: nothing is cleaned up."""

@@ -10,7 +10,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from memory_actors import MemorySystem, Settings
 
-GIVEN = ("alerts", "encrypt", "metrics", "summarizer")
+GIVEN = ("alerts", "encrypt", "metrics", "summarizer", "supersedes")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]
 
 
@@ -32,7 +32,7 @@ def open_memory(tmp_path: Path, clock: FakeClock, embedder: FakeEmbedder) -> Ope
     @asynccontextmanager
     async def open_(**settings: Any) -> AsyncIterator[MemorySystem]:
         given = {name: settings.pop(name) for name in GIVEN if name in settings}
-        chosen = Settings(**{"check_replay": True, **settings})
+        chosen = Settings(**{"check_replay": True, "latency_targets_ms": {}, **settings})
         async with MemorySystem.open(
             tmp_path / "memory",
             embedder=embedder,

@@ -1,14 +1,17 @@
 """Backup and restore of all memories."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support.compacting import SHORT, contents, with_a_past
 from support.fakes import FakeEmbedder
 
-from eventlog import LogLocked, LogUnavailable
+from eventlog import CorruptLog, LogLocked, LogUnavailable
+from eventlog.backup import BackupFile, read_manifest
 from memory_actors import MemorySystem
 from memory_actors.api_keys import KeyStore
 
@@ -86,6 +89,23 @@ async def test_a_drill_under_load(open_memory: Any, tmp_path: Path) -> None:
             assert 0 < len(there) < len(ids)
             assert there == set(ids[: len(there)])
             assert abs(await user.working.get("last", 0) - len(there)) <= 1
+
+
+async def test_a_backup_cannot_plant_an_api_key(open_memory: Any, tmp_path: Path) -> None:
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+        await memory.backup(tmp_path / "backup")
+    token, _ = KeyStore(tmp_path / "backup").create(None)
+    planted = (tmp_path / "backup" / "api_keys.json").read_bytes()
+    manifest = read_manifest(tmp_path / "backup")
+    key = BackupFile("api_keys.json", len(planted), hashlib.sha256(planted).hexdigest())
+    changed = msgspec.structs.replace(manifest, files=[*manifest.files, key])
+    (tmp_path / "backup" / "backup.json").write_bytes(msgspec.json.encode(changed))
+
+    with pytest.raises(CorruptLog, match=r"api_keys\.json"):
+        await MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "memory")
+
+    assert KeyStore(tmp_path / "memory").find(token) is None
 
 
 async def test_who_was_erased_is_in_no_later_backup(open_memory: Any, tmp_path: Path) -> None:

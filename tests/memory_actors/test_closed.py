@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
+from memory_actors.embedding.batcher import PROBE
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,10 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "expand": lambda user, old: user.expand(old.memory_id),
     "export": lambda user, _: user.export(),
     "get": lambda user, old: user.get(old.memory_id),
+    "full_id": lambda user, old: user.full_id(old.memory_id[:8]),
     "history": lambda user, old: user.history(old.memory_id),
+    "count": lambda user, _: user.count(),
+    "delete_many": lambda user, _: user.delete_many({"n": 1}),
     "list_memories": lambda user, _: user.list_memories(),
     "purge": lambda user, _: user.purge("a source"),
     "put_block": lambda user, _: user.put_block("b", Item(content="x"), BLOCK),
@@ -111,6 +115,8 @@ class GatedEmbedder(FakeEmbedder):
         self.batches = 0
 
     def embed(self, texts: Sequence[str]) -> Any:
+        if PROBE in texts:
+            return super().embed(texts)
         self.batches += 1
         self.called.set()
         assert self.go.wait(10)

@@ -27,6 +27,15 @@ def words(count: int) -> str:
     return " ".join(["word"] * count)
 
 
+class Characters:
+    """A token a character."""
+
+    name = "characters"
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
 def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
@@ -46,6 +55,47 @@ async def test_a_receipt_says_how_large_the_document_is_in_the_agreed_words(open
         assert (receipt.operation, receipt.document) == ("add", "MEMORY.md")
         size = await context.size()
         assert (size.tokens, size.remaining, size.message) == (1243, 257, receipt.message)
+
+
+async def test_the_warning_and_the_refusal_begin_where_the_limits_are_reached(open_memory) -> None:
+    """At exactly 1,500 and 2,000 tokens."""
+    async with open_memory(token_counter=Characters()) as memory:
+        context = memory.user("u").context
+        (entry_id,) = (await context.add("", "x" * (1_499 - len("- \n")))).entry_ids
+        assert (await context.size()).tokens == 1_499
+        assert (await context.size()).warning is None
+        for tokens in (1_500, 1_999):
+            receipt = await context.edit(entry_id, "x" * (tokens - len("- \n")))
+            assert receipt.tokens == tokens
+            assert receipt.warning.startswith("MEMORY.md approaching soft limit (1,500 tokens)")
+        with pytest.raises(ContextLimitError, match=r"hard limit \(2,000 tokens\)"):
+            await context.edit(entry_id, "x" * (2_000 - len("- \n")))
+        assert (await context.size()).tokens == 1_999
+
+
+async def test_an_archiving_that_moves_nothing_says_why(open_memory) -> None:
+    async with open_memory(token_counter=Characters()) as memory:
+        context = memory.user("u").context
+        for n in range(9):
+            await context.add("", f"{n}" * 97)
+        receipt = await context.archive()
+        assert (receipt.operation, receipt.archived, receipt.tokens) == ("unchanged", (), 900)
+        assert receipt.warning == (
+            "Nothing was archived: MEMORY.md has 900 tokens, and up to 900 there is room enough. "
+            "Name entries to archive them all the same."
+        )
+        await context.add("", "x")
+        receipt = await context.archive()
+        assert (len(receipt.archived), receipt.tokens, receipt.warning) == (4, 504, None)
+        everything = [one.entry_id for one in await context.entries()]
+        await context.pin(*everything)
+        await context.add("", "y" * 900, pinned=True)
+        receipt = await context.archive()
+        assert receipt.archived == ()
+        assert receipt.warning == (
+            "MEMORY.md still has 1,407 tokens of 1,407: "
+            "what is left is pinned entries and headings. Unpin or remove some."
+        )
 
 
 async def test_over_the_soft_limit_a_write_warns_and_goes_on(open_memory) -> None:
@@ -107,13 +157,7 @@ async def test_limits_that_are_none_are_refused_at_opening(open_memory, settings
 
 
 async def test_another_counter_is_one_setting_away(open_memory) -> None:
-    class Characters:
-        name = "characters"
-
-        def count(self, text: str) -> int:
-            return len(text)
-
-    async with open_memory(context_counter=Characters()) as memory:
+    async with open_memory(token_counter=Characters()) as memory:
         assert (await memory.user("u").context.add("", "abc")).tokens == len("- abc\n")
 
 

@@ -63,8 +63,8 @@ async def test_what_is_no_argument_is_refused_as_such(open_memory, tmp_path) -> 
 
 
 async def test_a_counter_that_counts_nothing_is_refused_at_the_start(open_memory) -> None:
-    with pytest.raises(InvalidInputError, match="context_counter"):
-        async with open_memory(context_counter=None):
+    with pytest.raises(InvalidInputError, match="token_counter"):
+        async with open_memory(token_counter=None):
             pass
 
 

@@ -204,7 +204,7 @@ async def test_a_graph_at_its_limits_refuses_or_prunes_and_restores(
         lambda e: e.relate("a", "r", "a", valid_from="never"),
         lambda e: e.relate("a", "r", "a", valid_from="2021-01-01", valid_to="2020-01-01"),
         lambda e: e.neighbours("a", depth=0),
-        lambda e: e.relationships("a", as_of=5),
+        lambda e: e.relationships("a", as_of=[5]),
     ],
 )
 async def test_bad_input_is_refused(open_memory, call) -> None:

@@ -25,7 +25,7 @@ from memory_actors import (
 from memory_actors.api_keys import KeyStore
 from memory_actors.embedding.vector_table import VectorTable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 USER = "canary000zq"
 OF_ONE_USER = 13  # of what `everything` returns

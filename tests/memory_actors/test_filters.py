@@ -101,9 +101,9 @@ def test_operators_and_groups(wanted: Any, expected: bool) -> None:
         ({"tags": ["new", "red", True, True]}, False),
         ({"tags": ["new", "red", 1, 1]}, False),
         ({"place": {"eq": {"zip": [4000.0, 1], "city": "Porto"}}}, True),
-        ({"place": {"city": "Porto", "zip": [4000, True]}}, False),
-        ({"place": {"city": "Porto"}}, False),
-        ({"place": {}}, False),
+        ({"place": {"eq": {"city": "Porto", "zip": [4000, True]}}}, False),
+        ({"place": {"eq": {"city": "Porto"}}}, False),
+        ({"place": {"eq": {}}}, False),
         ({"guests.0": {"contains": "name"}}, True),
     ],
 )
@@ -121,7 +121,7 @@ def test_only_two_numbers_or_two_strings_compare(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        1, None, {}, {"eq": 1}, {"gt": 0}, {"lt": 0}, {"in": [None, 1]}, {"contains": 1},
+        1, None, {"eq": {}}, {"eq": 1}, {"gt": 0}, {"lt": 0}, {"in": [None, 1]}, {"contains": 1},
         {"exists": True}, {"not": {"exists": False}},
     ],
 )  # fmt: skip
@@ -192,7 +192,41 @@ def test_objects_with_keys_like_operators_are_compared_with_eq() -> None:
     assert match(document, {"price": {"eq": {"gt": 1, "currency": "EUR"}}})
     assert match(document, {"range.gt": 1})
     assert not match(document, {"range": {"gt": 1}})
-    assert match({"a": {}}, {"a": {}})
+    assert match({"a": {}}, {"a": {"eq": {}}})
+
+
+UNKNOWN: list[Any] = [
+    {"gtt": 5}, {"regex": "x"}, {"GT": 5}, {"$gtt": 5}, {"$regex": "x"}, {"between": [1, 2]},
+    {"size": {"gt": 1}}, {},
+]  # fmt: skip
+EVERYWHERE = [
+    lambda asked: {"price": asked},
+    lambda asked: {"place.city": asked},
+    lambda asked: {"price": {"not": asked}},
+    lambda asked: {"price": {"gt": 1, **asked}},
+    lambda asked: {"price": {"or": [{"gt": 1}, asked]}},
+    lambda asked: {"price": {"and": [{"not": asked}]}},
+    lambda asked: {"or": [{"category": "sports"}, {"price": asked}]},
+    lambda asked: {"and": [{"not": {"price": asked}}]},
+    lambda asked: {"not": {"not": {"\\$price": asked}}},
+]
+
+
+@pytest.mark.parametrize("place", range(len(EVERYWHERE)))
+@pytest.mark.parametrize("asked", UNKNOWN, ids=str)
+def test_an_operator_that_does_not_exist_is_an_error_in_every_position(
+    asked: Any, place: int
+) -> None:
+    wanted = EVERYWHERE[place](asked)
+    if asked or place != 3:
+        with pytest.raises(InvalidInputError, match="operator"):
+            predicate(wanted)
+
+
+@pytest.mark.parametrize("wanted", [{"$gt": 5}, {"a.$size": 2}, {"or": [{"$nor": []}]}])
+def test_a_name_with_a_dollar_that_is_no_group_is_no_field(wanted: Any) -> None:
+    with pytest.raises(InvalidInputError, match="unknown operator"):
+        predicate(wanted)
 
 
 @pytest.mark.parametrize(
@@ -323,8 +357,7 @@ def passes(name: str, held: Any, operand: Any) -> bool:
 
 
 def asks(path: str, asked: Any, document: Any) -> bool:
-    if not (isinstance(asked, dict) and asked and all(k in KNOWN.split() for k in asked)):
-        asked = {"eq": asked}
+    asked = asked if isinstance(asked, dict) else {"eq": asked}
     values = found(document, path.split("."))
     for name, operand in asked.items():
         if name in ("and", "or"):
@@ -367,8 +400,10 @@ PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), min_size=1, max_size=3).
 CONDITIONS = st.recursive(
     VALUES.map(lambda value: {"eq": value})
     | SCALARS
-    | st.dictionaries(st.sampled_from(["ne", "gt", "gte", "lt", "lte", "contains"]), VALUES)
-    | st.fixed_dictionaries({}, optional={"in": st.lists(VALUES), "nin": st.lists(VALUES)})
+    | st.dictionaries(
+        st.sampled_from(["ne", "gt", "gte", "lt", "lte", "contains"]), VALUES, min_size=1
+    )
+    | st.dictionaries(st.sampled_from(["in", "nin"]), st.lists(VALUES), min_size=1)
     | st.fixed_dictionaries({"exists": st.booleans()}),
     lambda inner: (
         st.fixed_dictionaries({"not": inner})

@@ -639,7 +639,8 @@ async def test_a_large_purge_is_done_in_batches_and_each_is_whole(open_memory: A
     async with open_memory(check_replay=False) as memory:
         user = memory.user("ada")
         for _ in range(3):
-            await evil(user).add_many([Item(content=f"poison number {n}") for n in range(400)])
+            items = [Item(content=f"poison number {n}") for n in range(400)]
+            await evil(user).add_many(items, on_duplicate="keep")
         receipt = await user.purge(EVIL)
         tags = [entry.event async for entry in memory.events("ada")]
         assert tags.count("provenance.purged") == 12

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from support.fakes import FakeClock
 from support.given import pro
 
@@ -22,6 +23,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.observing.alerts import Alert, CallbackSink
+from memory_actors.privacy import hashed
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +107,22 @@ async def test_a_full_user_is_refused_before_anything_is_embedded(open_memory, e
 
 
 # --- prune and restore
+
+
+async def test_a_prune_is_logged_with_kind_number_and_a_hash_of_the_user(open_memory) -> None:
+    with capture_logs() as logs:
+        async with open_memory(tiers=pro(Limits(long_term_memories=20))) as memory:
+            user = memory.user("ada")
+            await user.add_many([Item(content=f"fact {n}") for n in range(20)])
+            await user.add_with_auto_prune("one more")
+            await user.add_with_auto_prune("this one fits")
+    assert [log for log in logs if "pruned" in log["event"]] == [
+        {
+            "event": "memories pruned", "log_level": "warning", "kind": "long_term",
+            "count": 2, "user": hashed("ada"),
+        }
+    ]  # fmt: skip
+    assert "'ada'" not in repr(logs)
 
 
 async def test_a_prune_can_be_undone_within_the_quota(open_memory, clock: FakeClock) -> None:
@@ -383,3 +401,51 @@ async def test_logs_never_hold_content_or_a_users_id(open_memory, embedder, caps
     for text in (printed.out, printed.err):
         assert secret not in text
         assert name not in text
+
+
+async def test_a_handle_that_prunes_does_so_for_every_kind_unless_a_call_says_otherwise(
+    open_memory,
+) -> None:
+    limits = Limits(
+        working_keys=1, long_term_memories=1, entities=2, relationships=1, episodes=1, documents=1,
+        context_entries=2,
+    )  # fmt: skip
+    async with open_memory(tiers=pro(limits)) as memory:
+        careful, pruning = memory.user("u"), memory.user("u", auto_prune=True)
+        for kind in ("working", "long_term", "structured", "episodic"):
+            await careful.add("first", kind)
+            with pytest.raises(QuotaExceededError):
+                await careful.add("second", kind)
+            with pytest.raises(QuotaExceededError):
+                await pruning.add("second", kind, auto_prune=False)
+            receipt = await pruning.add("second", kind)
+            assert len(receipt.pruned + receipt.evicted) == 1, kind
+            assert await count(careful, kind) == 1
+        assert (await pruning.add_many([Item(content="third")]))[0].pruned
+        assert (await pruning.documents.put("things", {"n": 1})).pruned
+        assert (await pruning.episodes.start("another goal")).pruned
+        assert (await pruning.working.set("k", 1)).evicted
+        for name in ("Ada", "Bob"):
+            await pruning.entities.add_entity(name)
+        await pruning.entities.relate("Ada", "knows", "Bob")
+        assert (await pruning.entities.relate("Bob", "knows", "Ada")).pruned
+        assert (await pruning.entities.add_entity("Cleo")).pruned
+        assert (await pruning.from_source("a page").add("fourth")).pruned
+        with pytest.raises(InvalidInputError, match="auto_prune"):
+            memory.user("u", auto_prune="yes")
+
+
+async def test_messages_tell_the_time_that_each_has_left(open_memory, clock: FakeClock) -> None:
+    async with open_memory() as memory:
+        messages = memory.user("u").short_term
+        await messages.add_message("one")
+        assert [m.ttl_s for m in await messages.messages()] == [3600.0]
+        clock.move(600)
+        await messages.add_message("elsewhere", session_id="another")
+        assert [m.ttl_s for m in await messages.messages()] == [3000.0]
+        await messages.add_message("two")
+        assert [m.ttl_s for m in await messages.messages()] == [3600.0, 3600.0]
+        clock.move(3599.5)
+        assert [m.ttl_s for m in await messages.messages(last=1)] == [0.5]
+        clock.move(0.5)
+        assert await messages.messages() == []

@@ -202,7 +202,7 @@ async def test_a_filter_follows_every_change(open_memory) -> None:
         assert await matching({"not": {"n": {"exists": True}}}) == 0
 
 
-async def test_min_score_budget_and_diversity(open_memory) -> None:
+async def test_min_score_and_a_budget_bound_what_is_found(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
         await filled(user)
@@ -213,12 +213,6 @@ async def test_min_score_budget_and_diversity(open_memory) -> None:
         assert sum(-(-len(hit.content) // 4) for hit in fitting) <= 30
         assert len(fitting) >= 3
         assert await user.retrieve("word7", token_budget=0) == []
-        for _ in range(3):
-            await user.add("word7 word8 place0 again and again")
-        same = await user.retrieve("word7 word8 place0 again", top_k=3)
-        assert len(set(contents(same))) == 1
-        other = await user.retrieve("word7 word8 place0 again", top_k=3, diversity=0.5)
-        assert len(set(contents(other))) == 3
         for wrong in ({"min_score": 2}, {"diversity": -1}, {"token_budget": -1}):
             with pytest.raises(InvalidInputError):
                 await user.retrieve("word", **wrong)
@@ -276,7 +270,8 @@ async def test_deleted_memories_never_come_back_and_the_parts_keep_one_order(
         index = await parts(memory)
         while memory._services.runtime and index._chores.running("maintenance long_term"):
             await index._chores.running("maintenance long_term")
-        found = {h.memory_id for h in await user.retrieve("word place0", top_k=1_000)}
+        hits = await user.retrieve("word place0", top_k=1_000)
+        found = {one for hit in hits for one in (hit.memory_id, *hit.near_duplicates)}
         assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
         rows = index.dense.view().labels.tolist()
         assert rows == index.words.score_all("")[0].tolist(), "one order of rows"

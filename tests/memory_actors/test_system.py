@@ -11,8 +11,10 @@ import anyio
 import pytest
 from support.fakes import START_US, FakeClock, FakeEmbedder
 from support.given import pro
+from support.improving import FakeCritic, FakeReviser
 
 from bench.faults.cancelling import stopped_at
+from eventlog import EventLog
 from memory_actors import (
     EmbedderError,
     InvalidInputError,
@@ -26,6 +28,7 @@ from memory_actors import (
     QuotaExceededError,
     Settings,
     SystemClosedError,
+    improve,
 )
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +51,36 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert got.created_at == datetime.fromtimestamp(START_US / 1e6, UTC)
     assert (got.session_id, got.role) == ("s", "Ada")
     assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
+
+
+async def test_an_id_that_was_generated_is_never_searched_in_the_log(
+    open_memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+    search = EventLog.versions_about
+
+    async def spied(log: EventLog, stream: str, key: str) -> list[int]:
+        searched.append(key)
+        return await search(log, stream, key)
+
+    monkeypatch.setattr(EventLog, "versions_about", spied)
+    async with open_memory() as memory:
+        user = memory.user("u", session_id="s", agent_id="a")
+        for kind in MemoryType:
+            assert (await user.add(f"{kind} one", kind)).operation != "unchanged"
+            await user.add_with_auto_prune(f"{kind} two", kind)
+        await user.add_many([Item(content="three"), Item(content="four")])
+        await user.entities.add_entity("Ann", "person", ["likes tea"])
+        await user.entities.relate("Ann", "knows", "entity one")
+        await user.episodes.start("learn")
+        await user.documents.put("things", {"a": 1})
+        await user.short_term.add_message("five", role="user")
+        await user.context.add("Preferences", "six")
+        await improve("a text", critic=FakeCritic(), reviser=FakeReviser(), record_to=user)
+        assert searched == []
+        for kind in MemoryType:
+            await user.add(f"{kind} of one's own", kind, memory_id=f"own {kind}")
+        assert {f"own {kind}" for kind in MemoryType} <= set(searched)
 
 
 async def test_everything_is_there_after_reopening(open_memory) -> None:
@@ -108,14 +141,15 @@ async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
         assert await user.retrieve("red apple", filters={"category": None}) == []
 
 
-async def test_kinds_come_grouped_working_first(open_memory) -> None:
+async def test_kinds_that_are_named_come_grouped_working_first(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
         await user.add("paris travel plan")
         await user.short_term.add_message("paris in may")
         await user.working.set("current_destination", "paris")
         await memory.user("u", session_id="other").short_term.add_message("paris elsewhere")
-        hits = await user.retrieve("paris travel plan", top_k=10)
+        kinds = ["long_term", "short_term", "working"]
+        hits = await user.retrieve("paris travel plan", memory_types=kinds, top_k=10)
         assert [hit.memory_type for hit in hits] == ["working", "short_term", "long_term"]
         only = await user.retrieve("paris", memory_types=[MemoryType.SHORT_TERM])
         assert [hit.content for hit in only] == ["paris in may"]
@@ -305,6 +339,90 @@ async def test_long_content_is_stored_compressed_and_read_back_identical(open_me
         assert "is_compressed" not in short.metadata
 
 
+ADDED = ("short_term", "long_term", "structured", "context", "episodic", "working")
+
+
+@pytest.mark.parametrize("kind", ADDED)
+async def test_compression_starts_at_content_of_more_than_1024_bytes(open_memory, kind) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for length, expected in ((1_023, False), (1_024, False), (1_025, True)):
+            text = f"{length} ".ljust(length, "a")
+            if kind == "structured":  # {"text":"…"} is what is stored
+                text = text[: length - len('{"text":""}')]
+            if kind == "context":  # - …
+                text = text[: length - len("- \n")]
+            key = "n" if kind == "working" else None
+            added = await user.add(text, kind, key=key, metadata={"long": "metadata " * 50})
+            memory_ = await user.get(added.memory_id)
+            assert memory_.size_bytes == length + len(key or "")
+            assert ("is_compressed" in memory_.metadata) is expected
+            await user.delete(added.memory_id)
+
+
+async def test_a_filter_finds_what_is_compressed_as_its_metadata_shows_it(open_memory) -> None:
+    long = "The quick brown fox. " * 100
+    async with open_memory(tiers=pro(Limits(episode_steps=3))) as memory:
+        user = memory.user("u")
+        for kind in MemoryType:
+            await user.add(long, kind, key="k" if kind == "entity" else None)
+            await user.add("short", kind)
+        stepped = await user.episodes.start("a short goal")
+        for action in ("one", long, "three"):
+            await user.episodes.step(stepped.memory_id, action)
+        wanted = {"is_compressed": True}
+
+        async def check() -> None:
+            listed = await user.list_memories()
+            flagged = {m.memory_id for m in listed if "is_compressed" in m.metadata}
+            found = await user.list_memories(filters=wanted)
+            assert {m.memory_id for m in found} == flagged
+            assert await user.count(wanted) == len(flagged)
+            others = await user.list_memories(filters={"is_compressed": {"exists": False}})
+            assert len(others) + len(flagged) == len(listed)
+            hits = await user.retrieve("quick fox", filters=wanted, top_k=50)
+            living = {m.memory_id for m in found if m.memory_type != "context"}
+            assert {one for hit in hits for one in (hit.memory_id, *hit.near_duplicates)} == living
+
+        await check()
+        assert await user.count(wanted) == len(MemoryType) + 1
+        for memory_ in await user.list_memories(filters=wanted, memory_types=["long_term"]):
+            await user.update(memory_.memory_id, content="short again")
+        for action in ("four", "five"):  # the long one leaves
+            await user.episodes.step(stepped.memory_id, action)
+        await check()
+        assert await user.count(wanted) == len(MemoryType) - 1
+    async with open_memory(tiers=pro(Limits(episode_steps=3))) as memory:
+        user = memory.user("u")
+        await check()
+
+
+async def test_a_callers_own_key_of_that_name_is_refused(open_memory) -> None:
+    long, own = "The quick brown fox. " * 100, {"is_compressed": True}
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for kind in MemoryType:
+            text = "a name" if kind == "entity" else long
+            for metadata in (own, {"is_compressed": False}, {"is_compressed": "gzip"}):
+                with pytest.raises(InvalidInputError, match="is_compressed"):
+                    await user.add(text, kind, metadata=metadata)
+        for number, metadata in enumerate((own, {"is_compressed": 1})):
+            short = await user.add(f"short {number}")
+            with pytest.raises(InvalidInputError, match="is_compressed"):
+                await user.update(short.memory_id, metadata=metadata)
+        assert await user.count() == 2
+
+
+async def test_what_was_read_can_be_changed_and_written_back(open_memory) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        added = await user.add("The quick brown fox. " * 100, metadata={"n": 1})
+        read = await user.get(added.memory_id)
+        await user.update(added.memory_id, metadata={**read.metadata, "n": 2})
+        assert (await user.get(added.memory_id)).metadata == {"is_compressed": True, "n": 2}
+        assert (await user.history(added.memory_id))[-1].data["metadata"] == {"n": 2}
+
+
 async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbedder) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -321,7 +439,7 @@ async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbe
         assert hit.memory_id == receipt.memory_id
 
 
-@pytest.mark.parametrize("wrong", ["shape", "nan", "length", "type"])
+@pytest.mark.parametrize("wrong", ["shape", "nan", "zeros", "type"])
 async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, wrong) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
@@ -330,8 +448,8 @@ async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, 
         embedder.embed = lambda texts: {
             "shape": lambda v: v[:, :5],
             "nan": lambda v: v * float("nan"),
-            "length": lambda v: v * 2,
-            "type": lambda v: v.tolist(),
+            "zeros": lambda v: v * 0,
+            "type": lambda v: [["x"] * 32] * len(v),
         }[wrong](good(texts))
         assert (await user.add("bad one")).indexed is False
         embedder.embed = good
@@ -474,7 +592,8 @@ async def test_a_cancelled_caller_loses_nothing(open_memory, embedder: FakeEmbed
         (lambda u: u.add("x", metadata=["a"]), "must be a dict"),
         (lambda u: u.add("x", metadata={"a": "b" * 20_000}), "max: 16,384"),
         (lambda u: u.add("x", occurred_at="yesterday"), "ISO 8601"),
-        (lambda u: u.add("x", occurred_at=5), "ISO 8601"),
+        (lambda u: u.add("x", occurred_at=[5]), "ISO 8601"),
+        (lambda u: u.add("x", occurred_at=1e12), "seconds since 1970"),
         (lambda u: u.add("x", memory_id=""), "empty"),
         (lambda u: u.retrieve(""), "empty"),
         (lambda u: u.retrieve("x", top_k=0), "top_k"),

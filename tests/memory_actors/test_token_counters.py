@@ -67,7 +67,7 @@ def test_the_installed_models_tokenizer_needs_no_path() -> None:
 @pytest.mark.anyio
 async def test_a_document_is_limited_by_its_exact_tokens(tmp_path: Path, path: Path) -> None:
     settings = Settings(
-        context_counter=TokenizerCounter(path), context_soft_tokens=4, context_hard_tokens=6
+        token_counter=TokenizerCounter(path), context_soft_tokens=4, context_hard_tokens=6
     )
     async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), settings=settings) as memory:
         receipt = await memory.user("u").context.add("", "tea, tea!")

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
-from support import recount
+from support import recount, room
 from support.context_rules import ContextRules
 from support.deciding import Decided, Deciding, Rows, living
 from support.kind_rules import (
@@ -24,9 +24,9 @@ from support.kind_rules import (
 
 from eventlog import Dropped, Recorded
 from memory_actors import user_state
-from memory_actors.account import AlertChanged
+from memory_actors.account import AlertChanged, SetTier
 from memory_actors.errors import QuotaExceededError
-from memory_actors.kinds import short_term
+from memory_actors.kinds import entity, episodic, long_term, short_term, structured
 from memory_actors.kinds.compression import (
     CompactionUndone,
     Compress,
@@ -35,9 +35,12 @@ from memory_actors.kinds.compression import (
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
+from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
+from memory_actors.kinds.long_term import SummaryAdded
 from memory_actors.kinds.structured.document import DocumentPut
 from memory_actors.kinds.working import KeySet, UpdateKey
+from memory_actors.phrasing import text_digest
 from memory_actors.quota import Limits
 from memory_actors.records import Tier
 from memory_actors.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
@@ -113,14 +116,17 @@ class UserMachine(
         return self.limits_by_tier[self.state.account.tier]
 
     def ask(self, command: Command) -> Decided:
-        was = user_state.fingerprint(self.state)
+        was, version = user_state.fingerprint(self.state), len(self.deciding.log)
         decided = self.deciding.ask(command)
         if not decided.events:
             assert user_state.fingerprint(decided.after) == was, "events alone change a state"
         assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
+        if not isinstance(command, SetTier):
+            room.check(decided, self.limits, version)
         if decided.refusal is not None:
             self.check_refusal(decided.command, decided.refusal)
             return decided
+        self.check_said(decided)
         self.check_limits(decided)
         self.check_lives(decided, living(decided.before), living(decided.after))
         self.check_alerts(decided)
@@ -159,6 +165,24 @@ class UserMachine(
         for gone in [gone for event in events for gone in made_to_go(event)]:
             assert not getattr(before[gone][1], "pinned", False)
 
+    def check_said(self, decided: Decided) -> None:
+        """What was to be changed is changed, and every text is found by its own digest."""
+        command, before, after = decided.command, living(decided.before), living(decided.after)
+        if isinstance(command, UPDATES):
+            kind, row = after[command.memory_id]
+            if command.metadata is not None:
+                assert row.metadata == command.metadata
+            if (content := getattr(command, "content", None)) is not None:
+                assert content in str(self.says(kind, row))
+        for memory_id in [one for one in after if after[one] != before.get(one)]:
+            kind, row = after[memory_id]
+            events = {version: self.deciding.log[version - 1] for version in kind.sources(row)}
+            for passage in kind.passages(row):
+                text = kind.passage_text(row, passage.label, events)
+                assert passage.digest in (b"", text_digest(text))
+        if kind_of(command) == "short_term" and decided.events:
+            assert not decided.after.short_term.due(self.now_us), "who is out of time is named"
+
     def check_alerts(self, decided: Decided) -> None:
         """An alert is recorded exactly when a level changes, with the use that changed it."""
         uses = recount.fullest(recount.uses(decided.after, self.limits))
@@ -192,6 +216,9 @@ class UserMachine(
                 self.originals[event.memory_id] = [
                     self.says(*before[one]) for one in event.compressed_from_ids
                 ]
+            elif isinstance(event, SummaryAdded | EpisodeSummaryAdded):
+                ids = set(event.compressed_from_ids)
+                assert not ids <= after.keys(), "it would say again what its originals say"
             elif isinstance(event, CompactionUndone):
                 assert event.memory_id not in after
                 self.check_undone(decided, event.memory_id, version)
@@ -241,6 +268,11 @@ class UserMachine(
         assert all(totals[name] == self.deciding.totals[name] for name in totals)
 
     @invariant()
+    def duplicates_are_known_as_after_a_snapshot(self) -> None:
+        state = self.state.long_term
+        assert state.duplicates == long_term.load(long_term.dump(state)).duplicates
+
+    @invariant()
     def a_relationship_has_both_its_ends(self) -> None:
         entities = self.state.entity
         for row in entities.graph.held.rows.values():
@@ -286,6 +318,11 @@ class UserMachine(
         ]
 
 
+def kind_of(command: Any) -> str | None:
+    """Return the name of the kind that a command is about, None if it is about none."""
+    return next((kind.NAME for kind in KINDS if isinstance(command, kind.COMMANDS)), None)
+
+
 def asks_for_room(command: Any) -> bool:
     """Say whether a command says something new. To set a key again takes the room of its value."""
     if isinstance(command, ASK_FOR_ROOM):
@@ -298,6 +335,10 @@ def made_to_go(event: Any) -> tuple[str, ...]:
     return event.memory_ids if isinstance(event, Pruned) else getattr(event, "evicted_ids", ())
 
 
+UPDATES = (
+    UpdateKey, short_term.UpdateMessage, long_term.UpdateMemory, entity.UpdateEntity,
+    entity.UpdateRelationship, episodic.UpdateEpisode, structured.UpdateDocument, EditEntry,
+)  # fmt: skip
 ASK_FOR_ROOM = (
     Add, Restore, AddStep, FinishEpisode, UpdateKey, Compress, ChangeDocument, EditEntry,
 )  # fmt: skip

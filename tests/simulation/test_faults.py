@@ -20,6 +20,7 @@ from memory_actors.handles.working import WorkingMemory
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}
+OF_THE_USER = {"formats", "surroundings"}
 NOT_ONE_CALL = {"open", "close", "restore_backup", "import_events"}  # for a store, not in one
 HANDLES = {
     "": UserMemory,
@@ -33,8 +34,14 @@ HANDLES = {
 }
 
 
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.user] if name in OF_THE_USER else [])
+    for name in sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN)
+]
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(set(ROWS) - WITH_TESTS_OF_THEIR_OWN))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_row_of_the_matrix_holds(name: str) -> None:
     (row,) = run([name], "quick", SEED)
     if row.skipped:

@@ -30,8 +30,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog import Dropped, EventLog, EventLogError, EventRegistry
-from eventlog.backup import check_files
+from eventlog import Dropped, EventLog, EventLogError, EventRegistry, restore
 from eventlog.segment import parse_name
 
 STREAMS = ["a", "b", "c", "d"]
@@ -105,12 +104,13 @@ async def check_backups(path: Path, findings: Findings) -> None:
         if directory.suffix == ".partial":
             continue
         try:
-            check_files(directory)
-            async with EventLog.open(directory, registry) as log:
+            await restore(directory, path.with_name("restored"), registry)
+            async with EventLog.open(path.with_name("restored"), registry) as log:
                 findings.damaged += [found.message for found in (await log.verify()).findings]
         except EventLogError as error:
             findings.damaged.append(f"{directory.name}: {error}")
-        shutil.rmtree(directory)
+        for done in (directory, path.with_name("restored")):
+            shutil.rmtree(done, ignore_errors=True)
 
 
 def text_is_left(path: Path, stream: str, version: int) -> bool:

@@ -80,7 +80,8 @@ class Act(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.says.replace("long", "x " * 699 + "x").replace("old", "y " * 60)
+        says = self.says.replace("long", "x " * 699 + "x").replace("old", "y " * 60)
+        return says.replace("often", "red apple " * 70 + "red")
 
     @property
     def source(self) -> str | None:
@@ -94,7 +95,7 @@ class Act(NamedTuple):
         return ids[self.number % len(ids)] if ids else "none"
 
 
-TEXTS = st.sampled_from(["red apple", "blue car", "green tree", "red car", "long"])
+TEXTS = st.sampled_from(["red apple", "blue car", "green tree", "red car", "long", "often"])
 ANY = st.integers(0, 1 << 10)
 KINDS = st.sampled_from([kind.value for kind in MemoryType])
 OWN_IDS = st.none() | st.none() | st.sampled_from([f"id{n}" for n in range(6)])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.embedding.batcher import PROBE
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.tokens import pack
 
@@ -14,7 +15,10 @@ START_US = 1_700_000_000 * SECOND_US
 
 
 class FakeEmbedder:
-    """Texts with words in common get vectors with something in common. Counts its calls."""
+    """Texts with words in common get vectors with something in common.
+
+    Counts the texts that it is given, but for the one that every store tries it with.
+    """
 
     def __init__(self, fingerprint: str = "fake/1", dimension: int = 32):
         self.fingerprint = fingerprint
@@ -25,7 +29,7 @@ class FakeEmbedder:
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self.failure is not None:
             raise self.failure
-        self.texts += texts
+        self.texts += [text for text in texts if text != PROBE]
         return np.stack([self._vector(text) for text in texts])
 
     def background_mean(self) -> npt.NDArray[np.float32]:

@@ -7,6 +7,7 @@ from eventlog import Recorded
 from memory_actors.kinds.kind import Kind
 from memory_actors.quota import Limits, Plan
 from memory_actors.records import Tier
+from memory_actors.settings import Settings
 
 
 def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[Any]:
@@ -29,7 +30,7 @@ class Given:
 
     def __init__(self, kind: Kind, *events: Any, limits: Limits | None = None):
         self.kind = kind
-        self.limits = limits or Limits()
+        self.limits = limits or Settings().limits_by_tier()[None]
         self.state = fold(kind, events)
 
     def when(self, command: Any) -> list[Any]:

@@ -24,7 +24,9 @@ from memory_actors.kinds.long_term import (
     CompressMemories,
     MemoriesCompressed,
     MemoryAdded,
+    Pair,
     SummaryAdded,
+    SupersedeMemories,
     UndoCompaction,
 )
 from memory_actors.kinds.structured import PutDocument
@@ -124,15 +126,17 @@ class LongTermRules(UserRules):
     @rule(
         items=st.lists(st.tuples(OWN, WORDS, TIMES, PINNED, METADATA), min_size=1, max_size=4),
         prune=st.booleans(),
+        on_duplicate=st.sampled_from(["keep", "count", "count", "skip"]),
     )
-    def adds_memories(self, items: list[Any], prune: bool) -> None:
+    def adds_memories(self, items: list[Any], prune: bool, on_duplicate: Any) -> None:
         memories = tuple(self.memory(*item) for item in items)
         own = tuple(m.memory_id for m in memories if m.memory_id.startswith("own"))
         self.ask(
             long_term.AddMemories(
-                now_us=self.now_us, memories=memories, auto_prune=prune, own_ids=own
+                now_us=self.now_us, memories=memories, auto_prune=prune, own_ids=own,
+                on_duplicate=on_duplicate, distinct=frozenset(own),
             )
-        )
+        )  # fmt: skip
 
     def memory(self, own: Any, text: str, at: int, pinned: bool, metadata: Any) -> MemoryAdded:
         return MemoryAdded(
@@ -160,6 +164,18 @@ class LongTermRules(UserRules):
             summary = MemoriesCompressed(**summary_of(self.id(None), rows, text))
             read = tuple((row.memory_id, row.version - stale) for row in rows)
             self.ask(CompressMemories(now_us=self.now_us, summary=summary, originals=read))
+
+    @some(long_term)
+    @rule(older=ANY, newer=ANY, stale=RARELY)
+    def supersedes_memories(self, older: int, newer: int, stale: bool) -> None:
+        ids = self.one_of(long_term, older), self.one_of(long_term, newer)
+        rows = [long_term.find(self.deciding.state.long_term, one) for one in ids]
+        digests = [b"gone" if row is None or stale else row.digest for row in rows]
+        pair = Pair(
+            memory_id=ids[0], superseded_by_id=ids[1], older_digest=digests[0],
+            newer_digest=digests[1], similarity=0.5, evidence="chance",
+        )  # fmt: skip
+        self.ask(SupersedeMemories(now_us=self.now_us, pairs=(pair,)))
 
     @about(long_term)
     @rule(own=OWN, text=WORDS)

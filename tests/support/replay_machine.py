@@ -1,9 +1,11 @@
 """A memory system whose every read, kept at some moments, must be what a replay of them answers.
 
 The commands are those of `system_machine`: all kinds, clients that race, prunes, compaction,
-restarts, a clock that jumps.
+restarts, a clock that jumps. Besides, what is derived is deleted in between, and indexes are made
+anew as soon as anything in them is dead.
 """
 
+import shutil
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from memory_actors import MemorySystem
+from memory_actors.embedding import vector_table
+from memory_actors.indexes import dense, lexical
+from memory_actors.live_user import INDEXES
 from memory_actors.streams import stream_of
 from support.answers import answers
 from support.clients import ANY, SETTINGS, SUMMARIZER, USERS
@@ -37,12 +42,22 @@ class ReplayMachine(SystemMachine):
         super().__init__()
         self.kept: list[Kept] = []
         self.with_tokens = FakeTokenEmbedder()
+        self.usual_dead = lexical.DEAD_MIN, dense.DEAD_MIN
+        lexical.DEAD_MIN = dense.DEAD_MIN = 0
 
     def opening(self) -> Any:
         return MemorySystem.open(
             self.path, embedder=self.with_tokens, clock=self.clock, new_id=self.ids,
             settings=KEPT, alerts=[], summarizer=SUMMARIZER,
         )  # fmt: skip
+
+    @rule()
+    def loses_what_is_derived(self) -> None:
+        self.run(self.stack.aclose())
+        (self.path / vector_table.FILE).unlink()
+        shutil.rmtree(self.path / INDEXES)
+        self.seen.clear()
+        self.run(self.open())
 
     @rule(name=st.sampled_from(USERS), number=ANY)
     def keeps_what_it_answers(self, name: str, number: int) -> None:
@@ -73,6 +88,7 @@ class ReplayMachine(SystemMachine):
             for kept in self.kept[-3:]:
                 self.run(self.look_back(kept))
         finally:
+            lexical.DEAD_MIN, dense.DEAD_MIN = self.usual_dead
             super().teardown()
 
     async def look_back(self, kept: Kept) -> None:

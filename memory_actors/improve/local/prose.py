@@ -20,12 +20,14 @@ _NO_PROSE: Final = re.compile(
     r"|(?<![\w.+\-])[\w.+\-]{1,64}@[\w.\-]{1,255}",  # bounded, and one try a run: linear
     re.MULTILINE | re.DOTALL,
 )
+# Only single classes are possessive: before 3.11.5 Python matched possessive groups wrongly. What
+# can end a quotation cannot be inside of one, so nothing is gained by going back in one either.
 _QUOTATION: Final = re.compile(
-    r"^ {0,3}>[^\n]*+(?:\n {0,3}>[^\n]*+)*+"
-    r'|(?<!\w)"(?=\S)(?:[^"\n]|\n(?![ \t]*\n))++"(?!\w)'
-    r"|(?<!\w)'(?=\w)(?:[^'\n]|'(?=\w)){1,200}+'(?!\w)"  # bounded: it may be an apostrophe
+    r"^ {0,3}>[^\n]*+(?:\n {0,3}>[^\n]*+)*"
+    r'|(?<!\w)"(?=\S)(?:[^"\n]++|\n(?![ \t]*\n))+"(?!\w)'
+    r"|(?<!\w)'(?=\w)(?:[^'\n]|'(?=\w)){1,200}'(?!\w)"  # bounded: it may be an apostrophe
     "|\u201c[^\u201c\u201d]*+\u201d|\u00ab[^\u00ab\u00bb]*+\u00bb"
-    r"|\u2018(?:[^\u2018\u2019\n]|\u2019(?=\w))*+\u2019",
+    r"|\u2018(?:[^\u2018\u2019\n]++|\u2019(?=\w))*\u2019(?!\w)",
     re.MULTILINE,
 )
 _HEADING: Final = re.compile(

@@ -9,7 +9,8 @@ from memory_actors.kinds.context.events import Section
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 from memory_actors.tokens import TokenBudget, WordEstimate
 
-FREE = 0.4  # of the soft limit, after archiving: the middle of what is useful
+FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
+FREE = 0.4
 BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate())
 
 # --- changes of one document
@@ -49,7 +50,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     auto_archive: bool = False
     """Whether the stalest entries make room on the way to the hard limit."""
     free: float = FREE
-    """Which part of the soft limit is to be free after archiving."""
+    """Which part of a document archiving frees, and of the soft limit those who make room."""
     read_at_us: Mapping[str, int] = {}
     """When entries were last read, which no event knows."""
 

@@ -5,6 +5,8 @@ from functools import partial
 
 from memory_actors.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.kinds.context.commands import (
+    FREE_MAX,
+    FREE_MIN,
     AddEntry,
     ArchiveEntries,
     ChangeDocument,
@@ -44,8 +46,9 @@ from memory_actors.kinds.context.sizes import (
     check_quotas,
     fewest,
     fits,
+    roomy,
     stalest,
-    target,
+    without,
 )
 from memory_actors.kinds.context.state import Context, Row, block, blocks, text
 from memory_actors.kinds.kind import Command, refuse_id, same_json
@@ -227,12 +230,12 @@ def _who_goes(
     Nobody if it fits already, or never can.
     """
     budget = room.budget
-    if fits(limits, budget.hard_tokens, budget, text(blocks(new, document))):
+    if fits(limits, budget.tokens_max, budget, text(blocks(new, document))):
         return ()
     named = {one.memory_id for one in events if isinstance(one, BlockInserted | BlockEdited)}
     rows = stalest(new, document, room.read_at_us, named)
     rows = [row for row in rows if row.memory_id != keep]
-    for tokens_max in (target(room), budget.hard_tokens):
+    for tokens_max in (min(roomy(room), budget.tokens_max), budget.tokens_max):
         count = fewest(new, document, rows, partial(fits, limits, tokens_max, budget))
         if count is not None:
             return [row.memory_id for row in rows[:count]]
@@ -249,11 +252,26 @@ def _archive(command: ArchiveEntries, state: Context) -> Sequence[Event]:
         _check_inside(rows, command.document)
         gone = [row.memory_id for row in rows if not row.archived]
     else:
-        rows = stalest(state, command.document, command.room.read_at_us)
-        tokens_max, counter = target(command.room), command.room.budget.counter
-        count = fewest(state, command.document, rows, lambda now: counter.count(now) <= tokens_max)
-        gone = [row.memory_id for row in (rows if count is None else rows[:count])]
+        gone = _stale_part(command.room, command.document, state)
     return [archiving(state, command.document, gone, "asked")] if gone else []
+
+
+def _stale_part(room: Room, document: str, state: Context) -> list[str]:
+    """Return the stalest entries that make up a good part of a document; none of a small one.
+
+    Entries are of any size: one less goes if more than half would, and a third goes without it.
+    """
+    count_tokens, rows = room.budget.counter.count, stalest(state, document, room.read_at_us)
+    there = count_tokens(text(blocks(state, document)))
+    if there <= roomy(room):
+        return []
+    count = fewest(state, document, rows, lambda now: count_tokens(now) <= (1 - room.free) * there)
+    if count is None:
+        return [row.memory_id for row in rows]
+    left = [count_tokens(without(state, document, rows[:gone])) for gone in (count, count - 1)]
+    if left[0] < (1 - FREE_MAX) * there and left[1] <= (1 - FREE_MIN) * there:
+        count -= 1
+    return [row.memory_id for row in rows[:count]]
 
 
 def _check_inside(rows: Sequence[Row], document: str) -> None:

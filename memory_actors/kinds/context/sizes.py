@@ -39,20 +39,23 @@ def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) ->
 def check_document(
     name: str, old: Context, new: Context, limits: Limits, budget: TokenBudget
 ) -> None:
-    """Refuse a document that has grown beyond a limit.
+    """Refuse a document that has grown to its limit of tokens, or beyond that of bytes.
 
-    :raises ContextLimitError: beyond its tokens.
-    :raises QuotaExceededError: beyond its bytes.
+    :raises ContextLimitError: as many tokens as the hard limit, or more.
+    :raises QuotaExceededError: more bytes than it may have.
     """
     now = text(blocks(new, name))
-    if fits(limits, budget.hard_tokens, budget, now):
+    if fits(limits, budget.tokens_max, budget, now):
         return
     was = text(blocks(old, name))
     if len(now.encode()) > max(len(was.encode()), limits.context_document_bytes):
-        _refuse_document_bytes(name, len(was.encode()), limits)  # nobody counts megabytes of tokens
+        asked = len(now.encode()) - len(was.encode())
+        _refuse_document_bytes(
+            name, asked, len(was.encode()), limits
+        )  # nobody counts megabytes of tokens
     tokens, before = budget.counter.count(now), budget.counter.count(was)
-    if tokens > max(before, budget.hard_tokens):
-        _refuse_tokens(name, before, limits, budget)
+    if tokens > max(before, budget.tokens_max):
+        _refuse_tokens(name, tokens - before, before, limits, budget)
 
 
 def check_text(name: str, asked: str, state: Context, limits: Limits) -> None:
@@ -64,7 +67,7 @@ def check_text(name: str, asked: str, state: Context, limits: Limits) -> None:
     if asked_bytes > limits.context_document_bytes:
         was = len(text(blocks(state, name)).encode())
         if asked_bytes > was:
-            _refuse_document_bytes(name, was, limits)
+            _refuse_document_bytes(name, asked_bytes, was, limits)
 
 
 def check_changes(
@@ -81,24 +84,30 @@ def check_changes(
     if asked_bytes > limits.context_document_bytes * (2 if auto_archive else 1):
         was = len(text(blocks(state, name)).encode())
         if asked_bytes > was:
-            _refuse_document_bytes(name, was, limits)
+            _refuse_document_bytes(name, asked_bytes, was, limits)
     inserts = sum(isinstance(one, InsertBlock) and one.heading is None for one in changes)
     removes = sum(isinstance(one, RemoveBlock) for one in changes)
     _check_entries(state.entries, state.entries + inserts - removes, limits)
 
 
-def _refuse_tokens(name: str, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
+def _refuse_tokens(name: str, new: int, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
     limit = budget.hard_tokens
+    instead = "Archive before continuing"
+    if new > limit:
+        instead = f"What is new takes {new:,} by itself: shorten it"
     raise ContextLimitError(
-        f"{name} exceeds hard limit ({limit:,} tokens). Archive before continuing",
+        f"{name} exceeds hard limit ({limit:,} tokens). {instead}",
         kind=NAME, used=used, limit=limit, unit="tokens", tier=limits.tier,
     )  # fmt: skip
 
 
-def _refuse_document_bytes(name: str, used: int, limits: Limits) -> NoReturn:
+def _refuse_document_bytes(name: str, new: int, used: int, limits: Limits) -> NoReturn:
     limit = limits.context_document_bytes
+    instead = "Archive or remove entries of it first."
+    if new > limit:
+        instead = f"What is new takes {size(new)} by itself: shorten it."
     raise QuotaExceededError(
-        f"{name} would take more than {size(limit)}. Archive or remove entries of it first.",
+        f"{name} would take more than {size(limit)}. {instead}",
         kind=NAME, used=used, limit=limit, unit="bytes", tier=limits.tier,
     )  # fmt: skip
 
@@ -111,21 +120,21 @@ def check_quotas(old: Context, new: Context, limits: Limits) -> None:
 
     :raises QuotaExceededError: too many documents or entries, or too many bytes.
     """
-    tier = limits.tier
     was, count, most = len(old.documents), len(new.documents), limits.context_documents
     if count > max(was, most):
-        refuse_count(NAME, "documents", was, most, tier)
+        refuse_count(NAME, "documents", was, limits, "context_documents", new=count - was)
     _check_entries(old.entries, new.entries, limits)
     if new.size_bytes > max(old.size_bytes, limits.context_bytes):
-        refuse_bytes(NAME, old.size_bytes, limits.context_bytes, tier)
+        grows = new.size_bytes - old.size_bytes
+        refuse_bytes(NAME, old.size_bytes, limits, "context_bytes", new=grows)
 
 
 def _check_entries(was: int, asked: int, limits: Limits) -> None:
     limit = limits.context_entries
     if asked <= max(was, limit):
         return
-    if was >= limit or asked - was == 1:
-        refuse_count(NAME, "entries", was, limit, limits.tier)
+    if was >= limit:
+        refuse_count(NAME, "entries", was, limits, "context_entries")
     raise QuotaExceededError(
         f"That would make {asked:,} context entries of {was:,} (max: {limit:,}). "
         "Write fewer at once, or delete some.",
@@ -136,8 +145,8 @@ def _check_entries(was: int, asked: int, limits: Limits) -> None:
 # --- the archive
 
 
-def target(room: Room) -> int:
-    """Return how many tokens leave enough free."""
+def roomy(room: Room) -> int:
+    """Return up to how many tokens so much of the soft limit is free that nothing has to go."""
     return round(room.budget.soft_tokens * (1 - room.free))
 
 
@@ -184,11 +193,13 @@ def fewest(
 
     None if all are not enough.
     """
-    living = blocks(state, document)
-
-    def without(count: int) -> bool:
-        gone = {row.memory_id for row in rows[:count]}
-        return enough(text(row for row in living if row.memory_id not in gone))
-
-    found = bisect_left(range(len(rows) + 1), True, key=without)
+    found = bisect_left(
+        range(len(rows) + 1), True, key=lambda gone: enough(without(state, document, rows[:gone]))
+    )
     return found if found <= len(rows) else None
+
+
+def without(state: Context, document: str, rows: Sequence[Row]) -> str:
+    """Return the text of a document without some of its entries."""
+    gone = {row.memory_id for row in rows}
+    return text(row for row in blocks(state, document) if row.memory_id not in gone)

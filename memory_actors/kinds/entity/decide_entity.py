@@ -184,7 +184,8 @@ def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[E
         return []
     if content is not None:
         grows = command.size_bytes - _bytes(row.observations)
-        make_room(state, limits, Room(size_bytes=grows), None)
+        need = Room(size_bytes=grows, whole_bytes=command.size_bytes)
+        make_room(state, limits, need, None)
     return [
         EntityUpdated(
             memory_id=row.memory_id,

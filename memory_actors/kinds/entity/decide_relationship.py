@@ -154,9 +154,10 @@ def _say_again(
 ) -> Sequence[Event]:
     """Bring a known relationship up to date, and end what it contradicts."""
     changed = _changed(command, row, state)
-    grows = changed[0].size_bytes - row.size_bytes if changed and changed[0].content else 0
+    whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
     victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
-    pruned = make_room(state, limits, Room(size_bytes=grows), victims)
+    need = Room(size_bytes=whole - row.size_bytes, whole_bytes=whole)
+    pruned = make_room(state, limits, need, victims)
     left = tentatively(state, pruned)
     return [*pruned, *changed, *_endings(command, row, left.graph)]
 
@@ -236,7 +237,8 @@ def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequ
     updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata)
     if fact is None:
         return [updated]
-    make_room(state, limits, Room(size_bytes=command.size_bytes - row.size_bytes), None)
+    grows = command.size_bytes - row.size_bytes
+    make_room(state, limits, Room(size_bytes=grows, whole_bytes=command.size_bytes), None)
     return [_with_fact(updated, row, command, fact, state)]
 
 

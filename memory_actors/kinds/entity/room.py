@@ -24,6 +24,9 @@ class Room(NamedTuple):
     entities: int = 0
     relationships: int = 0
     size_bytes: int = 0
+    """What is added to the bytes."""
+    whole_bytes: int | None = None
+    """Of what is written, if it takes the place of something."""
 
 
 Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
@@ -46,7 +49,7 @@ def make_room(
         return []
     going = victims(state, lacking) if victims is not None else None
     if going is None:
-        _refuse(state, limits, lacking)
+        _refuse(state, limits, need, lacking)
     return [EntitiesPruned(memory_ids=going, cause="quota")]
 
 
@@ -54,13 +57,14 @@ def _lacking(used: int, need: int, limit: int) -> int:
     return max(0, used + need - limit) if need > 0 else 0
 
 
-def _refuse(state: Entities, limits: Limits, lacking: Room) -> NoReturn:
+def _refuse(state: Entities, limits: Limits, need: Room, lacking: Room) -> NoReturn:
     if lacking.entities:
-        refuse_count(NAME, "memories", len(state.held), limits.entities, limits.tier)
+        refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
     if lacking.relationships:
-        count = len(state.graph.held)
-        refuse_count(NAME, "relationships", count, limits.relationships, limits.tier)
-    refuse_bytes(NAME, state.size_bytes, limits.entity_bytes, limits.tier)
+        used, new = len(state.graph.held), need.relationships
+        refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
+    new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
+    refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
 
 
 def oldest_relationships(

@@ -142,6 +142,7 @@ def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) 
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=_created_at_us(event, recorded),
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -177,6 +178,7 @@ def _entity_observed(draft: _Draft, event: EntityObserved, recorded: Recorded[Ev
         row,
         size_bytes=row.size_bytes + sum(observation.size_bytes for observation in new),
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        compressed=row.compressed or recorded.compressed,
         observations=(*row.observations, *new),
         metadata=row.metadata if event.metadata is None else event.metadata,
         pinned=row.pinned or event.pinned,
@@ -208,6 +210,7 @@ def _with_observations(
         row,
         size_bytes=row.name_bytes + sum(observation.size_bytes for observation in observations),
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        compressed=row.compressed or recorded.compressed,
         observations=observations,
     )
 
@@ -231,6 +234,7 @@ def _relationship_added(draft: _Draft, event: RelationshipAdded, recorded: Recor
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=_created_at_us(event, recorded),
         occurred_at_us=event.valid_from_us,
         metadata=event.metadata,
@@ -262,6 +266,7 @@ def _relationship_updated(
     changed = msgspec.structs.replace(
         row,
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
+        compressed=row.compressed or recorded.compressed,
         metadata=row.metadata if event.metadata is None else event.metadata,
         pinned=row.pinned or event.pinned,
     )

@@ -188,7 +188,7 @@ def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Eve
     gone = leaving(row.steps, limits.episode_steps)
     refuse_steps(len(row.steps) - len(gone) + 1, limits)
     freed = sum(step.size_bytes for step in gone)
-    refuse_growth(command.size_bytes - freed, state, limits)
+    refuse_growth(command.size_bytes, freed, state, limits)
     return [
         StepAdded(
             memory_id=command.memory_id,
@@ -207,7 +207,7 @@ def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Eve
 
 def _finish(command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
     _running(state, command.memory_id)
-    refuse_growth(command.size_bytes, state, limits)
+    refuse_growth(command.size_bytes, 0, state, limits)
     return [
         EpisodeFinished(
             memory_id=command.memory_id,
@@ -226,7 +226,7 @@ def _update(command: UpdateEpisode, state: Episodic, limits: Limits) -> Sequence
     if goal is None:
         return [] if metadata is None else [_updated(command, metadata=metadata)]
     refuse_rewording(row)
-    refuse_growth(command.size_bytes - row.goal.size_bytes, state, limits)
+    refuse_growth(command.size_bytes, row.goal.size_bytes, state, limits)
     changed = {"content": goal, "size_bytes": command.size_bytes, "digest": command.digest}
     return [_updated(command, metadata=metadata, **changed)]
 

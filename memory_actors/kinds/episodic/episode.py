@@ -165,6 +165,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     digest: bytes
     size_bytes: int
     stored_bytes: int
+    compressed: bool
 
 
 class Step(Text, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -235,6 +236,7 @@ def _started(event: EpisodeStarted, recorded: Recorded[RowEvent]) -> Row:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=restored.created_at_us if restored else recorded.recorded_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -268,6 +270,7 @@ def _text(
         digest=event.digest,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
     )
 
 
@@ -277,6 +280,7 @@ def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
         digest=event.digest,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         number=event.number,
         sha256=event.sha256,
         failed=bool(event.error),
@@ -291,9 +295,10 @@ def without_steps(row: Row, evicted: tuple[Evicted, ...]) -> Row:
         return row
     numbers = {marker.number for marker in evicted}
     left = [step for step in row.steps if step.number in numbers]
-    return msgspec.structs.replace(
+    kept = tuple(step for step in row.steps if step.number not in numbers)
+    return _resized(
         row,
-        steps=tuple(step for step in row.steps if step.number not in numbers),
+        steps=kept,
         evicted=(*row.evicted, *evicted)[-MARKERS_MAX:],
         steps_evicted=row.steps_evicted + len(evicted),
         size_bytes=row.size_bytes - sum(step.size_bytes for step in left),
@@ -320,12 +325,22 @@ def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> R
 
 def _replace(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
     """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
-    return msgspec.structs.replace(
+    return _resized(
         row,
         size_bytes=row.size_bytes + new.size_bytes - (old.size_bytes if old else 0),
         stored_bytes=row.stored_bytes + new.stored_bytes - (old.stored_bytes if old else 0),
         **fields,
     )
+
+
+def _resized(row: Row, **fields: Any) -> Row:
+    """Return a row with other texts, and whether one of them is stored compressed."""
+    changed = msgspec.structs.replace(row, **fields)
+    ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
+    compressed = any(text.compressed for text in (*ends, *changed.steps))
+    if compressed == changed.compressed:
+        return changed
+    return msgspec.structs.replace(changed, compressed=compressed)
 
 
 # --- what a decision asks of a row

@@ -54,15 +54,19 @@ def room_by_bytes(
     others = (row for row in held.rows.values() if not row.running and row.memory_id not in gone)
     victims = oldest(others, len(held), 0, over) if command.auto_prune else None
     if victims is None:
-        refuse_bytes(NAME, held.size_bytes, limits.episodic_bytes, limits.tier)
+        _refuse_bytes(state, limits, command.size_bytes)
     return victims
 
 
-def refuse_growth(growth: int, state: Episodic, limits: Limits) -> None:
+def refuse_growth(new: int, freed: int, state: Episodic, limits: Limits) -> None:
     """Refuse to grow beyond the limit; what is above a limit that was lowered may stay so."""
-    size = state.held.size_bytes
-    if growth > 0 and size + growth > limits.episodic_bytes:
-        refuse_bytes(NAME, size, limits.episodic_bytes, limits.tier)
+    growth = new - freed
+    if growth > 0 and state.held.size_bytes + growth > limits.episodic_bytes:
+        _refuse_bytes(state, limits, new)
+
+
+def _refuse_bytes(state: Episodic, limits: Limits, new: int) -> NoReturn:
+    refuse_bytes(NAME, state.held.size_bytes, limits, "episodic_bytes", new=new)
 
 
 class Coming(NamedTuple):
@@ -94,19 +98,20 @@ def refuse_without_room(
     for agent_id, count in Counter(one.agent_id for one in coming).items():
         used = len(state.agents.get(agent_id, ()))
         if used + count - fewer[agent_id] > max(limits.episodes, used):
-            refuse_episode(agent_id, used, limits)
+            refuse_episode(agent_id, used, limits, count)
     for one in coming:
         refuse_steps(one.steps, limits)
     freed = sum(row.size_bytes for row in gone)
-    refuse_growth(sum(one.size_bytes for one in coming) - freed, state, limits)
+    refuse_growth(sum(one.size_bytes for one in coming), freed, state, limits)
 
 
-def refuse_episode(agent_id: str, used: int, limits: Limits) -> NoReturn:
-    """Refuse one more episode of an agent."""
-    refuse_count(NAME, f"episodes of agent {agent_id!r}", used, limits.episodes, limits.tier)
+def refuse_episode(agent_id: str, used: int, limits: Limits, new: int = 1) -> NoReturn:
+    """Refuse more episodes of an agent."""
+    refuse_count(NAME, f"episodes of agent {agent_id!r}", used, limits, "episodes", new=new)
 
 
 def refuse_steps(count: int, limits: Limits) -> None:
     """Refuse steps where none may be kept: otherwise older ones make room."""
     if count > limits.episode_steps:
-        refuse_count(NAME, "steps of an episode", count - 1, limits.episode_steps, limits.tier)
+        noun = "steps of an episode"
+        refuse_count(NAME, noun, count - 1, limits, "episode_steps", new=count)

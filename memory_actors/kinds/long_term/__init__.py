@@ -7,10 +7,10 @@ Compaction puts summaries in the place of old memories (`compression`): a summar
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
-from eventlog import Dropped
 from memory_actors.errors import NotFoundError
 from memory_actors.kinds import kind
 from memory_actors.kinds.compression import (
@@ -28,22 +28,23 @@ from memory_actors.kinds.kind import (
     Events,
     Passage,
     Tally,
-    added_before,
     its_content,
     its_session,
     none_at_hand,
     own_version,
-    refuse_id,
     same_json,
     timeless,
 )
+from memory_actors.kinds.long_term.adding import added_or_seen, duplicate_of
 from memory_actors.kinds.long_term.commands import (
     COMMANDS,
     AddMemories,
     AddSummary,
     CompressMemories,
     DeleteMemory,
+    Pair,
     RestoreMemories,
+    SupersedeMemories,
     UndoCompaction,
     UpdateMemory,
 )
@@ -60,7 +61,10 @@ from memory_actors.kinds.long_term.events import (
     MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
+    MemoryReinstated,
     MemoryRestored,
+    MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
@@ -75,6 +79,13 @@ from memory_actors.kinds.long_term.state import (
     fold,
     initial,
     load,
+)
+from memory_actors.kinds.long_term.superseding import (
+    age,
+    newer_ones,
+    passed_on,
+    reinstated,
+    supersede,
 )
 from memory_actors.phrasing import spoken
 from memory_actors.quota import Limits, refuse_bytes, refuse_count
@@ -94,13 +105,19 @@ __all__ = [
     "MemoriesPruned",
     "MemoryAdded",
     "MemoryDeleted",
+    "MemoryReinstated",
     "MemoryRestored",
+    "MemorySeen",
+    "MemorySuperseded",
     "MemoryUpdated",
+    "Pair",
     "RestoreMemories",
     "Row",
     "SummaryAdded",
+    "SupersedeMemories",
     "UndoCompaction",
     "UpdateMemory",
+    "age",
     "at",
     "at_hand",
     "chain",
@@ -110,6 +127,7 @@ __all__ = [
     "data",
     "decide",
     "dump",
+    "duplicate_of",
     "evolve",
     "find",
     "fold",
@@ -117,6 +135,7 @@ __all__ = [
     "initial",
     "is_own",
     "load",
+    "newer_ones",
     "passage_text",
     "passages",
     "quotas",
@@ -141,47 +160,32 @@ def decide(command: Command, state: LongTerm, limits: Limits) -> Sequence[Event]
     :raises InvalidInputError: an id that stands for another memory, a summary of what lives.
     :raises NotFoundError: no such memory.
     """
-    if isinstance(command, AddMemories):
-        return _add(command, state, limits)
-    if isinstance(command, UpdateMemory):
-        return _update(command, state, limits)
-    if isinstance(command, DeleteMemory):
-        _living(state, command.memory_id)
-        return [MemoryDeleted(memory_id=command.memory_id)]
-    if isinstance(command, CompressMemories):
-        return _compress(command, state, limits)
-    if isinstance(command, UndoCompaction):
-        return _undo(command, state, limits)
-    if isinstance(command, AddSummary):
-        return _add_summary(command, state, limits)
-    assert isinstance(command, RestoreMemories)
+    decided: Sequence[Event] = _DECISIONS[type(command)](command, state, limits)
+    return decided
+
+
+def _delete(command: DeleteMemory, state: LongTerm, _limits: Limits) -> Sequence[Event]:
+    _living(state, command.memory_id)
+    return [MemoryDeleted(memory_id=command.memory_id)]
+
+
+def _restore(command: RestoreMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
     restored = gone_as_it_was(command.memory_ids, command.past, state)
     refuse_beside_originals(restored, state.held.rows)
     _make_room(restored, state, limits, auto_prune=False)
-    return restored
+    return [*restored, *reinstated(command.memory_ids, state)]
+
+
+def _supersede(command: SupersedeMemories, state: LongTerm, _limits: Limits) -> Sequence[Event]:
+    return supersede(command, state)
 
 
 def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
-    fresh = _fresh(command, state)
-    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune)
-    return [MemoriesPruned(memory_ids=victims, cause="quota"), *fresh] if victims else fresh
-
-
-def _fresh(command: AddMemories, state: LongTerm) -> list[MemoryAdded]:
-    """Return the memories that are new; what was added before, even if deleted since, is not."""
-    fresh: dict[str, MemoryAdded] = {}
-    for memory in command.memories:
-        memory_id, digest = memory.memory_id, memory.digest
-        if isinstance(command.used.get(memory_id), Dropped):
-            continue  # what it said is gone: nobody can tell, and an id is never used again
-        if added_before(command, memory_id, MemoryAdded, "digest", digest):
-            continue
-        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
-        if known is None:
-            fresh[memory_id] = memory
-        elif known.digest != digest:
-            refuse_id(memory_id)
-    return list(fresh.values())
+    events = added_or_seen(command, state)
+    fresh = [event for event in events if isinstance(event, MemoryAdded)]
+    seen = {event.memory_id for event in events if isinstance(event, MemorySeen)}
+    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune, needed=seen)
+    return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
 
 def _make_room(
@@ -190,25 +194,30 @@ def _make_room(
     limits: Limits,
     *,
     auto_prune: bool,
+    needed: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return what has to go for `fresh` to fit."""
+    """Return what has to go for `fresh` to fit; not what is `needed`."""
     held = state.held
     over_count = len(held) + len(fresh) - limits.long_term_memories
-    over_bytes = (
-        held.size_bytes + sum(memory.size_bytes for memory in fresh) - limits.long_term_bytes
-    )
+    size = sum(memory.size_bytes for memory in fresh)
+    over_bytes = held.size_bytes + size - limits.long_term_bytes
     if not fresh or (over_count <= 0 and over_bytes <= 0):
         return ()
-    victims = oldest(held.rows.values(), len(held), over_count, over_bytes) if auto_prune else None
+    may_go = (row for row in held.rows.values() if row.memory_id not in needed)
+    victims = oldest(may_go, len(held), over_count, over_bytes) if auto_prune else None
     if victims is None:
-        _refuse(held, limits, over_count)
+        if over_count > 0:
+            _refuse_count(held, limits, len(fresh))
+        _refuse_bytes(held, limits, size)
     return victims
 
 
-def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
-    if over_count > 0:
-        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
-    refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+def _refuse_count(held: Held[Row], limits: Limits, new: int) -> NoReturn:
+    refuse_count(NAME, "memories", len(held), limits, "long_term_memories", new=new)
+
+
+def _refuse_bytes(held: Held[Row], limits: Limits, new: int) -> NoReturn:
+    refuse_bytes(NAME, held.size_bytes, limits, "long_term_bytes", new=new)
 
 
 def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[Event]:
@@ -222,13 +231,14 @@ def _update(command: UpdateMemory, state: LongTerm, limits: Limits) -> Sequence[
     now_bytes = state.held.size_bytes
     size = now_bytes - row.size_bytes + command.size_bytes
     if content is not None and size > max(limits.long_term_bytes, now_bytes):
-        refuse_bytes(NAME, now_bytes, limits.long_term_bytes, limits.tier)
+        _refuse_bytes(state.held, limits, command.size_bytes)
     return [
         MemoryUpdated(
             memory_id=command.memory_id,
             content=content,
             size_bytes=command.size_bytes if content is not None else 0,
             digest=command.digest if content is not None else b"",
+            same=command.same if content is not None else b"",
             metadata=metadata,
         )
     ]
@@ -239,6 +249,7 @@ def _compress(command: CompressMemories, state: LongTerm, limits: Limits) -> Seq
     if events:
         gone = [state.held.rows[memory_id] for memory_id, _ in command.originals]
         _check_exchange([command.summary.size_bytes], gone, state, limits)
+        return [*events, *passed_on(command, state)]
     return events
 
 
@@ -260,9 +271,9 @@ def _check_exchange(
     count = len(held) + len(sizes) - len(gone)
     size = held.size_bytes + sum(sizes) - sum(row.size_bytes for row in gone)
     if count > max(limits.long_term_memories, len(held)):
-        refuse_count(NAME, "memories", len(held), limits.long_term_memories, limits.tier)
+        _refuse_count(held, limits, len(sizes))
     if size > max(limits.long_term_bytes, held.size_bytes):
-        refuse_bytes(NAME, held.size_bytes, limits.long_term_bytes, limits.tier)
+        _refuse_bytes(held, limits, sum(sizes))
 
 
 def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequence[Event]:
@@ -270,6 +281,20 @@ def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequen
         return []
     _make_room([command.summary], state, limits, auto_prune=False)
     return [command.summary]
+
+
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
+    {
+        AddMemories: _add,
+        AddSummary: _add_summary,
+        UpdateMemory: _update,
+        DeleteMemory: _delete,
+        RestoreMemories: _restore,
+        SupersedeMemories: _supersede,
+        CompressMemories: _compress,
+        UndoCompaction: _undo,
+    }
+)
 
 
 def _living(state: LongTerm, memory_id: str) -> Row:

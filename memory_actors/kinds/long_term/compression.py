@@ -18,12 +18,15 @@ from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
     MemoryAdded,
+    MemoryReinstated,
     MemoryRestored,
+    MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
 )
-from memory_actors.kinds.long_term.state import LongTerm
+from memory_actors.kinds.long_term.state import LongTerm, standing
 
 Restored = MemoryRestored | SummaryAdded
 
@@ -74,6 +77,14 @@ def as_it_was(memory_id: str, past: Sequence[Recorded[Any]]) -> Restored:
             memory = _coming_back(memory_id, memory, event, recorded.recorded_at_us)
         elif isinstance(event, MemoryUpdated) and memory is not None:
             memory = _with_update(memory, event)
+        elif isinstance(event, MemorySeen) and isinstance(memory, MemoryRestored):
+            memory = _seen_again(memory, event)
+        elif (
+            isinstance(event, MemorySuperseded | MemoryReinstated)
+            and isinstance(memory, MemoryRestored)
+            and event.memory_id == memory_id
+        ):
+            memory = standing(memory, event, recorded.recorded_at_us)
     if memory is None:
         refuse_lost(memory_id, dropped)
     return memory
@@ -99,5 +110,13 @@ def _with_update(memory: Restored, event: MemoryUpdated) -> Restored:
     if event.content is not None:
         changed |= {
             "content": event.content, "size_bytes": event.size_bytes, "digest": event.digest,
+            "same": event.same, "times_seen": 1, "last_seen_us": 0,
         }  # fmt: skip
+        if isinstance(memory, MemoryRestored):
+            changed |= {"superseded": (), "settled": False}
     return msgspec.structs.replace(memory, **changed)
+
+
+def _seen_again(memory: MemoryRestored, event: MemorySeen) -> MemoryRestored:
+    last_us = max(memory.last_seen_us, memory.occurred_at_us, event.occurred_at_us)
+    return msgspec.structs.replace(memory, times_seen=memory.times_seen + 1, last_seen_us=last_us)

@@ -12,6 +12,16 @@ from memory_actors.records import Origin
 registry = EventRegistry()
 
 
+class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A newer memory that says otherwise. It counts while that lives and says the same."""
+
+    by: str
+    digest: bytes
+    """Of the newer memory's text, as it was."""
+    at_us: int
+    """When the log got it."""
+
+
 @registry.event("long_term.added", keys=lambda event: (event.memory_id,))
 class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory was added."""
@@ -26,6 +36,12 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     session_id: str | None = None
     role: str | None = None
     pinned: bool = False
+    same: bytes = b""
+    """Digest of the same text normalised, where that is another one: see duplicates.py."""
+    times_seen: int = 1
+    """How often it was said: more than once if it comes from elsewhere, or comes back."""
+    last_seen_us: int = 0
+    """When it was said last, if it was said again; else 0."""
 
 
 @registry.event("long_term.restored", keys=lambda event: (event.memory_id,))
@@ -37,6 +53,8 @@ class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True,
     """It came back out of a summary: compaction leaves it alone from now on."""
     origins: tuple[Origin, ...] = ()
     """Whose words it has: not those of who brought it back."""
+    superseded: tuple[Superseded, ...] = ()
+    settled: bool = False
 
 
 @registry.event("long_term.updated", keys=lambda event: (event.memory_id,))
@@ -44,6 +62,16 @@ class MemoryUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """A memory got a new content, new metadata, or both; None keeps what was."""
 
     digest: bytes = b""
+    same: bytes = b""
+
+
+@registry.event("long_term.seen", keys=lambda event: (event.memory_id,))
+class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a memory says was said again: in the same words, by the same, with the same metadata."""
+
+    memory_id: str
+    occurred_at_us: int
+    """When it was true again."""
 
 
 @registry.event("long_term.deleted", keys=lambda event: (event.memory_id,))
@@ -56,6 +84,33 @@ class MemoryDeleted(msgspec.Struct, frozen=True, kw_only=True):
 @registry.event("long_term.pruned", keys=lambda event: event.memory_ids)
 class MemoriesPruned(Pruned, frozen=True, kw_only=True):
     """The oldest memories were deleted to make room."""
+
+
+# --- facts that change
+
+
+@registry.event(
+    "long_term.superseded", keys=lambda event: (event.memory_id, event.superseded_by_id)
+)
+class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A newer memory gives the same attribute of the same thing another value."""
+
+    memory_id: str
+    """Of the one that holds no more."""
+    superseded_by_id: str
+    digest: bytes
+    """Of the text of the newer one: the event counts as long as it says that."""
+    similarity: float
+    """Cosine of the two."""
+    evidence: str
+    """What they have in common and where they differ, or who said so."""
+
+
+@registry.event("long_term.reinstated", keys=lambda event: (event.memory_id,))
+class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that was superseded holds after all, and is left alone from now on."""
+
+    memory_id: str
 
 
 # --- compaction
@@ -88,8 +143,11 @@ Event: TypeAlias = (
     MemoryAdded
     | MemoryRestored
     | MemoryUpdated
+    | MemorySeen
     | MemoryDeleted
     | MemoriesPruned
+    | MemorySuperseded
+    | MemoryReinstated
     | SummaryEvent
     | CompactionUndone
 )

@@ -4,6 +4,7 @@ What an event says of a memory that is not there is passed over: see kinds/compr
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,16 +17,24 @@ from memory_actors.kinds.compression import (
 )
 from memory_actors.kinds.held import Held
 from memory_actors.kinds.kind import updated_row
+from memory_actors.kinds.long_term import duplicates
+from memory_actors.kinds.long_term.duplicates import Duplicates
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
     MemoriesCompressed,
     MemoryAdded,
     MemoryDeleted,
+    MemoryReinstated,
     MemoryRestored,
+    MemorySeen,
+    MemorySuperseded,
     MemoryUpdated,
     SummaryEvent,
+    Superseded,
 )
+
+SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 
 
 class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -36,6 +45,18 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     role: str | None
     began: int
     """Version of the event that added it, or brought it back: its place in its session."""
+    same: bytes = b""
+    """Digest of the text normalised, where that is another one than `digest`."""
+    times_seen: int = 1
+    last_seen_us: int = 0
+    """When it was true last, if it was said again; else 0."""
+    superseded: tuple[Superseded, ...] = ()
+    """What was found to say otherwise since, in the order of the log."""
+    settled: bool = False
+    """Whether it was said to hold all the same."""
+
+
+M = TypeVar("M", Row, MemoryRestored)
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -44,6 +65,7 @@ class LongTerm(msgspec.Struct, frozen=True):
     held: Held[Row] = Held()
     pruned: int = 0
     summaries: Summaries = Summaries()
+    duplicates: Duplicates = Duplicates()
 
 
 initial = LongTerm()
@@ -61,10 +83,10 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         event = recorded.data
         if isinstance(event, MemoryAdded):
             draft.put(_new_row(event, recorded))
-        elif isinstance(event, MemoryUpdated):
+        elif isinstance(event, MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated):
             row = draft.rows.get(event.memory_id)
             if row is not None:
-                draft.put(updated_row(row, event, recorded, digest=event.digest))
+                draft.put(_changed(row, event, recorded))
         elif isinstance(event, MemoryDeleted | CompactionUndone):
             draft.discard((event.memory_id,))
         elif isinstance(event, SummaryEvent):
@@ -80,11 +102,29 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
 class _Draft(CompactedDraft[Row]):
     """The rows of a state that change in place."""
 
-    __slots__ = ("pruned",)
+    __slots__ = ("duplicates", "pruned")
 
     def __init__(self, state: LongTerm):
         super().__init__(state.held, state.summaries)
         self.pruned = state.pruned
+        self.duplicates = state.duplicates.mutate()
+
+    def put(self, row: Row) -> None:
+        """Add a row, or replace the one with its id."""
+        self._forget(row.memory_id)
+        super().put(row)
+        if not row.original_count:
+            duplicates.put(self.duplicates, row)
+
+    def drop(self, memory_id: str) -> Row:
+        """Take a row away and return it."""
+        self._forget(memory_id)
+        return super().drop(memory_id)
+
+    def _forget(self, memory_id: str) -> None:
+        row = self.rows.get(memory_id)
+        if row is not None and not row.original_count:
+            duplicates.drop(self.duplicates, row)
 
     def discard(self, memory_ids: Sequence[str]) -> None:
         """Take rows away where they are there."""
@@ -94,7 +134,7 @@ class _Draft(CompactedDraft[Row]):
 
     def folded(self) -> LongTerm:
         """Return what has become of the state."""
-        return LongTerm(self.finish(), self.pruned, self.summaries)
+        return LongTerm(self.finish(), self.pruned, self.summaries, self.duplicates.finish())
 
 
 def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
@@ -104,6 +144,7 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us if again is None else again.created_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -113,7 +154,47 @@ def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
         began=recorded.version,
         pinned=event.pinned,
         keep=again is not None and again.keep,
+        same=event.same,
+        times_seen=event.times_seen,
+        last_seen_us=event.last_seen_us,
+        superseded=() if again is None else again.superseded,
+        settled=again is not None and again.settled,
     )
+
+
+def _changed(
+    row: Row,
+    event: MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated,
+    recorded: Recorded[Any],
+) -> Row:
+    """Return a row after an event about it alone."""
+    if isinstance(event, MemoryUpdated):
+        return updated_row(row, event, recorded, **_reworded(event))
+    if isinstance(event, MemorySeen):
+        return _seen_row(row, event)
+    return standing(row, event, recorded.recorded_at_us)
+
+
+def _reworded(event: MemoryUpdated) -> dict[str, Any]:
+    """Return what of a row changes with its text: what it says now was said once."""
+    return {
+        "digest": event.digest, "same": event.same, "times_seen": 1, "last_seen_us": 0,
+        "superseded": (), "settled": False,
+    }  # fmt: skip
+
+
+def _seen_row(row: Row, event: MemorySeen) -> Row:
+    last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
+    return msgspec.structs.replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
+
+
+def standing(memory: M, event: MemorySuperseded | MemoryReinstated, at_us: int) -> M:
+    """Return a memory that something newer speaks against, or that holds all the same."""
+    if isinstance(event, MemoryReinstated):
+        return msgspec.structs.replace(memory, superseded=(), settled=True)
+    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=at_us)
+    marks = (*memory.superseded, mark)[-SUPERSEDED_MAX:]
+    return msgspec.structs.replace(memory, superseded=marks)
 
 
 def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:

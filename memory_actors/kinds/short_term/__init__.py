@@ -119,6 +119,7 @@ def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> 
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=recorded.recorded_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -211,10 +212,11 @@ def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
     known = added_before(command, command.memory_id, MessageAdded, "content", command.content)
     if known or command.memory_id in state.session_of:
         return []
-    if not (limits.short_term_messages and limits.short_term_sessions):
-        refuse_count(NAME, "messages", len(state.session_of), 0, limits.tier)
+    for noun, name in (("messages", "short_term_messages"), ("sessions", "short_term_sessions")):
+        if getattr(limits, name) == 0:
+            refuse_count(NAME, noun, len(state.session_of), limits, name)
     if command.size_bytes > limits.short_term_bytes:
-        refuse_bytes(NAME, command.size_bytes, limits.short_term_bytes, limits.tier)
+        refuse_bytes(NAME, state.size_bytes, limits, "short_term_bytes", new=command.size_bytes)
     added = MessageAdded(
         memory_id=command.memory_id,
         session_id=command.session_id,
@@ -257,7 +259,7 @@ def _update(command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Ev
     session = state.sessions[row.session_id]
     size = session.size_bytes - row.size_bytes + command.size_bytes
     if command.content is not None and size > max(limits.short_term_bytes, session.size_bytes):
-        refuse_bytes(NAME, session.size_bytes, limits.short_term_bytes, limits.tier)
+        refuse_bytes(NAME, session.size_bytes, limits, "short_term_bytes", new=command.size_bytes)
     return [
         MessageUpdated(
             memory_id=row.memory_id,
@@ -310,7 +312,6 @@ def load(dumped: Dump) -> ShortTerm:
 chain = its_session
 indexed_rows = no_rows
 at = sessions.at
-messages = sessions.messages
 
 
 def tally(state: ShortTerm) -> Tally:

@@ -193,14 +193,15 @@ def _make_room(
     others = (row for row in held.rows.values() if row is not old)
     victims = oldest(others, len(held), over_count, over_bytes) if auto_prune else None
     if victims is None:
-        _refuse(held, limits, over_count)
+        _refuse(held, limits, int(over_count > 0), put.size_bytes)
     return victims
 
 
-def _refuse(held: Held[Row], limits: Limits, over_count: int) -> NoReturn:
-    if over_count > 0:
-        refuse_count(NAME, "documents", len(held), limits.documents, limits.tier)
-    refuse_bytes(NAME, held.size_bytes, limits.structured_bytes, limits.tier)
+def _refuse(held: Held[Row], limits: Limits, new: int, new_bytes: int) -> NoReturn:
+    """Refuse so many new documents, or where none are too many, so many bytes."""
+    if new:
+        refuse_count(NAME, "documents", len(held), limits, "documents", new=new)
+    refuse_bytes(NAME, held.size_bytes, limits, "structured_bytes", new=new_bytes)
 
 
 def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Sequence[Event]:
@@ -212,7 +213,7 @@ def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Seque
         return [] if metadata is None else [changed]
     growth = command.size_bytes - row.size_bytes
     if growth > 0 and state.held.size_bytes + growth > limits.structured_bytes:
-        _refuse(state.held, limits, 0)
+        _refuse(state.held, limits, 0, command.size_bytes)
     return [
         DocumentUpdated(
             memory_id=row.memory_id,
@@ -230,9 +231,10 @@ def _restore(command: RestoreDocuments, state: Structured, limits: Limits) -> Se
     restored = [as_it_was(one, command.past.get(one, ())) for one in dict.fromkeys(gone)]
     _refuse_taken_keys(restored, state)
     over_count = len(state.held) + len(restored) - limits.documents
-    size = state.held.size_bytes + sum(event.size_bytes for event in restored)
-    if restored and (over_count > 0 or size > limits.structured_bytes):
-        _refuse(state.held, limits, over_count)
+    size = sum(event.size_bytes for event in restored)
+    over_bytes = state.held.size_bytes + size - limits.structured_bytes
+    if restored and (over_count > 0 or over_bytes > 0):
+        _refuse(state.held, limits, len(restored) if over_count > 0 else 0, size)
     return restored
 
 

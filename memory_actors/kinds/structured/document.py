@@ -106,6 +106,7 @@ def _put(old: Row | None, event: DocumentPut, recorded: Recorded[Any]) -> Row:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         created_at_us=event.created_at_us if isinstance(event, DocumentRestored) else created_at_us,
         occurred_at_us=event.occurred_at_us,
         metadata=event.metadata,
@@ -127,6 +128,7 @@ def _updated(row: Row, event: DocumentUpdated, recorded: Recorded[Any]) -> Row:
         version=recorded.version,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
         digest=event.digest,
         value_digest=event.value_digest,
     )

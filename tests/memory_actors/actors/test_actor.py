@@ -202,6 +202,18 @@ async def test_an_actor_that_crashes_too_often_is_quarantined_and_stays_readable
     assert actor.state == 5
 
 
+async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor_module, "RESTART_WINDOW_S", 0.001)
+    actor, _, watch = make()
+    for _ in range(6):
+        with pytest.raises(CommandCrashedError):
+            await actor.ask(add(13))
+        await actor.drain()
+        await asyncio.sleep(0.002)
+    assert actor.quarantined is None
+    assert len(watch.rebuilds) == 6
+
+
 async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
     actor, _, _ = make()
     asks = [actor.ask(add(13)) for _ in range(4)] + [actor.ask(add(1))]

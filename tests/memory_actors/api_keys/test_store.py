@@ -12,6 +12,8 @@ from memory_actors import InvalidInputError, NotFoundError, Tier
 from memory_actors.api_keys import KeyFileError, KeyStore, store
 from memory_actors.api_keys.keys import matches
 
+pytestmark = pytest.mark.user
+
 
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyStore:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from support.fakes import FakeEmbedder
 from memory_actors.cli import App, main
 
 ROOT = Path(__file__).parents[3]
+CHOSEN_USER = re.compile(r"User .+, as --user names nobody\.")
 
 
 class Program:
@@ -31,9 +33,13 @@ class Program:
         return CliRunner().invoke(main, ["--data", str(self.data), *arguments], stdin, obj=app)
 
     def ok(self, *arguments: str, stdin: str | bytes | None = None) -> str:
-        """Run a command that must succeed; return what it prints for people."""
+        """Run a command that must succeed; return what it prints for people.
+
+        Beside that it may say which user it has chosen.
+        """
         result = self(*arguments, stdin=stdin)
-        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        said = [line for line in result.stderr.splitlines() if not CHOSEN_USER.fullmatch(line)]
+        assert (result.exit_code, said) == (0, []), result.output
         return result.stdout
 
     def json(self, *arguments: str, stdin: str | bytes | None = None) -> Any:

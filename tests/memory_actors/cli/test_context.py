@@ -72,6 +72,7 @@ def test_over_the_limits_people_are_warned_and_refused(program) -> None:
     }
     assert "Archived: mem_" in program.ok("context", "add", "word " * 400, "--auto-archive")
     sized = program.json("context", "size")
+    assert sized.pop("note").startswith("MEMORY.md has 521 by words * 1.3, 414 by calibrated")
     assert sized == {
         "document": "MEMORY.md", "tokens": 521, "soft_limit": 1500, "hard_limit": 2000,
         "remaining": 979,

@@ -65,7 +65,7 @@ def test_people_see_keys_and_documents_and_how_to_go_on(program, trips) -> None:
     assert '{"to":"Porto","price":120}' in said
     assert "t3" not in said
     assert "--offset 2" in said
-    assert "Nothing found in collection default." in program.ok("document", "find")
+    assert "Nothing found for user default in collection default." in program.ok("document", "find")
     assert program.json("document", "find") == []
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from memory_actors.cli.showing import short_id
+
 
 @pytest.fixture
 def trip(program) -> str:
@@ -70,7 +72,7 @@ def test_episodes_are_listed_by_agent_newest_first(program, trip: str) -> None:
     assert (mine["goal"], mine["agent_id"], mine["session_id"]) == ("mine", "default", "s1")
     assert len(program.json("episode", "list", "--agent", "travel", "--limit", "1")) == 1
     said = program.ok("episode", "list", "--agent", "travel")
-    for part in ("book a flight", "running", trip, "2 episodes of agent travel"):
+    for part in ("book a flight", "running", short_id(trip), "2 episodes of agent travel"):
         assert part in said
     assert "No episodes of agent nobody" in program.ok("episode", "list", "--agent", "nobody")
 

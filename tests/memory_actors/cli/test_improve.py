@@ -190,7 +190,7 @@ def test_a_run_is_recorded_for_the_user(program: Any, note: Path) -> None:
     assert seen[0]["episode_id"] == episode_id
     episode = program.json("episode", "get", episode_id, "--user", "ann")
     assert (episode["status"], episode["result"]) == ("done", seen[-1]["result"]["text"])
-    assert "Recorded as episode improve-" in program.ok("improve", str(note), "--record")
+    assert "Recorded as episode " in program.ok("improve", str(note), "--record")
 
 
 def test_a_model_is_asked_with_llm(program: Any, note: Path, llm: Any) -> None:

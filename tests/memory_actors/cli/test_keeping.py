@@ -96,7 +96,9 @@ def test_a_damaged_store_is_repaired_into_a_new_one(program, tmp_path: Path) -> 
     assert "Nothing was left behind" not in done.stdout
     assert program.refused("repair", str(tmp_path / "new"))["type"] == "LogUnavailable"
     program.data = tmp_path / "new"
-    assert [found["content"] for found in program.json("list")] == ["likes tea"]
+    assert [found["content"] for found in program.json("list", "--user", "default")] == [
+        "likes tea"
+    ]
     assert program.json("verify")["ok"]
     assert "✓" in program.ok("repair", str(tmp_path / "newer"))
 

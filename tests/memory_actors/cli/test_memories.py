@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from memory_actors.cli.showing import short_id
+
 
 def test_what_was_added_is_found_listed_and_shown(program) -> None:
     receipt = program.json(
@@ -18,6 +20,8 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert hit["occurred_at"] == "2024-05-01T12:00:00Z"
     assert 0 < hit.pop("score") <= 1
     assert hit.pop("signals") is None
+    assert hit.pop("near_duplicates") == []
+    assert hit.pop("superseded_by") is None
     assert program.json("list") == [hit] == [program.json("get", memory_id)]
 
 
@@ -26,8 +30,32 @@ def test_people_see_text_id_speaker_and_the_time_where_they_are(program) -> None
     (memory,) = program.json("list")
     for command in (("search", "tea"), ("list",), ("get", memory["memory_id"])):
         said = program.ok(*command)
-        for part in ("likes tea", "Ada", memory["memory_id"], "2024-05-01 17:30"):
+        for part in ("likes tea", "Ada", short_id(memory["memory_id"]), "2024-05-01 17:30"):
             assert part in said, command
+
+
+def test_a_fact_that_is_said_again_was_seen_twice(program) -> None:
+    receipt = program.json("add", "likes tea")
+    assert "Seen again" in program.ok("add", "likes  tea")
+    assert "2 times" in program.ok("get", receipt["memory_id"])
+    kept = program.json("add", "likes tea", "--on-duplicate", "keep")
+    (hit,) = program.json("search", "tea")
+    assert {hit["memory_id"], *hit["near_duplicates"]} == {
+        receipt["memory_id"], kept["memory_id"],
+    }  # fmt: skip
+    refused = program("add", "x", "--type", "working", "--on-duplicate", "skip")
+    assert "--on-duplicate does not go with --type working" in refused.stderr
+
+
+def test_search_puts_hits_in_order_and_leaves_some_out(program) -> None:
+    tea = program.json("add", "likes tea", "--session", "s1")["memory_id"]
+    program.ok("add", "tea time", "--type", "working", "--key", "note")
+    both = ("search", "likes tea", "--type", "working", "--type", "long_term")
+    assert [hit["memory_type"] for hit in program.json(*both)] == ["working", "long_term"]
+    best = program.json(*both, "--order", "score")
+    assert [hit["memory_type"] for hit in best] == ["long_term", "working"]
+    for option in (("--exclude", tea), ("--exclude-session", "s1")):
+        assert [hit["key"] for hit in program.json("search", "likes tea", *option)] == ["note"]
 
 
 def test_a_time_without_a_zone_is_local(program) -> None:
@@ -236,3 +264,14 @@ def test_what_never_was_or_is_not_kept_is_not_restored(program) -> None:
     program.ok("delete", memory_id)
     assert program.refused("restore", "nosuch")["type"] == "NotFoundError"
     assert program.refused("restore", memory_id)["type"] == "InvalidInputError"
+
+
+def test_what_matches_is_counted_and_deleted(program) -> None:
+    for n in range(3):
+        program.ok("add", f"fact {n}", "--metadata", f'{{"n": {n}}}')
+    assert program.json("count") == {"count": 3}
+    assert program.ok("count", "--filter", '{"n": {"gte": 1}}').strip() == "2"
+    assert program("delete-many").exit_code == 1
+    assert program.ok("delete-many", "--filter", '{"n": {"gte": 1}}').strip() == "Deleted: 2"
+    assert len(program.json("delete-many", "--type", "long_term")) == 1
+    assert program.json("count") == {"count": 0}

@@ -1,6 +1,7 @@
 """What holds for every command: options, errors, exit codes, streams."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,6 +31,17 @@ def commands() -> list[list[str]]:
     return found
 
 
+WITHOUT_STORE = {"model install", "model path", "heads-key"}
+OF_ALL_USERS = {
+    "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
+    "heads", "doctor", "serve", "keys list", "keys revoke",
+}  # fmt: skip
+MAKES_A_STORE = {
+    "add", "import", "tier", "improve", "entity add", "document put", "episode start",
+    "context add", "context sync", "import-since", "serve",
+}  # fmt: skip
+
+
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in commands()} == {
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
@@ -38,7 +50,7 @@ def test_these_are_the_commands() -> None:
         "heads", "heads-key",
         "model install", "model path", "doctor", "demo",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
-        "document put", "document get", "document find", "document delete",
+        "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
@@ -76,11 +88,16 @@ def test_every_time_says_which_zone_it_is_in() -> None:
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
-def test_every_command_takes_the_shared_options_and_explains_itself(path: list[str]) -> None:
-    result = CliRunner().invoke(main, [*path, "--help"])
+def test_every_command_explains_itself_and_the_options_that_mean_something_for_it(
+    path: list[str],
+) -> None:
+    result, name = CliRunner().invoke(main, [*path, "--help"]), " ".join(path)
     assert result.exit_code == 0
-    for option in ("--data DIR", "--user ID", "--json", "--debug"):
+    for option in ("--json", "--debug"):
         assert option in result.stdout
+    assert ("--data DIR" in result.stdout) == (name not in WITHOUT_STORE)
+    assert ("--user ID" in result.stdout) == (name not in {*WITHOUT_STORE, *OF_ALL_USERS})
+    assert ("--encrypt" in result.stdout) == (name in MAKES_A_STORE)
     summary = result.stdout.split("\n\n")[1].strip()
     assert summary
 
@@ -191,8 +208,9 @@ def test_a_refusal_is_one_line_on_stderr_and_exits_with_1(program) -> None:
     program.ok("add", "x")
     result = program("get", "nosuch")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: no memory 'nosuch'")
-    assert result.stderr.count("\n") == 1
+    user, error = result.stderr.splitlines()
+    assert user == "User default, as --user names nobody."
+    assert error.startswith("Error: no memory 'nosuch'")
 
 
 def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeypatch) -> None:
@@ -271,14 +289,19 @@ def test_the_real_program_finds_by_meaning(filled: Path, spawn) -> None:
 def test_the_output_has_no_colours_or_bars_when_nobody_looks(
     filled: Path, spawn, tmp_path: Path
 ) -> None:
-    for line in (["list"], ["verify"], ["export", str(tmp_path / "out.jsonl")]):
+    of_user = ["--user", "default"]
+    for line in (
+        ["list", *of_user], ["verify"], ["export", str(tmp_path / "out.jsonl"), *of_user],
+    ):  # fmt: skip
         result = spawn(*line, "--data", str(filled))
         assert (result.returncode, result.stderr) == (0, "")
         assert "\x1b" not in result.stdout
 
 
 def test_a_reader_who_leaves_early_gets_no_traceback(filled: Path) -> None:
-    line = f"{sys.executable} -m memory_actors.cli export --data {filled} | head -n 1"
+    export = [sys.executable, "-m", "memory_actors.cli", "export", "--user", "default"]
+    export += ["--data", str(filled)]
+    line = f"{shlex.join(export)} | head -n 1"
     shell = subprocess.run(
         ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

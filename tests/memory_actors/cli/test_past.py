@@ -10,6 +10,7 @@ import pytest
 from support.programs import INTERRUPTIBLE
 
 ROOT = Path(__file__).parents[3]
+OF_USER = ("--user", "default")
 
 
 @pytest.fixture
@@ -61,39 +62,39 @@ def test_a_followed_log_prints_a_line_of_json_an_event_until_interrupted(
 
 
 def test_the_memory_as_it_was_is_listed_and_searched(program: Any, ids: dict[str, str]) -> None:
-    found = program.json("replay", "--as-of", "2")
+    found = program.json(*OF_USER, "replay", "--as-of", "2")
     assert {memory["content"] for memory in found["memories"]} == {"likes tea", "has a car"}
     assert (found["moment"]["position"], found["lost"]) == (2, 0)
-    (hit,) = program.json("replay", "--as-of", "2", "--limit", "1", "tea")["memories"]
+    (hit,) = program.json(*OF_USER, "replay", "--as-of", "2", "--limit", "1", "tea")["memories"]
     assert hit["memory_id"] == ids["tea"]
-    assert program.json("replay", "--as-of", "2020-01-01")["memories"] == []
-    assert "has a car" in program.ok("replay", "--as-of", "3000-01-01")
-    assert "likes tea" not in program.ok("replay", "--as-of", "5")
-    assert "Nothing there" in program.ok("replay", "--as-of", "0")
-    assert program.refused("replay", "--as-of", "99")["type"] == "InvalidInputError"
-    assert program.refused("replay", "--as-of", "soon", code=2)["type"] == "UsageError"
+    assert program.json(*OF_USER, "replay", "--as-of", "2020-01-01")["memories"] == []
+    assert "has a car" in program.ok(*OF_USER, "replay", "--as-of", "3000-01-01")
+    assert "likes tea" not in program.ok(*OF_USER, "replay", "--as-of", "5")
+    assert "Nothing there" in program.ok(*OF_USER, "replay", "--as-of", "0")
+    assert program.refused(*OF_USER, "replay", "--as-of", "99")["type"] == "InvalidInputError"
+    assert program.refused(*OF_USER, "replay", "--as-of", "soon", code=2)["type"] == "UsageError"
 
 
 def test_what_changed_is_shown_with_who_and_why(program: Any, ids: dict[str, str]) -> None:
-    found = program.json("diff", "2", "5")
+    found = program.json(*OF_USER, "diff", "2", "5")
     assert {(c["memory_id"], c["change"]) for c in found["changes"]} == {
         (ids["tea"], "deleted"), (ids["car"], "restored"),
     }  # fmt: skip
-    assert [c["change"] for c in program.json("diff", "4")["changes"]] == ["deleted"]
-    said = program.ok("diff", "2")
+    assert [c["change"] for c in program.json(*OF_USER, "diff", "4")["changes"]] == ["deleted"]
+    said = program.ok(*OF_USER, "diff", "2")
     for part in ("deleted", "likes tea", "Deleted. (#5)", "Brought back as it was."):
         assert part in said
-    assert "Nothing changed" in program.ok("diff", "5", "5")
-    assert program.refused("diff", "5", "2")["type"] == "InvalidInputError"
+    assert "Nothing changed" in program.ok(*OF_USER, "diff", "5", "5")
+    assert program.refused(*OF_USER, "diff", "5", "2")["type"] == "InvalidInputError"
 
 
 def test_why_tells_the_life_of_a_memory(program: Any, ids: dict[str, str]) -> None:
-    found = program.json("why", ids["tea"])
+    found = program.json(*OF_USER, "why", ids["tea"])
     assert [step["effect"] for step in found["steps"]] == ["added", "deleted"]
-    said = program.ok("why", ids["tea"])
+    said = program.ok(*OF_USER, "why", ids["tea"])
     for part in ("● ", "Added.", "#5 long_term.deleted DeleteMemory", "It is not there: deleted."):
         assert part in said
-    assert program.refused("why", "nosuch")["type"] == "NotFoundError"
+    assert program.refused(*OF_USER, "why", "nosuch")["type"] == "NotFoundError"
 
 
 def test_the_store_as_a_whole_is_summed_up(program: Any, ids: dict[str, str]) -> None:

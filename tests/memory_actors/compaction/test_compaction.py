@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.compacting import (
     LOGIN,
+    LONG_AGO,
     LUNCH,
     SHORT,
     contents,
@@ -22,6 +23,7 @@ from support.compacting import (
 from support.fakes import FakeEmbedder, FakeTokenEmbedder
 
 from memory_actors import (
+    SUNDAYS,
     CallableSummarizer,
     Cluster,
     InvalidInputError,
@@ -91,17 +93,46 @@ async def test_the_age_can_be_given_and_depends_on_the_tier(open_memory: Any) ->
     async with open_memory(summarizer=SHORT, **settings) as memory:
         user = memory.user("ada")
         await user.add_many(some(LOGIN, 20))
-        assert (await memory.compact(dry_run=True)).memories_considered == 11
+        assert (await memory.compact(dry_run=True)).memories_considered == 10
         await user.set_tier(Tier.FREE)
         assert (await memory.compact(dry_run=True)).memories_considered == 0
         await user.set_tier(Tier.ENTERPRISE)
         assert (await memory.compact(dry_run=True)).memories_considered == 20
-        for age, count in (("119d", 2), ("17w", 2), (timedelta(days=120), 1), ("2880h", 1)):
+        for age, count in (("118d", 2), ("17w", 1), (timedelta(days=119), 1), ("2880h", 0)):
             report = await memory.compact(dry_run=True, older_than=age)
             assert report.memories_considered == count
         for wrong in ("soon", "90", "-1d", timedelta(days=-1)):
             with pytest.raises(InvalidInputError):
                 await memory.compact(older_than=wrong)
+
+
+async def test_what_is_just_as_old_as_the_age_stays(open_memory: Any) -> None:
+    """Compressed is what is strictly older."""
+    async with open_memory(summarizer=SHORT) as memory:
+        await memory.user("ada").add_many(
+            [Item(content=f"{LOGIN} #{n}", occurred_at=LONG_AGO) for n in range(6)]
+        )
+        age, second = timedelta(days=150), timedelta(seconds=1)
+        assert (await memory.compact(older_than=age, dry_run=True)).memories_considered == 0
+        report = await memory.compact(older_than=age - second, dry_run=True)
+        assert report.memories_considered == 6
+
+
+async def test_the_compression_ratio_is_after_to_before(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        assert (await memory.compaction_stats()).compression_ratio == 0.0
+        assert (await memory.compact()).compression_ratio == 0.0
+        await with_a_past(memory)
+        report = await memory.compact()
+        assert report.compression_ratio == report.bytes_after / report.bytes_before
+        assert 0 < report.compression_ratio < 1
+
+
+async def test_the_statistics_say_whether_it_runs_by_itself(open_memory: Any) -> None:
+    async with open_memory(summarizer=SHORT) as memory:
+        assert (await memory.compaction_stats()).schedule is None
+    async with open_memory(summarizer=SHORT, compaction_schedule=SUNDAYS) as memory:
+        assert (await memory.compaction_stats()).schedule == SUNDAYS
 
 
 async def test_a_dry_run_says_what_would_be_and_changes_nothing(open_memory: Any) -> None:
@@ -186,7 +217,8 @@ async def test_the_numbers_are_exact_and_outlive_the_process(open_memory: Any) -
         stats = await memory.compaction_stats()
         assert (stats.summaries, stats.originals, stats.runs) == (2, 19, 1)
         assert (stats.bytes_before, stats.bytes_after) == (report.bytes_before, report.bytes_after)
-        assert stats.ratio == report.ratio > 1
+        assert stats.compression_ratio == report.bytes_after / report.bytes_before < 1
+        assert report.compression_ratio == stats.compression_ratio
         assert stats.last_run_at is not None
     async with open_memory(summarizer=SHORT) as memory:
         again, mine = await memory.compaction_stats(), await memory.compaction_stats("ada")

@@ -16,7 +16,7 @@ from memory_actors.context_files.digests import base_of
 from memory_actors.context_files.syncing import label_of, sync
 from memory_actors.errors import ContextFileError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
 TEXT = (
     "# Memory\n\n## People\n\n- Ann likes tea\n- Bob plays chess on Sundays\n\n"
@@ -38,7 +38,7 @@ async def test_a_missing_file_is_made_from_the_document(document, file) -> None:
     report = await sync(document, file)
     assert (file.read_text(), document.text) == (TEXT, TEXT)
     assert (report.changes, report.file_changed, report.conflicts) == (0, True, ())
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600  # it quotes memories
 
 
 async def test_where_there_is_neither_nothing_is_made(file) -> None:
@@ -158,6 +158,20 @@ async def test_the_mirror_follows_the_archive_and_nothing_else(document, file) -
     report = await sync(document, file)
     assert "rename it" in (report.warning or "")
     assert (mirror.read_text(), file.read_text()) == ("my own\n", TEXT)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+async def test_a_mirror_takes_the_mode_of_the_file_it_mirrors(document, file, mode: int) -> None:
+    mirror = file.with_name("MEMORY-archive.md")
+    document.archive(document.live[2].block_id)
+    await sync(document, file)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, mirror)] == [0o600, 0o600]
+
+    file.chmod(mode)
+    await sync(document, file)
+
+    assert stat.S_IMODE(mirror.stat().st_mode) == mode
+    assert (await sync(document, file)).quiet
 
 
 async def test_another_file_is_a_first_sync(document, file, tmp_path) -> None:

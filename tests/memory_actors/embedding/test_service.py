@@ -7,8 +7,10 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
+import structlog
 from support.fakes import FakeEmbedder
 
+from memory_actors import MemorySystem, Settings
 from memory_actors.embedding.batcher import BACKGROUND_CHARACTERS_MAX, BATCH_TEXTS_MAX, Batcher
 from memory_actors.embedding.protocol import Embedded
 from memory_actors.embedding.service import EmbeddingService
@@ -343,6 +345,34 @@ async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: P
         await service.close()
 
 
+async def test_as_many_texts_are_kept_in_memory_as_the_cache_may_hold(tmp_path: Path) -> None:
+    embedder = FakeEmbedder()
+    service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
+    service.check_model(reindex=False)
+    await service.embed([f"query {n}" for n in range(1_001)])
+    await service.embed([f"query {n}" for n in range(1, 1_001)])
+    assert len(embedder.texts) == 1_001
+    await service.embed(["query 0"])
+    assert embedder.texts[-1:] == ["query 0"]
+    assert len(embedder.texts) == 1_002
+    await service.close()
+
+
+async def test_the_cache_holds_10_000_texts_unless_the_settings_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    assert Settings().embedding_cache_texts == 10_000
+    embedder = FakeEmbedder()
+    settings = Settings(embedding_cache_texts=1_000)
+    async with MemorySystem.open(tmp_path, embedder=embedder, settings=settings) as memory:
+        user = memory.user("ada")
+        await user.add("likes tea")
+        for n in [*range(1_001), 1_000, 0]:
+            await user.retrieve(f"query {n}")
+    assert embedder.texts.count("query 1000") == 1
+    assert embedder.texts.count("query 0") == 2
+
+
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
     texts = ["red", "blue", "green"]
     digests = [text_digest(text) for text in texts]
@@ -371,3 +401,22 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
     await embed_and_keep(service, ["after it"])
     service._table.flush()
     assert service.stored([text_digest("after it")])
+
+
+async def test_why_an_embedder_is_not_ready_is_logged_once_and_in_its_own_words(
+    service: EmbeddingService,
+) -> None:
+    causes = iter(["no route", "no route", "no room", None])
+
+    def prepare() -> None:
+        if (cause := next(causes)) is not None:
+            raise EmbedderError(cause)
+
+    service.embedder.prepare = prepare  # type: ignore[attr-defined]
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(EmbedderError):
+                await service.embed(["a text"])
+        await service.embed(["a text"])
+
+    assert [line["reason"] for line in lines] == ["no route", "no room"]

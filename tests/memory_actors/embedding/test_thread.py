@@ -17,7 +17,7 @@ import asyncio, shutil, sys, threading, time
 from pathlib import Path
 import numpy as np
 from memory_actors import Item, MemorySystem
-from memory_actors.embedding.batcher import Batcher
+from memory_actors.embedding.batcher import PROBE, Batcher
 
 class Embedder:
     fingerprint, dimension = "slow/1", 4
@@ -26,11 +26,12 @@ class Embedder:
         self.seconds, self.begun, self.called = seconds, 0, threading.Event()
 
     def embed(self, texts):
-        self.begun += 1
-        self.called.set()
-        time.sleep(self.seconds)
-        if self.seconds:
-            print("ended", flush=True)
+        if PROBE not in texts:
+            self.begun += 1
+            self.called.set()
+            time.sleep(self.seconds)
+            if self.seconds:
+                print("ended", flush=True)
         return np.tile(np.float32([1, 0, 0, 0]), (len(texts), 1))
 
     def background_mean(self):

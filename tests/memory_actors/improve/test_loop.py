@@ -17,6 +17,8 @@ from memory_actors import (
     ImprovementError,
     Improver,
     InvalidInputError,
+    LocalCritic,
+    LocalReviser,
     MemoryLimitError,
     MemoryMonitor,
     improve,
@@ -59,6 +61,22 @@ async def improved(
     return await improve(
         text, critic=critic or FakeCritic(), reviser=reviser or FakeReviser(), **options
     )
+
+
+async def test_without_a_critic_and_a_reviser_the_local_pair_improves_a_text() -> None:
+    text = "In order to sail, you should in order to wait. It is very very good."
+    by_local = await improve(text, critic=LocalCritic(), reviser=LocalReviser())
+    assert by_local.text != text
+    assert (await improve(text)).text == by_local.text
+    assert (await improve(text, reviser=None, critic=LocalCritic())).text == by_local.text
+    async with aclosing(improve_stream(text)) as stream:
+        *_, last = [event async for event in stream]
+    assert isinstance(last, Finished)
+    assert last.result.text == by_local.text
+    async with Improver(patience=1) as improver:
+        assert (await improver.improve(text)).score > 0
+    by_another = await improve("text 0", reviser=FakeReviser(), stop=lambda state: True)
+    assert by_another.history
 
 
 async def collect(stream: AsyncIterator[Event], into: list[Event]) -> None:
@@ -192,7 +210,7 @@ async def test_a_stop_function_sees_where_the_run_is() -> None:
         ("x", {"record_to": "ann"}, "record_to must be a UserMemory, not 'ann'"),
         ("x", {"stop": anyio.sleep}, "stop must be a plain function"),
         ("x", {"stop": FakeCritic()}, "stop must be a plain function"),
-        ("x", {"critic": None}, "critic must be an async function, not None"),
+        ("x", {"critic": 5}, "critic must be an async function, not 5"),
         ("x", {"reviser": "me"}, "reviser must be an async function, not 'me'"),
         (
             "x",

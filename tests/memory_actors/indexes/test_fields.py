@@ -51,9 +51,11 @@ RANGES = ["gt", "gte", "lt", "lte", "$gt", "$lte"]
 CONDITIONS = st.recursive(
     SCALARS
     | VALUES.map(lambda value: {"eq": value})
-    | st.dictionaries(st.sampled_from([*RANGES, "ne", "contains"]), SCALARS | VALUES)
-    | st.dictionaries(st.sampled_from(RANGES), st.integers(0, 2) | st.sampled_from(["a", "ab"]))
-    | st.fixed_dictionaries({}, optional={"in": st.lists(VALUES), "nin": st.lists(VALUES)})
+    | st.dictionaries(st.sampled_from([*RANGES, "ne", "contains"]), SCALARS | VALUES, min_size=1)
+    | st.dictionaries(
+        st.sampled_from(RANGES), st.integers(0, 2) | st.sampled_from(["a", "ab"]), min_size=1
+    )
+    | st.dictionaries(st.sampled_from(["in", "nin"]), st.lists(VALUES), min_size=1)
     | st.fixed_dictionaries({"exists": st.booleans()}),
     lambda inner: (
         st.fixed_dictionaries({"not": inner})

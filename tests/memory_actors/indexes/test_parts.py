@@ -75,7 +75,8 @@ async def check(memory: MemorySystem, kind: Any) -> None:
         known = kind.find(state, memory_id)
         assert parts.traits.owners.names[columns.owners[row]] == memory_id
         assert (
-            columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row]
+            columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row],
+            columns.last_us[row],
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
         assert index.fields.get(int(columns.owners[row])) == known.metadata

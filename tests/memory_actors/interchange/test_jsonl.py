@@ -198,6 +198,7 @@ async def test_what_is_no_such_file_is_refused(
             await import_jsonl(memory.user("u"), tmp_path / name)
 
 
+@pytest.mark.user
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
 async def test_a_file_that_may_not_be_read_is_refused(store, file) -> None:
     path = file(FIRST)

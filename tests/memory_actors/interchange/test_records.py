@@ -49,7 +49,7 @@ def test_a_line_without_an_id_gets_the_one_that_it_always_had() -> None:
         LINE.replace(b"Z", b"+00:00"),
         LINE.replace(b"12:00:00Z", b"14:00:00+02:00"),
         LINE.replace(b'"2024-05-01T12:00:00Z"', b"1714564800"),
-        LINE.replace(b"}", b', "metadata": {"a": 1}}'),
+        LINE.replace(b"}", b', "metadata": {}}'),
     ],
 )
 def test_the_id_depends_on_what_a_line_says_and_not_on_how_it_is_written(same: bytes) -> None:
@@ -60,6 +60,15 @@ def test_the_id_depends_on_what_a_line_says_and_not_on_how_it_is_written(same: b
 def test_the_id_depends_on_session_time_role_and_content(changed: bytes) -> None:
     other = changed.replace(b"1", b"2").replace(b"user", b"Ada").replace(b"tea", b"wine")
     assert read(LINE.replace(changed, other)).item.memory_id != read(LINE).item.memory_id
+
+
+def test_the_id_depends_on_the_metadata_and_not_on_the_order_of_its_fields() -> None:
+    one, two, three = (
+        read(LINE.replace(b"}", b', "metadata": ' + metadata + b"}")).item.memory_id
+        for metadata in (b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}', b'{"a": 1, "b": 3}')
+    )
+    assert one == two
+    assert len({one, three, read(LINE).item.memory_id}) == 3
 
 
 def test_the_id_of_a_value_does_not_depend_on_the_order_of_its_fields() -> None:

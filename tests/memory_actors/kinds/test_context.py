@@ -222,17 +222,17 @@ def test_a_heading_is_no_entry(user: User) -> None:
 # --- limits
 
 
-def test_a_document_reaches_its_hard_limit_and_never_passes_it() -> None:
-    user = User(soft=5, hard=8)
+def test_what_would_reach_the_hard_limit_is_refused_and_one_token_less_is_not() -> None:
+    user = User(soft=5, hard=9)
     user.add("a", "", "1 2 3")
     user.add("b", "", "5 6 7")
     with pytest.raises(ContextLimitError) as caught:
-        user.add("c", "", "9")
+        user.do(EditEntry, memory_id="b", text="5 6 7 8")
     assert str(caught.value) == (
-        "MEMORY.md exceeds hard limit (8 tokens). Archive before continuing"
+        "MEMORY.md exceeds hard limit (9 tokens). Archive before continuing"
     )
     error = caught.value
-    assert (error.kind, error.used, error.limit, error.unit) == ("context", 8, 8, "tokens")
+    assert (error.kind, error.used, error.limit, error.unit) == ("context", 8, 9, "tokens")
     assert user.text() == "- 1 2 3\n- 5 6 7\n"
 
 
@@ -289,18 +289,67 @@ def test_all_documents_together_are_limited(limits: Limits, said: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("had", "inserted", "said"),
+    [
+        (3, 1, "User has 3 context entries"),
+        (3, 2, "User has 3 context entries"),
+        (1, 3, "That would make 4 context entries of 1"),
+        (1, 2, None),
+    ],
+)
+def test_entries_are_counted_before_any_work(had: int, inserted: int, said: str | None) -> None:
+    user = User(Limits(context_entries=3))
+    for number in range(had):
+        user.add(f"e{number}", "", f"word {number}")
+    blocks = tuple(InsertBlock(f"n{n}", f"more {n}\n", None, None) for n in range(inserted))
+    if said is None:
+        assert user.do(ChangeDocument, document="other", changes=blocks)
+        return
+    with pytest.raises(QuotaExceededError, match=said):
+        user.do(ChangeDocument, document="other", changes=blocks)
+
+
+def test_what_archives_on_its_way_may_bring_more_than_a_document_holds() -> None:
+    user = User(Limits(context_document_bytes=100))
+    blocks = tuple(InsertBlock(f"n{n}", f"- {'x' * 40} {n}\n", None, None) for n in range(4))
+    change = {"document": "d", "changes": blocks}
+    with pytest.raises(QuotaExceededError):
+        user.do(ChangeDocument, **change)
+    assert user.do(ChangeDocument, **change, room=Room(auto_archive=True))
+
+
 # --- archive
 
 
-def test_the_stalest_entries_leave_until_enough_is_free() -> None:
+def test_the_stalest_entries_leave_until_a_good_part_is_free() -> None:
     user = User(soft=20, hard=30)
     for number in range(8):
         user.add(f"e{number}", "", f"word {number}", pinned=number == 0)
     user.do(TouchEntries, memory_ids=("e1",))
     gone = user.archive(free=0.5, read_at_us={"e2": user.now_us + 10**6})
-    assert gone == ["e3", "e4", "e5", "e6", "e7"]  # 24 tokens - 15 = 9, of 10 allowed
-    assert user.text() == "- word 0\n- word 1\n- word 2\n"
-    assert user.archive(free=0.5) == []
+    assert gone == ["e3", "e4", "e5", "e6"]  # half of 24 tokens
+    assert user.text() == "- word 0\n- word 1\n- word 2\n- word 7\n"
+    assert user.archive(free=0.4) == []  # 12 of 20: that much of the soft limit is free
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("free", [0.3, 0.4, 0.5])
+def test_archiving_frees_a_third_to_a_half_of_what_is_there(words: int, free: float) -> None:
+    for soft in (20, 40, 60):
+        user = User(soft=soft, hard=120)
+        for number in range(100 // (words + 1)):
+            user.add(f"e{number}", "", "x " * words)
+        before = len(user.text().split())
+        assert user.archive(free=free)
+        assert 0.5 * before <= len(user.text().split()) <= 0.7 * before
+
+
+def test_of_large_entries_one_less_goes_rather_than_more_than_half() -> None:
+    user = User(soft=20, hard=120)
+    for number, words in enumerate((29, 24, 19, 9)):
+        user.add(f"e{number}", "", "x " * words)
+    assert user.archive() == ["e0"]  # 30 tokens of 85: two were 65 % of it
 
 
 def test_when_all_else_is_pinned_everything_that_can_go_goes() -> None:
@@ -372,7 +421,7 @@ def test_an_archived_entry_can_be_removed_and_restored_but_not_edited(user: User
 
 
 def test_on_the_way_to_the_hard_limit_the_stalest_make_room() -> None:
-    user = User(soft=10, hard=12)
+    user = User(soft=10, hard=13)
     for number in range(6):
         user.add(f"e{number}", "", "x")
     *_, archived = user.add("new", "", "x", auto_archive=True)
@@ -383,7 +432,7 @@ def test_on_the_way_to_the_hard_limit_the_stalest_make_room() -> None:
 
 
 def test_if_enough_cannot_be_free_as_few_as_possible_go() -> None:
-    user = User(soft=10, hard=12)
+    user = User(soft=10, hard=13)
     user.add("pinned", "", "1 2 3 4", pinned=True)
     for number in range(3):
         user.add(f"e{number}", "", "x")

@@ -99,7 +99,8 @@ def test_full_by_count_refuses_with_advice() -> None:
     with pytest.raises(QuotaExceededError) as refused:
         people(limits=SMALL).when(add("Dee"))
     assert str(refused.value) == (
-        "User has 3 entity memories (max: 3). Delete old memories or upgrade quota."
+        "User has 3 entity memories (max: 3). "
+        "Delete old memories, or raise entities in Settings.tiers."
     )
     assert (refused.value.kind, refused.value.used, refused.value.unit) == ("entity", 3, "count")
     assert people(limits=SMALL).when(add("Ann", "more")), "a merge needs no room by count"

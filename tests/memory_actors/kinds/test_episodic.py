@@ -171,7 +171,8 @@ def test_when_all_are_running_a_start_is_refused_with_advice() -> None:
     with pytest.raises(QuotaExceededError) as refused:
         given(started("e"), started("f"), episodes=2).when(start("x"))
     assert str(refused.value) == (
-        "User has 2 episodic episodes of agent 'a' (max: 2). Delete old memories or upgrade quota."
+        "User has 2 episodic episodes of agent 'a' (max: 2). "
+        "Delete old memories, or raise episodes in Settings.tiers."
     )
     assert (refused.value.kind, refused.value.used, refused.value.limit) == ("episodic", 2, 2)
 

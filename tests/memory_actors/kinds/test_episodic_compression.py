@@ -109,6 +109,17 @@ def restore(*names: str, of: list[Any]) -> RestoreEpisodes:
     return RestoreEpisodes(now_us=9, memory_ids=names, past=past_of(*of))
 
 
+def test_a_summary_does_not_come_back_beside_all_of_its_originals() -> None:
+    events = [*ABC, compressed("a", "b", "c"), EpisodeDeleted(memory_id="sum")]
+    for alive in (["a", "b", "c"], ["a", "b"]):
+        back = given(*events).when(restore(*alive, of=events))
+        together = restore("sum", *{"a", "b", "c"}.difference(alive), of=[*events, *back])
+        with pytest.raises(InvalidInputError, match="its originals live"):
+            given(*events, *back).when(together)
+    back = given(*events).when(restore("a", of=events))
+    assert given(*events, *back).when(restore("sum", of=[*events, *back]))
+
+
 # --- compress
 
 

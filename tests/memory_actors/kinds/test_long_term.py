@@ -38,7 +38,7 @@ def add(*memories: MemoryAdded, auto_prune: bool = False, used: dict[str, Any] |
     return AddMemories(now_us=1, memories=memories, auto_prune=auto_prune, used=used or {})
 
 
-def full(count: int, **limits: int) -> Given:
+def full(count: int, **limits: Any) -> Given:
     events = [added(f"m{i}", at=i) for i in range(count)]
     return Given(long_term, *events, limits=Limits(long_term_memories=count, **limits))
 
@@ -69,8 +69,9 @@ def test_an_id_that_was_used_before_is_not_used_again() -> None:
 
 
 def test_a_full_memory_refuses_with_advice() -> None:
+    past = full(10_000, more_in_a_tier=frozenset({"long_term_memories"}))
     with pytest.raises(QuotaExceededError) as refused:
-        full(10_000).when(add(new("x")))
+        past.when(add(new("x")))
     assert str(refused.value) == (
         "User has 10,000 long_term memories (max: 10,000). Delete old memories or upgrade quota."
     )

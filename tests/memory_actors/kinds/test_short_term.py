@@ -16,8 +16,8 @@ from memory_actors.kinds.short_term import (
     SessionsExpired,
     UpdateMessage,
     at,
-    messages,
 )
+from memory_actors.kinds.short_term.sessions import messages
 from memory_actors.quota import Limits
 
 HOUR_US = 3600 * SECOND_US
@@ -53,6 +53,28 @@ def test_messages_leave_until_the_new_one_fits_by_size() -> None:
     given = Given(short_term, added("a"), added("b"), added("c"), limits=limits)
     (event,) = given.when(add("d", size=15))
     assert event.evicted_ids == ("a", "b")
+
+
+def test_a_search_without_a_session_looks_at_those_used_last() -> None:
+    sessions = [added(name, session=name, expires=HOUR_US + n) for n, name in enumerate("abcd")]
+    state = fold(short_term, sessions)
+    assert [row.memory_id for row in short_term.at_hand(state, None)] == ["d", "c", "b"]
+    assert [row.memory_id for row in short_term.at_hand(state, "a")] == ["a"]
+
+
+def test_messages_whose_time_is_up_are_named_with_whatever_comes_next() -> None:
+    given = Given(short_term, added("a", expires=5), added("b", session="t"))
+    update = UpdateMessage(now_us=5, memory_id="b", content="c", size_bytes=1)
+    for command in (add("x", now=5), update, DeleteMessage(now_us=5, memory_id="b")):
+        expired, *_ = given.when(command)
+        assert expired == SessionsExpired(session_ids=("s",), memory_ids=("a",), cause="ttl")
+
+
+def test_a_message_that_says_the_same_already_changes_nothing() -> None:
+    given = Given(short_term, added("a", metadata={"a": 1}))
+    assert given.when(UpdateMessage(now_us=1, memory_id="a", metadata={"a": 1})) == []
+    (event,) = given.when(UpdateMessage(now_us=1, memory_id="a", metadata={"a": True}))
+    assert event.metadata == {"a": True}
 
 
 def test_a_message_larger_than_a_session_is_refused() -> None:

@@ -154,7 +154,8 @@ def test_a_full_memory_refuses_with_advice() -> None:
     with pytest.raises(QuotaExceededError) as refused:
         full(20).when(to_put("x"))
     assert str(refused.value) == (
-        "User has 20 structured documents (max: 20). Delete old memories or upgrade quota."
+        "User has 20 structured documents (max: 20). "
+        "Delete old memories, or raise documents in Settings.tiers."
     )
     assert (refused.value.kind, refused.value.used, refused.value.limit) == ("structured", 20, 20)
 
@@ -163,6 +164,19 @@ def test_a_memory_full_by_size_refuses_with_both_sizes() -> None:
     past = put("d", size=int(49.98 * MIB))
     with pytest.raises(QuotaExceededError, match=r"\(49\.98 MB of 50 MB\)"):
         given(past).when(to_put("x", size=MIB))
+
+
+def test_a_refusal_names_the_limit_that_is_passed() -> None:
+    past = [put("d", size=60), put("e", size=40)]
+    tight = given(*past, documents=3, structured_bytes=100)
+    gone = restore([*past, put("f", size=10), deleted("f")], "f")
+    for command in (to_put("f", size=10), to_update("d", 2, size=61), gone):
+        with pytest.raises(QuotaExceededError) as refused:
+            tight.when(command)
+        assert (refused.value.unit, refused.value.limit) == ("bytes", 100)
+    with pytest.raises(QuotaExceededError) as refused:
+        given(*past, documents=2).when(gone)
+    assert (refused.value.unit, refused.value.limit) == ("count", 2)
 
 
 def test_a_replacement_fits_into_a_memory_full_by_count() -> None:

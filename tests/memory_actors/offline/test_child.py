@@ -1,7 +1,6 @@
 """What a parent hears of a child: how far it is, what came of it, or how it ended."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import memory_actors
 from eventlog import CorruptLog, DiskFull, LogLocked
 from memory_actors import ReaderFailedError, repair_store, verify_store
-from memory_actors.offline.child import ROOT, ChildDied, _surroundings, heard, tell
+from memory_actors.offline.child import ChildDied, heard, tell
+
+pytestmark = pytest.mark.user
 
 
 class Answer(msgspec.Struct):
@@ -77,21 +77,6 @@ def test_a_repair_that_dies_says_so(child: Callable[[str], None], tmp_path: Path
     child("kill -BUS $$")
     with pytest.raises(CorruptLog, match=r"has died \(SIGBUS\)"):
         repair_store(tmp_path / "old", tmp_path / "new")
-
-
-def test_a_child_imports_this_package_and_its_modules_hide_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From anywhere, of a package that is not installed; `statistics` is the standard library's."""
-    assert (ROOT / "memory_actors").samefile(Path(memory_actors.__file__).parent)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    asked = "import memory_actors, statistics; print(memory_actors.__file__, statistics.mean([7]))"
-
-    told = subprocess.check_output(
-        [sys.executable, "-c", asked], env=_surroundings(), cwd=tmp_path, text=True
-    )
-
-    assert told.split() == [memory_actors.__file__, "7"]
 
 
 def test_a_child_tells_in_lines_and_its_prints_do_not_come_between(

@@ -131,7 +131,7 @@ class Report(msgspec.Struct, frozen=True):
     originals: int = 5
     cancelled: bool = False
     bytes_saved: int = 100
-    ratio: float = 0.2
+    compression_ratio: float = 0.2
 
 
 async def no_compaction(_user_id: str | None = None, *, dry_run: bool = False, **_: Any) -> Report:
@@ -140,8 +140,8 @@ async def no_compaction(_user_id: str | None = None, *, dry_run: bool = False, *
 
 async def no_stats(_user_id: str | None = None) -> Any:
     return CompressionStats(
-        summaries=1, originals=5, bytes_before=125, bytes_after=25, bytes_saved=100, ratio=0.2,
-        failed_clusters=0, runs=1, last_run_at=None,
+        summaries=1, originals=5, bytes_before=125, bytes_after=25, bytes_saved=100,
+        compression_ratio=0.2, failed_clusters=0, runs=1, last_run_at=None, schedule=None,
     )  # fmt: skip
 
 

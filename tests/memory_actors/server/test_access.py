@@ -25,6 +25,8 @@ CASES = {
     ("GET", "/schema/openapi.json"): Case("anybody", 200),
     ("POST", MEMORIES): Case("user", 201, {"content": "User enjoys skiing"}),
     ("GET", MEMORIES): Case("user", 200),
+    ("DELETE", MEMORIES): Case("user", 400),  # let in, and asked what to delete
+    ("GET", "/v1/users/{user_id}/count"): Case("user", 200),
     ("POST", f"{MEMORIES}/search"): Case("user", 200, {"query": "diamonds"}),
     ("GET", f"{MEMORIES}/{{memory_id}}"): Case("user", 200),
     ("PATCH", f"{MEMORIES}/{{memory_id}}"): Case("user", 200, {"metadata": {"a": 1}}),

@@ -129,7 +129,7 @@ def test_a_run_is_answered_at_once_and_carried_out(service: Service, compaction)
     told = ended(service, first)
     assert (told["state"], told["error"]) == ("done", None)
     assert told["report"]["originals"] == 5
-    assert (told["report"]["bytes_saved"], told["report"]["ratio"]) == (100, 0.2)
+    assert (told["report"]["bytes_saved"], told["report"]["compression_ratio"]) == (100, 0.2)
     times = [
         datetime.fromisoformat(told[f"{when}_at"]) for when in ("created", "started", "finished")
     ]
@@ -213,7 +213,7 @@ def test_no_more_than_so_many_wait_and_so_many_are_remembered(
 def test_the_statistics_are_told(service: Service) -> None:
     told = service("GET", "/admin/compress/stats", service.root).json()
     assert (told["summaries"], told["originals"]) == (1, 5)
-    assert (told["bytes_saved"], told["ratio"]) == (100, 0.2)
+    assert (told["bytes_saved"], told["compression_ratio"]) == (100, 0.2)
 
 
 def test_the_memory_itself_is_compressed(tmp_path: Path) -> None:

@@ -61,6 +61,16 @@ def test_a_memory_goes_in_and_comes_back(service: Service, ask: Ask, user: str) 
     assert (kept.content, kept.metadata) == (body["content"], body["metadata"])
 
 
+def test_a_fact_that_is_said_again_is_seen_or_kept(ask: Ask) -> None:
+    first = added(ask, "likes tea")
+    again = ask("POST", "/memories", {"content": "likes tea"}).json()
+    assert (again["operation"], again["memory_id"]) == ("seen", first)
+    assert added(ask, "likes tea", on_duplicate="keep") != first
+    assert ask("GET", f"/memories/{first}").json()["times_seen"] == 2
+    wrong = ask("POST", "/memories", {"content": "likes tea", "on_duplicate": "merge"})
+    assert wrong.status_code == 400
+
+
 def test_agent_and_session_come_from_headers_unless_the_body_says_otherwise(ask: Ask) -> None:
     headers = {"Agent-Id": "caf%C3%A9", "Session-Id": "s%2F1"}
     body = {"content": "x"}
@@ -263,3 +273,18 @@ def test_a_word_that_reads_like_another_type_stays_a_word(ask: Ask) -> None:
 def test_nothing_to_change_is_refused(ask: Ask) -> None:
     memory_id = added(ask, "x")
     problem(ask("PATCH", f"/memories/{memory_id}", {}), 400, "invalid-input")
+
+
+def test_what_matches_is_counted_and_deleted(ask: Ask) -> None:
+    for n in range(3):
+        added(ask, f"fact {n}", metadata={"n": n})
+    chosen = "filters=" + quote('{"n": {"gte": 1}}')
+    assert ask("GET", "/count").json() == {"count": 3}
+    assert ask("GET", f"/count?{chosen}").json() == {"count": 2}
+    assert ask("GET", f"/count?{chosen.replace('gte', 'gtt')}").status_code == 400
+    assert ask("DELETE", "/memories").status_code == 400
+    receipts = ask("DELETE", f"/memories?{chosen}").json()["receipts"]
+    assert [receipt["operation"] for receipt in receipts] == ["delete", "delete"]
+    assert ask("GET", "/count").json() == {"count": 1}
+    assert ask("DELETE", "/memories?memory_type=long_term").status_code == 200
+    assert ask("GET", "/count").json() == {"count": 0}

@@ -98,6 +98,29 @@ def test_what_differs_by_a_fact_is_no_duplicate() -> None:
     assert sum(commit in body for commit in commits) > 15  # as many as there is room for
 
 
+def test_the_budget_is_used_as_long_as_a_sentence_adds_a_fact() -> None:
+    """Once the usual is said, a number alone is little to say for so many words: still a fact."""
+    usual = "We had the usual meeting about the usual things in the usual room, and number {} came."
+    texts = [usual.format(n) for n in range(1000, 1200)]
+    body = summary(*texts)
+    assert 450 < count_words(cluster(*texts).heading + body) <= 500
+    idle = summary(*texts[:1], *["We had the usual meeting, as usual."] * 199)
+    assert count_words(idle) < 30, "what adds none is not said to fill it up"
+
+
+def test_coverage_is_what_a_summary_says_of_what_there_is_to_say() -> None:
+    judge, texts = (
+        ExtractiveSummarizer(),
+        [f"Item {n} costs {7 * n} euros at shop {n}x." for n in range(900)],
+    )
+    few, repeated = cluster(*texts[:40]), cluster(*texts[:20] * 45)
+    assert judge.coverage(few) == 1.0, "half of it has room"
+    assert judge.coverage(repeated) > 0.9, "it says the same again and again"
+    shares = [judge.coverage(cluster(*texts[:count])) for count in (200, 400, 900)]
+    assert 0.6 > shares[0] > shares[1] > shares[2] > 0
+    assert ExtractiveSummarizer(words_max=100).coverage(cluster(*texts[:200])) < shares[0]
+
+
 def test_facts_are_spread_over_the_time() -> None:
     body = summary(*(f"Commit {n + 1000}: fix the login bug" for n in range(400)))
     kept = [int(number) for number in re.findall(r"Commit (\d+)", body)]

@@ -1,0 +1,109 @@
+"""Would a test notice? Small faults put into the modules that decide, one at a time.
+
+Each module has a few of the tests of the default suite, the quick ones first, so that a mutant
+takes seconds. A mutant that survives them is a fault that nobody would have noticed, or a change
+that changes nothing; a person says which.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.mutants.plugin import Outcome
+from bench.report import Report, Table
+
+ROOT = Path(__file__).parents[2]
+KINDS, UNIT = "memory_actors/kinds", "tests/memory_actors/kinds"
+WHOLE = (
+    "tests/memory_actors/test_quota_boundaries.py", "tests/properties/test_user_decider.py",
+)  # fmt: skip
+COMPRESSED = f"{UNIT}/test_compression.py"
+ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
+            "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
+EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compression.py",
+            "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
+DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/test_context_refusals.py",
+             "tests/properties/test_context.py", *WHOLE)  # fmt: skip
+TESTS = {
+    f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
+    f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
+    f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
+    f"{KINDS}/held.py": (f"{UNIT}/test_held.py", f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/entity/decide_entity.py": ENTITIES,
+    f"{KINDS}/entity/decide_relationship.py": ENTITIES,
+    f"{KINDS}/entity/room.py": ENTITIES,
+    f"{KINDS}/episodic/__init__.py": EPISODES,
+    f"{KINDS}/episodic/room.py": EPISODES,
+    f"{KINDS}/structured/__init__.py": (
+        f"{UNIT}/test_structured.py", "tests/properties/test_structured.py", *WHOLE,
+    ),
+    f"{KINDS}/context/decide.py": DOCUMENTS,
+    f"{KINDS}/context/sizes.py": DOCUMENTS,
+    "memory_actors/quota.py": (
+        "tests/memory_actors/test_quota_advice.py", f"{UNIT}/test_long_term.py", *WHOLE,
+    ),
+    "memory_actors/actors/actor.py": (
+        "tests/memory_actors/actors", "tests/memory_actors/test_quotas.py",
+        "tests/memory_actors/test_system.py",
+    ),
+    "eventlog/ledger.py": (
+        "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
+        "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
+        "tests/eventlog/test_totals.py", "tests/properties/test_event_store_model.py",
+    ),
+}  # fmt: skip
+"""The tests that a module's mutants have to get past."""
+
+
+def run(modules: Sequence[str], each: int, seed: int) -> Report:
+    """Try up to so many mutants of each module, picked by the seed; of all modules if none."""
+    rows: list[list[Any]] = []
+    survivors: list[list[str]] = []
+    total: Counter[str] = Counter()
+    for module in modules or TESTS:
+        as_it_is, *tried = outcomes(ROOT, module, TESTS[module], each, seed)
+        fates = Counter(outcome.fate for outcome in tried)
+        total.update(fates)
+        rows.append([module, *(fates[fate] for fate in FATES), as_it_is.seconds])
+        survivors += [[module, one.mutant] for one in tried if one.fate == "survived"]
+    rows.append(["all", *(total[fate] for fate in FATES), None])
+    tables = [
+        Table("Mutants", ["module", *FATES, "s, as it is"], rows),
+        Table("What survived", ["module", "line: before -> after"], survivors),
+    ]
+    return Report("mutants", {"seed": seed, "of each module": each}, tables)
+
+
+FATES = ("killed", "hung", "survived", "untried")
+
+
+def outcomes(root: Path, module: str, tests: Sequence[str], each: int, seed: int) -> list[Outcome]:
+    """Return what came of a module as it is, then of its mutants.
+
+    :raises RuntimeError: its tests fail as it is.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "outcomes"
+        command = [
+            sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider",
+            "--timeout=0", f"--hypothesis-seed={seed}", "-p", "bench.mutants.plugin",
+            f"--mutate={module}", f"--mutants={each}", f"--mutants-seed={seed}",
+            f"--outcomes={path}", *tests,
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, cwd=root, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    found = [msgspec.json.decode(line, type=Outcome) for line in lines]
+    if not found or found[0].fate != "survived":
+        said = (done.stdout + done.stderr)[-2000:]
+        raise RuntimeError(f"the tests of {module} fail as it is, or before: {said}")
+    return found

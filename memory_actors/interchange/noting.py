@@ -1,0 +1,96 @@
+"""What of a file was not understood: counted by what it is, and told once, with how many lines.
+
+Times as files give them are here too, since a field may be one that goes by another name.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from memory_actors.errors import InvalidInputError
+from memory_actors.validation import check_name, time_us
+
+NOTES_MAX: Final = 100  # a file may have any number of fields
+NAME_CHARACTERS_MAX: Final = 60
+DATE_NAMES: Final = ("_at", "at", "date", "time", "created", "updated", "modified", "when", "ts")
+
+
+class ImportNote(msgspec.Struct, frozen=True):
+    """What several lines have in common that was not understood, or not taken over."""
+
+    says: str
+    lines: int
+    """How many."""
+
+
+class Notes:
+    """The fields of other programs that lines have."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[str] = Counter()
+
+    def take(self, extra: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+        """Count what a line has besides its fields."""
+        for name, value in extra.items():
+            says = _says(name, value, fields)
+            known = says in self._counted or len(self._counted) < NOTES_MAX
+            self._counted[says if known else "other fields of it are no fields of ours"] += 1
+
+    def all(self) -> tuple[ImportNote, ...]:
+        """Return what was counted, in order of the fields."""
+        return tuple(ImportNote(says, lines) for says, lines in sorted(self._counted.items()))
+
+
+def _says(name: str, value: object, fields: Mapping[str, Any]) -> str:
+    """Return what became of a field that is none of ours."""
+    shown, metadata = repr(name[:NAME_CHARACTERS_MAX]), fields.get("metadata")
+    if isinstance(metadata, dict) and name in metadata:
+        return f"{shown} was left out: the metadata has a field of that name"
+    if fields.get("timestamp") is None and _is_date(name, value):
+        return (
+            f"{shown} was not taken for when it was true: it is kept as metadata, and the memory "
+            "is as old as its import. Call it 'timestamp' if it says when it was true"
+        )
+    return f"{shown} is no field of ours: it is kept as metadata"
+
+
+def _is_date(name: str, value: object) -> bool:
+    """Say whether a field reads as a time, by its name and its value."""
+    if not name.casefold().endswith(DATE_NAMES) or isinstance(value, bool):
+        return False
+    if not isinstance(value, str | int | float):
+        return False
+    try:
+        return micros_of(value, name) is not None
+    except InvalidInputError:
+        return False
+
+
+# --- times
+
+
+def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:
+    """Return a time as a file gives it, in a form that the memory takes.
+
+    :raises InvalidInputError: it is none.
+    """
+    if timestamp is None or isinstance(timestamp, str):
+        return timestamp if timestamp is None else check_name(timestamp, what)
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInputError(
+            f"{what} {timestamp!r} is no number of seconds since 1970: write seconds (not "
+            "milliseconds), or ISO 8601"
+        ) from error
+
+
+def micros_of(timestamp: str | float | None, what: str) -> int | None:
+    """Return such a time in microseconds since 1970.
+
+    :raises InvalidInputError: it is none.
+    """
+    return time_us(datetime_of(timestamp, what), what)

@@ -1,0 +1,46 @@
+"""Who decides whether a newer fact says otherwise than older ones: what it is given and answers."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+NEAR_MAX: Final = 8
+"""In the development sets the fact that is meant is among the first three."""
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """A long-term memory as it is compared."""
+
+    memory_id: str
+    text: str
+    occurred_at: datetime
+    """When it was true."""
+    similarity: float = 1.0
+    """Cosine to the one that has just been added."""
+
+
+class Verdict(NamedTuple):
+    """An older memory that holds no more, and why."""
+
+    memory_id: str
+    evidence: str
+
+
+class Superseding(Protocol):
+    """Decides which of some older memories hold no more, since a newer one says otherwise."""
+
+    def reach(self, text: str) -> int:
+        """Return with how many of the facts nearest to a text to compare it; 0: it changes none.
+
+        At most `NEAR_MAX` are.
+        """
+        ...
+
+    async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
+        """Return which of the older ones, nearest first, the newer one says otherwise than.
+
+        Whatever it raises is logged, and nothing is superseded.
+        """
+        ...

@@ -1,0 +1,67 @@
+"""Mutants: which small faults there are, and that one survives exactly where no test notices."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.mutants import ROOT, TESTS, outcomes
+from bench.mutants.mutations import count, mutation
+
+SOURCE = '''
+LIMIT = 3
+
+
+def room(used: int = 0) -> list[int]:
+    """Say whether there is room for 1 more."""
+    assert used >= 0
+    if used < LIMIT and not used == 7:
+        print(f"{used + 1}")
+        return [used + 1]
+    return []
+'''
+
+
+def test_what_decides_is_mutated_and_what_is_said_is_not() -> None:
+    found = [str(mutation(SOURCE, "room.py", number)) for number in range(count(SOURCE))]
+    assert found == [
+        "8: used < LIMIT and (not used == 7) -> not (used < LIMIT and (not used == 7))",
+        "8: used < LIMIT and (not used == 7) -> used < LIMIT or not used == 7",
+        "8: used < LIMIT -> used <= LIMIT",
+        "8: used == 7 -> used != 7",
+        "8: 7 -> 8",
+        "9: print(f'{used + 1}') -> left out",
+        "10: [used + 1] -> []",
+        "10: used + 1 -> used - 1",
+        "10: 1 -> 2",
+    ]
+
+
+@pytest.mark.parametrize("module", TESTS)
+def test_every_module_and_its_tests_are_there(module: str) -> None:
+    assert count((ROOT / module).read_text())
+    assert all((ROOT / path).exists() for path in TESTS[module])
+
+
+def test_a_mutant_survives_where_no_test_notices(tmp_path: Path) -> None:
+    (tmp_path / "room.py").write_text(SOURCE)
+    (tmp_path / "test_room.py").write_text(
+        "from room import room\n\n\ndef test_room():\n    assert room(1) == [2]\n"
+    )
+    as_it_is, *tried = outcomes(tmp_path, "room.py", ["test_room.py"], 20, 1)
+    assert as_it_is.fate == "survived"
+    survived = [one.mutant for one in tried if one.fate == "survived"]
+    assert survived == [
+        "8: used < LIMIT and (not used == 7) -> used < LIMIT or not used == 7",
+        "8: used < LIMIT -> used <= LIMIT",
+        "8: 7 -> 8",
+        "9: print(f'{used + 1}') -> left out",
+    ]
+    assert len(tried) == 9
+    assert (tmp_path / "room.py").read_text() == SOURCE
+
+
+def test_tests_that_fail_without_a_mutant_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "room.py").write_text(SOURCE)
+    (tmp_path / "test_room.py").write_text("def test_room():\n    raise AssertionError\n")
+    with pytest.raises(RuntimeError, match="fail as it is"):
+        outcomes(tmp_path, "room.py", ["test_room.py"], 1, 1)

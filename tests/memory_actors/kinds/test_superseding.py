@@ -1,0 +1,217 @@
+"""Long-term memory: what holds no more, as its commands decide it and as events fold."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.given import Given, fold, recorded
+
+from memory_actors.kinds import long_term
+from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.long_term import (
+    AddMemories,
+    CompressMemories,
+    DeleteMemory,
+    MemoriesCompressed,
+    MemoryAdded,
+    MemoryDeleted,
+    MemoryReinstated,
+    MemoryRestored,
+    MemorySuperseded,
+    MemoryUpdated,
+    Pair,
+    RestoreMemories,
+    SupersedeMemories,
+    UndoCompaction,
+)
+from memory_actors.kinds.long_term.state import SUPERSEDED_MAX
+
+LATER = 5
+
+
+def added(name: str, *, at: int = 0) -> MemoryAdded:
+    return MemoryAdded(
+        memory_id=name, content=name, size_bytes=10, digest=name.encode(), occurred_at_us=at
+    )
+
+
+A, B, C = added("a"), added("b", at=LATER), added("c", at=2 * LATER)
+
+
+def pair(older: str, newer: str, **changes: Any) -> Pair:
+    fields = {
+        "memory_id": older, "superseded_by_id": newer, "older_digest": older.encode(),
+        "newer_digest": newer.encode(), "similarity": 0.5, "evidence": "residence",
+    }  # fmt: skip
+    return Pair(**{**fields, **changes})
+
+
+def supersede(*pairs: Pair) -> SupersedeMemories:
+    return SupersedeMemories(now_us=9, pairs=pairs)
+
+
+def superseded(older: str, newer: str, digest: str | None = None) -> MemorySuperseded:
+    return MemorySuperseded(
+        memory_id=older, superseded_by_id=newer, digest=(digest or newer).encode(),
+        similarity=0.5, evidence="residence",
+    )  # fmt: skip
+
+
+def standing(*events: Any) -> dict[str, list[str]]:
+    """Return by which memories each living one is superseded, the newest first."""
+    rows = fold(long_term, events).held.rows
+    newer = {
+        name: [one.memory_id for one in long_term.newer_ones(row, rows)]
+        for name, row in rows.items()
+    }
+    return {name: by for name, by in newer.items() if by}
+
+
+def past(*events: Any) -> dict[str, list[Any]]:
+    every = [recorded(event, version) for version, event in enumerate(events, start=1)]
+    return {"a": [one for one in every if "a" in long_term.registry.keys(one.data)]}
+
+
+# --- decide
+
+
+def test_a_pair_is_one_event() -> None:
+    assert Given(long_term, A, B).when(supersede(pair("a", "b"))) == [superseded("a", "b")]
+
+
+def test_a_pair_that_is_given_twice_is_one_event() -> None:
+    twice = supersede(pair("a", "b"), pair("a", "b", similarity=0.51))
+    assert len(Given(long_term, A, B).when(twice)) == 1
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (B,), (A,),  # one has gone
+        (A, B, MemoryDeleted(memory_id="a")),
+        (A, B, MemoryUpdated(memory_id="a", content="x", digest=b"x")),
+        (A, B, MemoryUpdated(memory_id="b", content="x", digest=b"x")),
+        (A, B, superseded("a", "b")),  # known
+        (A, B, superseded("a", "b"), MemoryReinstated(memory_id="a")),  # settled
+        (added("a", at=LATER + 1), B),  # the other one is newer
+        (B, added("a", at=LATER)),  # said later
+    ],
+)  # fmt: skip
+def test_what_has_changed_since_it_was_compared_is_left_alone(events: tuple[Any, ...]) -> None:
+    assert Given(long_term, *events).when(supersede(pair("a", "b"))) == []
+
+
+def test_new_metadata_change_nothing_of_what_was_compared() -> None:
+    events = (A, B, MemoryUpdated(memory_id="a", metadata={"k": 1}))
+    assert len(Given(long_term, *events).when(supersede(pair("a", "b")))) == 1
+
+
+def test_restoring_a_superseded_memory_that_lives_says_that_it_holds() -> None:
+    given = Given(long_term, A, B, superseded("a", "b"))
+    (event,) = given.when(RestoreMemories(now_us=9, memory_ids=("a", "a", "b")))
+    assert event == MemoryReinstated(memory_id="a")
+
+
+def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
+    events = (A, B, superseded("a", "b"), MemoryDeleted(memory_id="a"))
+    restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
+    (back,) = Given(long_term, *events).when(restore)
+    assert isinstance(back, MemoryRestored)
+    assert standing(*events, back) == {"a": ["b"]}
+    events = (
+        A,
+        B,
+        superseded("a", "b"),
+        MemoryReinstated(memory_id="a"),
+        MemoryDeleted(memory_id="a"),
+    )
+    restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
+    (back,) = Given(long_term, *events).when(restore)
+    assert fold(long_term, (*events, back)).held.rows["a"].settled
+
+
+# --- fold
+
+
+def test_a_mark_counts_as_long_as_the_newer_memory_lives_and_says_the_same() -> None:
+    events = (A, B, superseded("a", "b"))
+    assert standing(*events) == {"a": ["b"]}
+    assert standing(*events, MemoryDeleted(memory_id="b")) == {}
+    assert standing(*events, MemoryUpdated(memory_id="b", content="x", digest=b"x")) == {}
+    assert standing(*events, MemoryUpdated(memory_id="b", metadata={"k": 1})) == {"a": ["b"]}
+    assert standing(*events, MemoryUpdated(memory_id="a", content="x", digest=b"x")) == {}
+
+
+def test_the_newest_comes_first_and_the_one_before_it_takes_its_place() -> None:
+    events = (A, B, C, superseded("a", "c"), superseded("a", "b"), superseded("b", "c"))
+    assert standing(*events) == {"a": ["c", "b"], "b": ["c"]}
+    assert standing(*events, MemoryDeleted(memory_id="c")) == {"a": ["b"]}
+
+
+def test_as_of_knows_only_what_was_recorded_by_then() -> None:
+    rows = fold(long_term, (A, B, superseded("a", "b"))).held.rows
+    at_us = recorded(A, version=3).recorded_at_us
+    assert long_term.newer_ones(rows["a"], rows, at_us) == [rows["b"]]
+    assert long_term.newer_ones(rows["a"], rows, at_us - 1) == []
+
+
+def test_a_memory_has_the_last_few_marks_only() -> None:
+    many = [added(f"n{number}", at=number + 1) for number in range(2 * SUPERSEDED_MAX)]
+    marks = [superseded("a", one.memory_id) for one in many]
+    row = fold(long_term, (A, *many, *marks)).held.rows["a"]
+    assert [mark.by for mark in row.superseded] == [one.memory_id for one in many][-SUPERSEDED_MAX:]
+
+
+def test_what_is_not_there_is_passed_over() -> None:
+    gone = (superseded("x", "y"), MemoryReinstated(memory_id="x"))
+    assert standing(A, *gone) == {}
+
+
+def test_a_snapshot_has_the_marks() -> None:
+    state = fold(long_term, (A, B, superseded("a", "b")))
+    encoded = msgspec.msgpack.encode(long_term.dump(state))
+    again = long_term.load(msgspec.msgpack.decode(encoded, type=long_term.Dump))
+    assert again == state
+    assert again.held.rows["a"].superseded
+
+
+# --- summaries
+
+
+def summary_of(*rows: Any) -> MemoriesCompressed:
+    text = "[Summary of 1 memory]: b"
+    return MemoriesCompressed(
+        memory_id="s", content=text, size_bytes=10, bytes_after=10, digest=b"s",
+        passages=passages_of(text), occurred_at_us=LATER,
+        compressed_from_ids=tuple(row.memory_id for row in rows), original_count=len(rows),
+        time_range_start_us=0, time_range_end_us=LATER, compression_method="t", bytes_before=10,
+    )  # fmt: skip
+
+
+def test_a_summary_takes_the_place_of_the_newer_memory_and_gives_it_back() -> None:
+    events = [A, B, superseded("a", "b")]
+    given = Given(long_term, *events)
+    row = given.state.held.rows["b"]
+    command = CompressMemories(now_us=9, summary=summary_of(row), originals=(("b", row.version),))
+    events += given.when(command)
+    assert standing(*events) == {"a": ["s"]}
+    every = [recorded(event, version) for version, event in enumerate(events, start=1)]
+    about_b = [one for one in every if "b" in long_term.registry.keys(one.data)]
+    undo = UndoCompaction(now_us=9, memory_id="s", memory_ids=("b",), past={"b": about_b})
+    events += Given(long_term, *events).when(undo)
+    assert standing(*events) == {"a": ["b"]}
+
+
+def test_a_summary_of_both_leaves_nothing_to_say() -> None:
+    given = Given(long_term, A, B, superseded("a", "b"))
+    rows = [given.state.held.rows[name] for name in ("a", "b")]
+    originals = tuple((row.memory_id, row.version) for row in rows)
+    command = CompressMemories(now_us=9, summary=summary_of(*rows), originals=originals)
+    (event,) = given.when(command)
+    assert isinstance(event, MemoriesCompressed)
+
+
+def test_other_commands_are_as_before() -> None:
+    given = Given(long_term, A, B, superseded("a", "b"))
+    assert given.when(DeleteMemory(now_us=9, memory_id="a")) == [MemoryDeleted(memory_id="a")]
+    assert given.when(AddMemories(now_us=9, memories=(C,))) == [C]

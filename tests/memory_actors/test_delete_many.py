@@ -1,0 +1,137 @@
+"""Counting and deleting what matches: one choice of memories for lists, counts and deletes."""
+
+import asyncio
+from typing import Any
+
+import anyio
+import pytest
+
+from memory_actors import InvalidInputError, Item, MemoryType, ReadOnlyError, UserMemory
+
+pytestmark = pytest.mark.anyio
+
+KINDS = [kind.value for kind in MemoryType]
+
+
+async def one_of_each(user: UserMemory) -> None:
+    for kind in KINDS:
+        await user.add(f"a {kind}", kind, metadata={"n": 1, "kind": kind})
+
+
+async def listed(user: UserMemory) -> list[str]:
+    return sorted(memory.memory_type for memory in await user.list_memories())
+
+
+async def test_count_says_how_many_memories_would_be_listed(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await one_of_each(user)
+        await user.from_source("a page", "untrusted").add("poison", metadata={"n": 2})
+        assert await user.count() == len(KINDS) + 1
+        assert await user.count({"n": 1}) == len(KINDS)
+        assert await user.count({"n": {"gte": 2}}) == 1
+        assert await user.count(memory_types="long_term") == 2
+        for kind in KINDS:
+            assert await user.count({"n": 1}, memory_types=[kind]) == 1
+        assert await user.count({"n": 1}, memory_types=[]) == 0
+        assert await user.count(sources=["a page"]) == 1
+        assert await user.count(min_trust="unknown") == len(KINDS)
+        with pytest.raises(InvalidInputError, match="unknown operator"):
+            await user.count({"n": {"gtt": 1}})
+
+
+async def test_messages_whose_time_is_up_are_not_counted(open_memory: Any, clock: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.short_term.add_message("hello")
+        assert await user.count(memory_types="short_term") == 1
+        clock.move(3600)
+        assert await user.count(memory_types="short_term") == 0
+
+
+async def test_documents_are_counted_by_their_fields(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        documents = memory.user("ada").documents
+        for price in range(5):
+            await documents.put("things", {"price": price})
+        assert await documents.count("things") == 5
+        assert await documents.count("things", {"price": {"lt": 2}}) == 2
+        assert await documents.count("nothing") == 0
+
+
+async def test_delete_many_deletes_what_matches_and_nothing_else(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        items = [Item(content=f"fact {n}", metadata={"n": n % 3}) for n in range(300)]
+        await user.add_many(items)
+        receipts = await user.delete_many({"n": {"in": [0, 1]}})
+        assert len(receipts) == 200
+        assert {receipt.operation for receipt in receipts} == {"delete"}
+        assert await user.count() == await user.count({"n": 2}) == 100
+        assert all(hit.metadata["n"] == 2 for hit in await user.retrieve("fact", top_k=50))
+        await user.restore([receipt.memory_id for receipt in receipts])
+        assert await user.count() == 300
+
+
+async def test_delete_many_deletes_of_every_kind_or_of_those_named(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        for kind in KINDS:
+            await one_of_each(user)
+            (receipt,) = await user.delete_many({"n": 1}, memory_types=[kind])
+            assert receipt.memory_type == kind
+            assert await listed(user) == sorted(set(KINDS) - {kind})
+            assert len(await user.delete_many({"n": 1})) == len(KINDS) - 1
+            assert await listed(user) == []
+
+
+async def test_what_goes_with_another_memory_has_no_receipt_of_its_own(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        for name in ("Ada", "Bob"):
+            await user.entities.add_entity(name, metadata={"n": 1})
+        await user.entities.relate("Ada", "knows", "Bob", metadata={"n": 1})
+        assert await user.count({"n": 1}) == 3
+        receipts = await user.delete_many({"n": 1})
+        assert 2 <= len(receipts) <= 3
+        assert await user.count() == 0
+
+
+async def test_a_delete_of_everything_has_to_name_its_types(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await one_of_each(user)
+        for nothing in ({}, None):
+            with pytest.raises(InvalidInputError, match="memory_types"):
+                await user.delete_many(nothing)
+        for wrong in ({"n": {"gtt": 1}}, {"$n": 1}):
+            with pytest.raises(InvalidInputError, match="unknown operator"):
+                await user.delete_many(wrong)
+        assert await listed(user) == sorted(KINDS)
+        assert len(await user.delete_many({}, memory_types="working")) == 1
+        assert "working" not in await listed(user)
+
+
+async def test_a_caller_who_leaves_does_not_undo_a_delete_of_many(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add_many([Item(content=f"fact {n}", metadata={"n": 1}) for n in range(150)])
+        deleting = asyncio.create_task(user.delete_many({"n": 1}))
+        while await user.count() == 150:
+            await asyncio.sleep(0)
+        deleting.cancel()
+        with anyio.fail_after(30):
+            while await user.count():
+                await asyncio.sleep(0.01)
+
+
+async def test_the_past_is_counted_and_not_deleted(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await one_of_each(user)
+        before = memory.statistics().log.events_appended
+        await user.delete_many({"n": 1})
+        async with memory.replay("ada", before) as past:
+            assert await past.count({"n": 1}) == len(KINDS)
+            with pytest.raises(ReadOnlyError):
+                await past.delete_many({"n": 1})

@@ -1,0 +1,88 @@
+"""The two estimates of tokens: how near they are to real tokenizers, and that a difference shows.
+
+`token_samples.json` holds texts of this project, none of which the weights were fitted to, and how
+many tokens four tokenizers make of each (`python -m bench tokens` measures more).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_actors import CalibratedEstimate, Settings, WordEstimate
+
+SAMPLES = json.loads(Path(__file__).with_name("token_samples.json").read_text("utf-8"))
+FAMILIES = ("Qwen 3.6", "DeepSeek V4")
+CHINESE = "".join(SAMPLES["Chinese"]["lines"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_the_calibrated_estimate_is_within_a_tenth(kind: str, family: str) -> None:
+    text, exact = "".join(SAMPLES[kind]["lines"]), SAMPLES[kind]["tokens"][family]
+    assert abs(CalibratedEstimate().count(text) / exact - 1) < 0.1
+
+
+@pytest.mark.parametrize("family", ["Tekken", "cl100k"])
+@pytest.mark.parametrize("kind", [kind for kind in SAMPLES if kind != "Chinese"])
+def test_older_families_agree_but_for_chinese(kind: str, family: str) -> None:
+    text, exact = "".join(SAMPLES[kind]["lines"]), SAMPLES[kind]["tokens"][family]
+    assert abs(CalibratedEstimate().count(text) / exact - 1) < 0.1
+
+
+def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
+    for estimate in (WordEstimate(), CalibratedEstimate()):
+        assert estimate.count("") == 0
+        for sample in SAMPLES.values():
+            counts = [estimate.count("".join(sample["lines"][:n])) for n in range(13)]
+            assert counts == sorted(counts)
+
+
+def test_the_formula_stays_the_default() -> None:
+    assert Settings().context_budget().counter == WordEstimate()
+    assert WordEstimate().count("one two three four five") == round(5 * 1.3)
+
+
+@pytest.mark.anyio
+async def test_where_the_estimates_differ_receipts_and_sizes_name_both_and_the_setting(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        context = memory.user("ada").context
+        receipt, size = await context.add("", CHINESE), await context.size()
+        assert (
+            receipt.note
+            == size.note
+            == (
+                f"MEMORY.md has {size.tokens} by words * 1.3, "
+                f"{CalibratedEstimate().count(await context.render())} by calibrated: estimates of "
+                "its tokens that differ by more than 10 %. "
+                "Settings.token_counter (words, calibrated, or a TokenCounter) says which counts."
+            )
+        )
+        notes = context.document("notes.md")
+        alike = "She walked to the market, bought bread, and came home before it rained. " * 3
+        assert (await notes.add("", alike)).note is None
+        assert (await notes.size()).note is None
+
+
+@pytest.mark.anyio
+async def test_the_setting_says_which_of_them_counts(open_memory: Any) -> None:
+    async with open_memory(token_counter="calibrated") as memory:
+        context = memory.user("ada").context
+        receipt = await context.add("", CHINESE)
+        assert receipt.tokens == CalibratedEstimate().count(await context.render()) > 200
+        assert "by words * 1.3" in receipt.note
+
+
+@pytest.mark.anyio
+async def test_an_exact_counter_needs_no_note(open_memory: Any) -> None:
+    class Characters:
+        name = "characters"
+
+        def count(self, text: str) -> int:
+            return len(text)
+
+    async with open_memory(token_counter=Characters()) as memory:
+        assert (await memory.user("ada").context.add("", CHINESE)).note is None
