@@ -39,7 +39,7 @@ HIT_CHARACTERS_MAX = 160
 DIFF_LINES_SHOWN = 6
 
 
-@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
+@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user", "embedder"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:

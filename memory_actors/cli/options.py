@@ -73,11 +73,11 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
-OF_USER = ("data", "user", "key_file", "json", "debug")
+OF_USER = ("data", "user", "key_file", "embedder", "json", "debug")
 """Options of a command that is about one user of a store that is there."""
 OF_NEW = (*OF_USER, "encrypt")
 """Of one that may make the store."""
-OF_STORE = ("data", "key_file", "json", "debug")
+OF_STORE = ("data", "key_file", "embedder", "json", "debug")
 """Of one that is about all of a store."""
 OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
