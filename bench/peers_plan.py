@@ -15,6 +15,7 @@ import numpy as np
 
 from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
+from memory_actors.embedding.batcher import PROBE
 from memory_actors.embedding.default import DefaultEmbedder
 from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.interchange.locomo import Conversation, Question, questions
@@ -63,7 +64,7 @@ def make_plan(
     fill = list(islice(_filling(turns[len(late) :] or turns, rng), size))
     known = [question.text for talk in talks for question in talk.questions]
     asked = rng.sample(known, min(calls, len(known)))
-    texts = dict.fromkeys([*(one.text for one in [*turns, *fill]), *known])
+    texts = dict.fromkeys([PROBE, *(one.text for one in [*turns, *fill]), *known])
     return Plan(talks, fill, late, asked, name, list(texts), seed)
 
 
@@ -154,6 +155,7 @@ class KnownTexts:
     def __init__(self, embedder: Embedder, known: dict[str, Embedded], remember: bool):
         self.fingerprint = embedder.fingerprint
         self.dimension = embedder.dimension
+        self.unknown_token_id = getattr(embedder, "unknown_token_id", None)
         self.computed = 0
         """Texts that the model was asked for."""
         self._embedder: Any = embedder

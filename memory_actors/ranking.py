@@ -113,7 +113,7 @@ class Chance(NamedTuple):
 CHANCE: Final = Chance()
 TURNS: Final = Weights()
 FACTS: Final = Weights(
-    late=0.8, session=0.0, words=0.3, meaning=1.0, date=1.0, speaker=0.08, asks=-0.1
+    late=0.65, session=0.0, words=0.3, meaning=1.0, date=1.0, speaker=0.08, asks=-0.1
 )
 FEW: Final = Weights(late=0, session=0, words=0, meaning=1.6, date=1.0, speaker=0.08, asks=-0.1)
 FOREIGN: Final = Weights(

@@ -25,6 +25,7 @@ from bench.peers_plan import (
     read_plan,
     write_plan,
 )
+from memory_actors.embedding.batcher import PROBE
 from memory_actors.interchange.locomo import read_locomo
 
 TINY = ("--embedder", "hashed", "--memories", "80", "--calls", "4", "--rounds", "1")
@@ -257,7 +258,8 @@ async def _used(name: str, directory: Path) -> None:
     assert memories[0].id not in await peer.search(memories[0].text, 5)
     await peer.persist()
     await peer.close()
-    assert embed.texts <= {memory.text for memory in memories} | {"probe"}, "metadata was embedded"
+    told = {memory.text for memory in memories}
+    assert embed.texts <= {*told, "probe", PROBE}, "metadata was embedded"
     if peer.keeps:
         again = load(name)
         await again.open(directory, embed)
