@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from bench.report import Options, show
+from memory_actors.embedding.named import EMBEDDERS
 
 
 @click.group()
@@ -241,7 +242,7 @@ def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Op
     "paths", nargs=-1, required=True, metavar="PATH…",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )  # fmt: skip
-@click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
+@click.option("--embedder", "name", type=click.Choice([*EMBEDDERS, "hashed"]), default="default")
 @click.option(
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
 )

@@ -36,7 +36,7 @@ from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Hit, Item, MemorySystem
 from memory_actors.cli.output import progress_bar
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.named import embedder_of
 from memory_actors.embedding.protocol import Embedder, Vectors
 from memory_actors.handles.user import UserMemory
 from memory_actors.indexes.words import words
@@ -88,7 +88,7 @@ def run(
     if drawn is not None:
         check_matplotlib()  # before minutes of measuring
     sets = [read_set(path) for path in paths]
-    embedder = HashedTokens() if name == "hashed" else DefaultEmbedder()
+    embedder = HashedTokens() if name == "hashed" else embedder_of(name)
     with scratch(options) as directory:
         asked, unanswered = asyncio.run(_measure(directory, sets, embedder, _rankings(ablation)))
         about = facts(
@@ -234,7 +234,8 @@ class _Asker:
         )
 
     def _baselines(self, question: Question) -> dict[str, list[set[str]]]:
-        cosines = self._vectors @ self._embedder.embed([question.text])[0]
+        asks = getattr(self._embedder, "query_prefix", "") + question.text
+        cosines = self._vectors @ self._embedder.embed([asks])[0]
         bm25 = np.asarray(self._bm25.get_scores(words(question.text)))
         added = cosines + bm25 / max(float(bm25.max()), 1e-9)
         named = {"cosine": cosines, "BM25": bm25, SUM: added}

@@ -17,7 +17,8 @@ so it is found by its words and their states. Of short facts the vector says it 
 asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
 memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
 And where the model can read little of the query (`fluency.py`), its own words lead (`FOREIGN`),
-those of the passage before those around it.
+those of the passage before those around it. An embedder that gives no token states leaves vectors
+and words (`PLAIN`).
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
 Summaries of compressed memories go through both beside the others, but are chosen apart, so that
@@ -121,7 +122,11 @@ FOREIGN: Final = Weights(
 FIRST: Final = Weights(
     late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
-"""Of the first stage, and of all where the embedder gives no token states."""
+"""Of the first stage."""
+PLAIN: Final = Weights(
+    late=0.0, session=0.0, words=1.0, meaning=2.0, date=1.2, speaker=0.16, asks=-0.25
+)
+"""Where the embedder gives no token states."""
 FIRST_FOREIGN: Final = Weights(
     late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
@@ -341,27 +346,32 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
     query = _tokens(parts.late, question)
-    weights = _weights(parts, question) if query is not None else FIRST
+    mixed = PLAIN if query is None else _mixed(parts, question)
     if query is not None:
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     else:
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
     signals = signals._replace(bare=_bare(parts, signals, question.text))
+    weights = _wanted(mixed, question.weights)
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
     return Ranked(signals.at(order), scores, scores, weights)
 
 
-def _weights(parts: Parts, question: Question) -> Weights:
-    """Return the weights for what an index holds and what is asked, as the caller weighs them."""
+def _mixed(parts: Parts, question: Question) -> Weights:
+    """Return the weights for what an index holds and what is asked."""
     count = len(parts.dense)
     known = count**2 / (count**2 + FEW_FACTS**2)
     facts = _between(FEW, FACTS, known)
-    weights = _between(_between(facts, TURNS, _turns_share(parts)), FOREIGN, question.foreign)
+    return _between(_between(facts, TURNS, _turns_share(parts)), FOREIGN, question.foreign)
+
+
+def _wanted(weights: Weights, callers: Weights) -> Weights:
+    """Return weights as the caller weighs them, whose own ones stand beside `TURNS`."""
     wanted = {
-        name: getattr(weights, name) * getattr(question.weights, name) / getattr(TURNS, name)
+        name: getattr(weights, name) * getattr(callers, name) / getattr(TURNS, name)
         for name in weights.__struct_fields__
     }
     return Weights(**wanted)

@@ -18,6 +18,8 @@ class SystemStatistics(Returned, frozen=True):
     log: LogStatistics
     runtime: RuntimeStatistics
     embeddings: EmbeddingStatistics
+    passages_wanting: int
+    """Texts of live users that are not indexed yet: after `reindex=True`, how much is left."""
     memory: MemoryStatistics
     """Of this process: current and peak."""
     alerts: AlertStatistics
@@ -38,6 +40,7 @@ def gauges(
         "mailbox_depth": sum(live.actor.waiting for live in services.runtime.lives()),
         "writer_queue_depth": statistics.log.queued_events,
         "embedder_queue_depth": embeddings.waiting,
+        "passages_wanting": statistics.passages_wanting,
         "log_bytes": statistics.log.used_bytes,
         "resident_bytes": statistics.memory.current_bytes,
         "embeddings_computed_total": embeddings.computed,

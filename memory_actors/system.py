@@ -26,7 +26,7 @@ from eventlog.waiting import to_the_end
 from memory_actors.audit.diff import diff
 from memory_actors.audit.events import Wanted, entries
 from memory_actors.audit.moments import AsOf
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.named import embedder_of
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import Encrypt, key_file_of
 from memory_actors.handles.past import PastMemory, past_memory
@@ -81,7 +81,7 @@ class MemorySystem(SystemUpkeep):
         cls,
         directory: str | Path,
         *,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         summarizer: Summarizer | None = None,
         supersedes: Supersedes | Superseding | bool | None = None,
         clock: Callable[[], int] = system_clock_us,
@@ -99,13 +99,15 @@ class MemorySystem(SystemUpkeep):
         event loop that it was opened on.
 
         `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet; one of yours is tried with one text. `summarizer` makes the summaries of
-        compacted memories: of their own sentences, if None; its `aclose()` is called at the end, if
-        it has one. `supersedes` decides which older facts hold no more when one is added: by rules
-        about their form, if None; by a function of the newer `Statement` and the older ones near it
-        that returns their ids; by a language model (`OpenAISuperseding`); nothing is looked for, if
-        False. `clock` gives microseconds since 1970, `new_id` an unused memory id. `alerts` says
-        where quota alerts go: to the log, if None. `metrics` may be a `PrometheusMetrics`.
+        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
+        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
+        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
+        no more when one is added: by rules about their form, if None; by a function of the newer
+        `Statement` and the older ones near it that returns their ids; by a language model
+        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
+        None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
@@ -114,7 +116,8 @@ class MemorySystem(SystemUpkeep):
         another file of them. It needs the extra `crypto`. Who loses that file has lost the
         memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
 
-        :raises InvalidInputError: a setting is not what it must be.
+        :raises InvalidInputError: a setting is not what it must be, or no embedder has that name.
+        :raises EmbedderError: the package that has the model is not installed.
         :raises LogLocked: another process has it open.
         :raises LogUnavailable: the directory cannot be used: it is the root, say.
         :raises CorruptLog: its files are damaged.
@@ -132,7 +135,7 @@ class MemorySystem(SystemUpkeep):
                 Plan(
                     directory=named(directory),
                     settings=settings or Settings(),
-                    embedder=embedder or DefaultEmbedder(),
+                    embedder=embedder_of(embedder),
                     summarizer=summarizer or ExtractiveSummarizer(),
                     superseding=superseding(supersedes),
                     sinks=alerts,
@@ -354,6 +357,7 @@ class MemorySystem(SystemUpkeep):
             log=self._eventlog.statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
+            passages_wanting=sum(live.indexes.wanting for live in services.runtime.lives()),
             memory=services.monitor.statistics(),
             alerts=self._alerts.statistics(),
             recalls_failed=services.recalls.failed,

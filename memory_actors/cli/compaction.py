@@ -122,7 +122,7 @@ async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySyste
     """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
     async with MemorySystem.open(
         app.directory,
-        embedder=app.embedder,
+        embedder=app.model,
         summarizer=summarizer,
         settings=ONE_CALL,
         alerts=[],

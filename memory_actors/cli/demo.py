@@ -39,7 +39,7 @@ HIT_CHARACTERS_MAX = 160
 DIFF_LINES_SHOWN = 6
 
 
-@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
+@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user", "embedder"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:
@@ -76,7 +76,7 @@ def _directory(app: App, /) -> Iterator[Path]:
 
 def _bundled(app: App, directory: Path) -> None:
     user_id = USER_ID if app.user is None else app.user
-    report = run(lambda: run_demo(directory, user_id=user_id, embedder=app.embedder))
+    report = run(lambda: run_demo(directory, user_id=user_id, embedder=app.model))
     if app.json:
         print_json(report)
     else:
@@ -238,7 +238,7 @@ def _locomo(app: App, directory: Path, path: Path) -> None:
     with progress_bars("Importing", "Asking", quiet=app.json) as (importing, asking):
         report = run(
             lambda: run_locomo(
-                directory, path, embedder=app.embedder, importing=importing, asking=asking
+                directory, path, embedder=app.model, importing=importing, asking=asking
             )
         )
     if app.json:

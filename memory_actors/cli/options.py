@@ -12,12 +12,14 @@ import click
 import msgspec
 
 from eventlog.datafile import named
+from memory_actors.embedding.named import DEFAULT, EMBEDDERS
 from memory_actors.embedding.protocol import Embedder
 from memory_actors.encryption import default_key_file, known_key_file
 from memory_actors.records import MemoryType, Trust
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
+EMBEDDER_VARIABLE = "MEMORY_ACTORS_EMBEDDER"
 DEFAULT_DATA = "./memory"
 DEFAULT_USER = "default"
 
@@ -35,14 +37,19 @@ class App:
     source: str | None = None
     """Where what is written comes from."""
     trust: str | None = None
-    embedder: Embedder | None = None
-    """None means the default model."""
+    embedder: Embedder | str | None = None
+    """One's own, or the name of one; None: what the environment says, or the default model."""
 
     @property
     def directory(self) -> Path:
         """The data directory: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
         return named(given)
+
+    @property
+    def model(self) -> Embedder | str:
+        """The embedder: what is given, the environment's, or the default one."""
+        return self.embedder or os.environ.get(EMBEDDER_VARIABLE) or DEFAULT
 
     @property
     def key_file(self) -> Path | None:
@@ -66,11 +73,11 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
-OF_USER = ("data", "user", "key_file", "json", "debug")
+OF_USER = ("data", "user", "key_file", "embedder", "json", "debug")
 """Options of a command that is about one user of a store that is there."""
 OF_NEW = (*OF_USER, "encrypt")
 """Of one that may make the store."""
-OF_STORE = ("data", "key_file", "json", "debug")
+OF_STORE = ("data", "key_file", "embedder", "json", "debug")
 """Of one that is about all of a store."""
 OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
@@ -110,6 +117,12 @@ def _shared_options() -> list[click.Option]:
             metavar="FILE",
             help="The keys of an encrypted store.  "
             f"[default: DIR.keys, if it is there; variable: {KEYS_VARIABLE}]",
+        ),
+        _shared(
+            "--embedder",
+            "embedder",
+            type=click.Choice(list(EMBEDDERS)),
+            help=f"The embedding model.  [default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
         ),
         _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
         _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),

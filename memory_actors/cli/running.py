@@ -13,6 +13,7 @@ import structlog
 from eventlog.placing import LOG, finish_restore
 from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
+from memory_actors.embedding.named import DEFAULT
 from memory_actors.errors import NotFoundError
 from memory_actors.handles.user import UserMemory
 from memory_actors.model import Precision, install_model, model_path
@@ -44,7 +45,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     alerts = [CallbackSink(_tell)]
     encrypt = app.key_file or False
     async with MemorySystem.open(
-        app.directory, embedder=app.embedder, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
+        app.directory, embedder=app.model, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
     ) as memory:
         yield memory
 
@@ -127,7 +128,7 @@ def check_store(app: App) -> None:
 
 def ensure_model(app: App, precision: Precision = "int8") -> None:
     """Install the model if it is not there: better here than under a deadline."""
-    if app.embedder is not None or model_path(precision) is not None:
+    if app.model != DEFAULT or model_path(precision) is not None:
         return
     install_with_bar(app, "pypi", precision)
 

@@ -63,7 +63,7 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
     async def whole() -> None:
         encrypt = app.key_file or False
         opening = MemorySystem.open(
-            app.directory, embedder=app.embedder, settings=settings, encrypt=encrypt
+            app.directory, embedder=app.model, settings=settings, encrypt=encrypt
         )
         async with opening as memory:
             await serve_http(memory, keys, host=host, port=port, on_ready=ready)

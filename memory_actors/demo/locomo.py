@@ -64,7 +64,7 @@ async def run_locomo(
     directory: Path,
     path: Path,
     *,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
     importing: Progress | None = None,
     asking: Progress | None = None,
 ) -> LocomoReport:

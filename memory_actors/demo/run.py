@@ -106,7 +106,7 @@ async def run_demo(
     directory: Path,
     *,
     user_id: str = USER_ID,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
 ) -> DemoReport:
     """Run the demonstration in a data directory."""
 

@@ -62,8 +62,9 @@ class _Begun(NamedTuple):
 class _Lane:
     """A thread, and the texts that wait for it: those that cannot wait and those that can."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts_max: int) -> None:
         self.thread = EmbedderThread()
+        self._texts_max = texts_max
         self.urgent: deque[_Wanted] = deque()
         self.background: deque[_Wanted] = deque()
         self.task: asyncio.Task[None] | None = None
@@ -79,10 +80,10 @@ class _Lane:
         """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
         if self.urgent and not (self.background and self._background_next):
             self._background_next = True
-            return [self.urgent.popleft() for _ in range(min(BATCH_TEXTS_MAX, len(self.urgent)))]
+            return [self.urgent.popleft() for _ in range(min(self._texts_max, len(self.urgent)))]
         self._background_next = False
         taken, characters = list[_Wanted](), 0
-        while self.background and len(taken) < BATCH_TEXTS_MAX:
+        while self.background and len(taken) < self._texts_max:
             characters += len(self.background[0].text)
             if taken and characters > BACKGROUND_CHARACTERS_MAX:
                 break
@@ -103,8 +104,12 @@ class Batcher:
         self.texts_embedded = 0
         self._form = VectorForm(embedder.dimension)
         self._deadline_s = deadline_s
-        self._first = _Lane()
-        self._apart = _Lane() if getattr(embedder, "parallel", False) else self._first
+        self._texts_max = min(
+            getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
+        )
+        self._first = _Lane(self._texts_max)
+        parallel = getattr(embedder, "parallel", False)
+        self._apart = _Lane(self._texts_max) if parallel else self._first
         self._lanes = {self._first, self._apart}
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._closing = False
@@ -123,8 +128,8 @@ class Batcher:
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
         """Return what is known of each text, or why nothing is; `background` is what can wait."""
         outcomes: list[Outcome] = []
-        for start in range(0, len(texts), BATCH_TEXTS_MAX):
-            some = texts[start : start + BATCH_TEXTS_MAX]
+        for start in range(0, len(texts), self._texts_max):
+            some = texts[start : start + self._texts_max]
             outcomes += await self._embed_some(some, background=background)
         return outcomes
 

@@ -28,9 +28,11 @@ class Embedder(Protocol):
     which makes retrieval better by a third (see `tokens.py`); `prepare()`, called once before the
     first text and outside of any deadline; `background_mean() -> float32 [dimension]`, the mean
     vector of general text (without it, that is computed from 400 sentences, once for each store);
-    `unknown_token_id`, the id among its tokens of what it has no word for;
-    and `parallel = True`, if two threads may call it at once: then nobody waits while summaries of
-    old memories are embedded.
+    `unknown_token_id`, the id among its tokens of what it has no word for; `query_prefix`, what a
+    text has to begin with to be embedded as a question, where the model tells those from answers;
+    `batch_texts_max`, how many texts it may be given at once (64 otherwise), fewer for a slow one:
+    the deadline is for a batch, and a query waits for the one before; and `parallel = True`, if two
+    threads may call it at once: then nobody waits while summaries of old memories are embedded.
     """
 
     @property

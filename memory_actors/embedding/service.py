@@ -115,6 +115,10 @@ class EmbeddingService:
         """Name all that an embedding depends on: the model, what it is given, the projection."""
         return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
 
+    def as_query(self, text: str) -> str:
+        """Return what is embedded of a query: the model may tell questions from answers."""
+        return f"{getattr(self.embedder, 'query_prefix', '')}{text}"
+
     def owner_of(self, stream: str) -> Owner:
         """Return whose the embeddings of a user's memories are."""
         return owner_of(self._keys, stream)

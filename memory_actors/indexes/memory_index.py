@@ -101,6 +101,11 @@ class MemoryIndex:
         parts = (self.dense, self.words, self.late, self.traits, self.fields)
         return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
 
+    @property
+    def wanting(self) -> int:
+        """How many passages are not indexed yet."""
+        return len(self._wanting)
+
     def owner(self, label: int) -> str | None:
         """Return the id of the living memory that a passage belongs to."""
         owner = self._owners.get(label)

@@ -65,6 +65,11 @@ class UserIndexes:
         return sum(index.size_bytes for index in indexes)
 
     @property
+    def wanting(self) -> int:
+        """How many passages are not indexed yet."""
+        return sum(index.wanting for index in self._of.values())
+
+    @property
     def vector_bytes(self) -> int:
         """Bytes of the vectors that are searched, as float32."""
         width = 4 * self._embeddings.embedder.dimension

@@ -82,6 +82,9 @@ class Wanting:
         """Forget all."""
         self._labels.clear()
 
+    def __len__(self) -> int:
+        return sum(map(len, self._labels.values()))
+
     def labels(self) -> Iterable[int]:
         """Return the labels of all."""
         return (label for labels in self._labels.values() for label in labels)

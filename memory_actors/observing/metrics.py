@@ -37,6 +37,7 @@ _HELP = {
     "mailbox_depth": "Commands that wait in the mailboxes of all users",
     "writer_queue_depth": "Appends that wait for the writer of the log",
     "embedder_queue_depth": "Texts that wait for the embedding model",
+    "passages_wanting": "Texts of live users that are not indexed yet",
     "log_bytes": "Bytes of the log on disk",
     "resident_bytes": "Resident memory of the process in bytes",
     "embeddings_computed_total": "Texts that the model embedded",

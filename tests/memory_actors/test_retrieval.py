@@ -8,7 +8,7 @@ from threading import get_ident
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeTokenEmbedder
+from support.fakes import FakeClock, FakeEmbedder, FakeTokenEmbedder
 
 from eventlog import Environment
 from memory_actors import (
@@ -79,6 +79,34 @@ async def test_each_signal_can_be_switched_off(open_memory, name: str) -> None:
             "what did Ada do with word7 in May?", explain=True, weights=Weights(**{name: 0})
         ):
             assert hit.signals[name] == 0
+
+
+async def test_weights_hold_without_token_states_too(tmp_path: Path) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder()) as memory:
+        user = memory.user("u")
+        await filled(user)
+        for name in ("words", "meaning"):
+            weights = Weights(**{name: 0})
+            hits = await user.retrieve("what did Ada do with word7?", explain=True, weights=weights)
+            assert {hit.signals[name] for hit in hits} == {0}
+        (hit,) = await user.retrieve("word7", top_k=1, explain=True)
+        assert hit.signals["words"] > 0
+        assert hit.signals["meaning"] > 0
+
+
+async def test_a_query_is_embedded_as_the_model_wants_questions_and_memories_are_not(
+    tmp_path: Path,
+) -> None:
+    embedder = FakeEmbedder()
+    embedder.query_prefix = "ask: "  # type: ignore[attr-defined]
+    async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
+        user = memory.user("u")
+        await user.add("green tea")
+        assert (await user.retrieve("green tea"))[0].content == "green tea"
+    assert [text for text in embedder.texts if "green tea" in text] == [
+        "green tea",
+        "ask: green tea",
+    ]
 
 
 async def test_a_rare_word_is_found_whatever_its_meaning(open_memory) -> None:

@@ -1,6 +1,8 @@
 """A user's memory through the public API."""
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -466,6 +468,30 @@ async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path)
         assert [h.content for h in await memory.user("u").retrieve("likes tea")] == ["likes tea"]
     async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("two", dimension=16)) as memory:
         assert len(await memory.user("u").retrieve("tea")) == 1
+
+
+async def test_a_reindex_goes_on_in_the_background_and_says_how_much_is_left(
+    tmp_path: Path,
+) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
+        await memory.user("u").add_many([Item(content=f"memory {n}") for n in range(150)])
+    other, go = FakeEmbedder("two"), threading.Event()
+    embed = other.embed
+
+    def held(texts: Sequence[str]) -> Any:
+        assert go.wait(10)
+        return embed(texts)
+
+    other.embed = held  # type: ignore[method-assign]
+    async with MemorySystem.open(tmp_path, embedder=other, reindex=True) as memory:
+        user = memory.user("u")
+        assert len(await user.list_memories(limit=200)) == 150  # reads wait for no model
+        assert memory.statistics().passages_wanting == 150
+        go.set()
+        with anyio.fail_after(20):
+            while memory.statistics().passages_wanting:
+                await anyio.sleep(0.01)
+        assert (await user.retrieve("memory 149"))[0].content == "memory 149"
 
 
 async def test_derived_data_may_be_deleted(open_memory, tmp_path: Path) -> None:

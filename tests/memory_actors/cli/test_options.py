@@ -336,3 +336,28 @@ def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None
     assert child.returncode == 130
     assert "interrupted" in said
     assert "Traceback" not in said
+
+
+def test_the_embedder_is_that_of_the_option_the_environment_or_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert App().model == "default"
+    monkeypatch.setenv("MEMORY_ACTORS_EMBEDDER", "multilingual")
+    assert App().model == "multilingual"
+    assert App(embedder="default").model == "default"
+    own = FakeEmbedder()
+    assert App(embedder=own).model is own
+
+
+def test_an_embedder_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = ["--data", str(tmp_path / "memory")]
+    wrong = CliRunner().invoke(main, [*data, "--embedder", "klingon", "add", "tea"])
+    assert wrong.exit_code == 2
+    assert "'multilingual'" in wrong.stderr
+    monkeypatch.setenv("MEMORY_ACTORS_EMBEDDER", "klingon")
+    told = CliRunner().invoke(main, [*data, "add", "tea", "--json"])
+    assert told.exit_code == 1
+    assert json.loads(told.stdout)["error"]["type"] == "InvalidInputError"
+    assert not (tmp_path / "memory").exists()

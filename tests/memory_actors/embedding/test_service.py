@@ -84,6 +84,18 @@ async def test_a_long_request_is_cut_into_batches_in_order() -> None:
     assert len(vectors) == len(texts)
 
 
+async def test_a_slow_embedder_gets_as_few_texts_at_once_as_it_asks_for() -> None:
+    embedder = FakeEmbedder()
+    embedder.batch_texts_max = 4  # type: ignore[attr-defined]
+    calls: list[int] = []
+    embed = embedder.embed
+    embedder.embed = lambda texts: calls.append(len(texts)) or embed(texts)  # type: ignore
+    batcher = Batcher(embedder, deadline_s=5)
+    await batcher.embed([f"t{n}" for n in range(10)])
+    await batcher.embed_each([f"later {n}" for n in range(10)], background=True)
+    assert calls == [4, 4, 2] * 2
+
+
 async def test_what_can_wait_is_embedded_a_little_at_a_time_and_takes_turns() -> None:
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     long = [f"{n} {'x' * (BACKGROUND_CHARACTERS_MAX // 2)}" for n in range(3)]

