@@ -28,7 +28,7 @@ from memory_actors.interchange.locomo import (
     read_locomo,
 )
 from memory_actors.phrasing import spoken
-from memory_actors.ranking import Weights
+from memory_actors.weights import Weights
 
 TOP_K = 10  # what is asked for when it is timed
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}

@@ -41,7 +41,7 @@ from memory_actors.embedding.protocol import Embedder, Vectors
 from memory_actors.handles.user import UserMemory
 from memory_actors.indexes.words import words
 from memory_actors.phrasing import spoken
-from memory_actors.ranking import Weights
+from memory_actors.weights import Weights
 
 DEPTH = 10
 BATCH = 200  # memories of one `add_many`

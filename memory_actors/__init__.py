@@ -92,7 +92,6 @@ from memory_actors.offline.repairing import repair_store
 from memory_actors.offline.verifying import verify_store
 from memory_actors.phrasing import text_digest
 from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
-from memory_actors.ranking import Weights
 from memory_actors.records import (
     Change,
     ClusterReport,
@@ -149,6 +148,7 @@ from memory_actors.system import MemorySystem
 from memory_actors.token_counters import TokenizerCounter
 from memory_actors.tokens import CalibratedEstimate, TokenCounter, WordEstimate
 from memory_actors.usage import CostEstimate, CostItem, SystemUsage
+from memory_actors.weights import Weights
 
 __all__ = [
     "SUNDAYS",

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from memory_actors.filters import Predicate
 from memory_actors.kinds.kind import Kind
-from memory_actors.ranking import Weights
 from memory_actors.records import Order
 from memory_actors.sourcing import Wanted
+from memory_actors.weights import Weights
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many

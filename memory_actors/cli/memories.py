@@ -12,8 +12,8 @@ from memory_actors.cli.output import print_json, print_table, say
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import memory_table, print_memory
 from memory_actors.handles.user import UserMemory
-from memory_actors.ranking import Weights
 from memory_actors.records import Hit, Memory, MemoryType, Order, Receipt
+from memory_actors.weights import Weights
 
 ALL_TYPES = tuple(MemoryType)
 SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)

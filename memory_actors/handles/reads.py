@@ -25,7 +25,6 @@ from memory_actors.handles.user_context import UserContext
 from memory_actors.kinds import context
 from memory_actors.provenance import Provenance
 from memory_actors.query import BUDGET_TOP_K, TOP_K, Query
-from memory_actors.ranking import Weights, check_weights
 from memory_actors.reading import Found, history, memories
 from memory_actors.records import (
     HistoryEntry,
@@ -52,6 +51,7 @@ from memory_actors.validation import (
     text_bytes,
     time_us,
 )
+from memory_actors.weights import Weights, check_weights
 from memory_actors.writers.scope import Scope
 
 LIST_PAGE = 256

@@ -22,7 +22,7 @@ from bench.workload import life, unique_sentences
 from memory_actors import Settings
 from memory_actors.interchange.locomo import Question
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
-from memory_actors.ranking import Weights
+from memory_actors.weights import Weights
 
 CONVERSATION = {
     "sample_id": "conv-1",

@@ -25,7 +25,7 @@ from memory_actors import (
 from memory_actors.embedding.vector_table import TABLES
 from memory_actors.indexes import dense, memory_index
 from memory_actors.kinds import long_term
-from memory_actors.ranking import Weights
+from memory_actors.weights import Weights
 
 pytestmark = pytest.mark.anyio
 
