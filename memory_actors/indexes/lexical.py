@@ -87,13 +87,6 @@ class LexicalIndex:
         return self._chains.following(label)
 
     @property
-    def mean_words(self) -> float:
-        """How many words a text has, stop words left out."""
-        living = self._chains.alive[: self._chains.count]
-        total = self._chains.lengths[: len(living)].sum(where=living)
-        return float(total) / max(len(self), 1)
-
-    @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
         return self._chains.size_bytes + self._postings.size_bytes

@@ -25,9 +25,6 @@ BESIDES: Final = word_set(
 )
 """Says that something holds beside something else."""
 BE: Final = word_set("am is are was were be been being becomes became become")
-ENDINGS: Final = word_set(
-    "stopped quit quitted ceased abandoned stop stops quits dropped ended ends"
-)
 DETERMINERS: Final = word_set("a an the my our his her their its some any this that one's own")
 NEW: Final = word_set("new current latest present newest old previous former only main primary")
 """Tell the same thing at two times apart, and name no other thing."""

@@ -11,7 +11,13 @@ from memory_actors.actors.asking import Reply
 from memory_actors.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.long_term import AddMemories, MemoryAdded, MemorySeen, SummaryAdded
+from memory_actors.kinds.long_term import (
+    AddMemories,
+    MemoryAdded,
+    MemorySeen,
+    MemorySuperseded,
+    SummaryAdded,
+)
 from memory_actors.live_user import LiveUser
 from memory_actors.phrasing import normalised, spoken, text_digest
 from memory_actors.records import UNSAID, Item, Memory, Metadata, OnDuplicate, Receipt
@@ -123,9 +129,9 @@ class LongTermWriter(SummaryWriter):
             metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
         written = await self.write(command, texts)
-        events = [recorded.data for recorded in written.reply.events]
+        marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = self.receipt(row.memory_id, "update", written)
-        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, events))
+        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
 
     def checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
@@ -181,8 +187,9 @@ class LongTermWriter(SummaryWriter):
                 "retention has dropped it: use a new idempotency key"
             )
         said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
+        marks = superseding.marks(events)
         if written.reply.duplicate:
-            return [self._receipt(event, written) for event in said]
+            return [self._receipt(event, written, marks) for event in said]
         added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
         seen = (event for event in said if isinstance(event, MemorySeen))
         state = written.reply.state
@@ -197,14 +204,15 @@ class LongTermWriter(SummaryWriter):
                 known = long_term.duplicate_of(command, memory, state.long_term) or memory_id
                 receipts.append(self.receipt(known, "unchanged", written))
             else:
-                receipts.append(self._receipt(event, written))
+                receipts.append(self._receipt(event, written, marks))
         return receipts
 
-    def _receipt(self, event: MemoryAdded | MemorySeen, written: Written) -> Receipt:
+    def _receipt(
+        self, event: MemoryAdded | MemorySeen, written: Written, marks: Sequence[MemorySuperseded]
+    ) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
         receipt = self.receipt(event.memory_id, operation, written)
-        events = [recorded.data for recorded in written.reply.events]
-        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, events))
+        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, marks))
 
 
 def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:

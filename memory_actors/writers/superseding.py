@@ -75,9 +75,13 @@ async def compared(scope: Scope, live: LiveUser, reply: Reply) -> Reply:
     return Reply(events=[*reply.events, *came.events], before=reply.before, state=came.state)
 
 
-def told(memory_id: str, events: Sequence[Any]) -> dict[str, Any]:
+def marks(events: Sequence[Any]) -> list[MemorySuperseded]:
+    """Return the events that say what holds no more: few, of as many as a batch has."""
+    return [event for event in events if isinstance(event, MemorySuperseded)]
+
+
+def told(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
     """Return what a receipt says of it."""
-    found = [event for event in events if isinstance(event, MemorySuperseded)]
     by = [event.superseded_by_id for event in found if event.memory_id == memory_id]
     gone = tuple(event.memory_id for event in found if event.superseded_by_id == memory_id)
     return {"supersedes": gone, "superseded_by": by[-1] if by else None}
