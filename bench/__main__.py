@@ -411,5 +411,18 @@ def tokens(
     return run(locomo, sets, tokenizers, options)
 
 
+@measurement(runs=1)
+@click.option(
+    "--list", "listed", metavar="WORD",
+    help="Also the details of the measures whose name contains it: docstrings, fields, private, "
+    "class, crosses, floors, imports; `all` of all.",
+)  # fmt: skip
+def house(listed: str | None, options: Options) -> Any:
+    """Measure how the product is built: rooms, floors, files that a call crosses, words."""
+    from bench.house import run
+
+    return run(listed, options)
+
+
 if __name__ == "__main__":
     main()

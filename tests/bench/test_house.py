@@ -1,0 +1,73 @@
+"""What `python -m bench house` counts, on sources whose figures are known."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from bench.__main__ import main
+from bench.house import GOALS, File, floors, measured, read
+
+SOURCE = '''"""What it is."""
+
+import json
+from pathlib import (
+    Path,
+)
+
+
+class Twice:
+    """A class."""
+
+    def _once(self):
+        return self._twice() + _nowhere()
+
+    def _twice(self):
+        return [self._twice, self._once]
+
+
+class Inner:
+    class Twice:
+        pass
+
+
+def episode(row):
+    return dict(task=row["task"], steps=1, outcome=None)
+'''
+
+
+def sources(directory: Path) -> list[File]:
+    (directory / "one.py").write_text(SOURCE)
+    return [read(directory / "one.py")]
+
+
+def test_what_is_read_from_the_text_is_what_stands_there(tmp_path: Path) -> None:
+    found = {one.name: one for one in measured(sources(tmp_path))}
+    lines = len(SOURCE.splitlines())
+    assert found["product lines"].today == lines
+    assert found["import lines, %"].today == 100 * 4 / lines
+    assert found["private functions named once in their file, %"].today == 50
+    assert "_once" in found["private functions named once in their file, %"].details[0]
+    assert found["class names defined twice or more"].today == 1
+    assert found["docstrings without a noun for a subject, %"].today == 50
+    assert found["files that list the fields of a relationship"].today == 0
+    assert found["longest function"].today == 2
+
+
+def test_floors_are_the_longest_chain_and_a_circle_is_one_of_them() -> None:
+    assert floors({"top": {"low", "mid"}, "mid": {"low"}, "low": set()}) == ["top", "mid", "low"]
+    circle = {"top": {"a"}, "a": {"b"}, "b": {"a", "low"}, "low": set()}
+    assert floors(circle) == ["top", "circle: a, b", "low"]
+
+
+def test_the_command_has_a_figure_for_each_goal_and_lists_what_it_counted(tmp_path: Path) -> None:
+    arguments = ["house", "--list", "crosses", "--dir", str(tmp_path), "--json"]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    report = json.loads(result.stdout)
+    table, add, *_ = report["tables"]
+    today = {name: figure for name, figure, _ in table["rows"]}
+    assert set(GOALS) <= set(today)
+    paths = [path for (path,) in add["rows"]]
+    assert len(paths) == len(set(paths)) == today["files that an add crosses"]
+    assert {path.split("/")[0] for path in paths} == {"memory_actors", "eventlog"}
+    assert 1 < today["files that a get crosses"] < today["files that an add crosses"]
