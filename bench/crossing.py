@@ -9,9 +9,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+CALLS = 5
+
 
 class Crossing:
-    """Notes the files below some directories in which functions run, in the order of their first call."""
+    """Notes the files below directories in which functions run, by their first call."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self.files: dict[str, None] | None = None
@@ -27,13 +29,18 @@ class Crossing:
             self.files[code.co_filename] = None
 
     async def of(self, call: Callable[[int], Awaitable[Any]]) -> list[str]:
-        """Return the files between a call and its result, after two calls that warm up."""
-        await call(0)
-        await call(1)
-        self.files = {}
-        await call(2)
-        crossed, self.files = list(self.files), None
-        return crossed
+        """Return the files that each of CALLS calls crosses on the way to its result.
+
+        What only some of them cross is chance: a background task, a warning about a slow call. The
+        call is given numbers from 0; the first two only warm up.
+        """
+        seen = []
+        for number in range(2 + CALLS):
+            self.files = {}
+            await call(number)
+            seen.append(self.files)
+        self.files = None
+        return [file for file in seen[-1] if all(file in files for files in seen[2:])]
 
 
 @asynccontextmanager

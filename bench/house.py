@@ -20,7 +20,7 @@ import msgspec
 
 import eventlog
 import memory_actors
-from bench.crossing import Crossing, profiled
+from bench.crossing import CALLS, Crossing, profiled
 from bench.hashed import HashedTokens
 from bench.report import Options, Report, Table, percentile, scratch
 
@@ -30,6 +30,7 @@ RECORDS = {
     "a document": memory_actors.Document,
     "a relationship": memory_actors.Relationship,
 }
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 FIELDS_MIN = 3  # that a function, a class or a literal names before it counts as a list of them
 FILE_LINES_MAX = 400  # a file past this wants to be two rooms
 
@@ -62,7 +63,7 @@ floors: the longest chain of imports between rooms, at run time (also from withi
 under TYPE_CHECKING); rooms that import each other in a circle count as one floor
 ---
 files crossed: files of the two packages in which a function, a lambda or a comprehension ran
-between a call and its result, in any thread and task, after two calls of the same kind
+between each of {CALLS} calls and its result, in any thread and task, after two that warm up
 ---
 import lines: the lines of import statements, of all lines
 ---
@@ -70,10 +71,11 @@ private functions: `_name`, in modules and classes; named once apart from their 
 ---
 fields: a file counts if one function, class body or statement of its module names at least
 {FIELDS_MIN} fields of the public record (names, attributes, keywords, strings), leaving out those
-that the other two records have too
+that most records have (an entry of working memory looks like a document)
 ---
 docstrings: of modules, classes, functions and attributes; without a noun are those that begin with
-What, Who, Whom, Whose, Where, How, Whether, Which, The same, All that, Those that, That, As, If, When
+What, Who, Whom, Whose, Where, How, Whether, Which, The same, All that, Those that, That, As, If,
+When
 ---
 lengths of functions are in lines, from `def` to the end, with the docstring
 """.split("---")
@@ -99,8 +101,8 @@ class Measure(msgspec.Struct, frozen=True):
 def run(listed: str | None, options: Options) -> Report:
     """Measure the house; list the details of measures whose name contains `listed`."""
     measures = [*measured(files()), *_rooms(), *_crossed(options)]
-    order = {name: place for place, name in enumerate(GOALS)}
-    measures.sort(key=lambda measure: order.get(measure.name, len(order)))
+    order = [*GOALS]
+    measures.sort(key=lambda one: order.index(one.name) if one.name in order else len(order))
     rows = [(measure.name, measure.today, GOALS.get(measure.name)) for measure in measures]
     tables = [Table("Measures", ("measure", "today", "goal"), rows)]
     for measure in measures:
@@ -132,7 +134,7 @@ def _below(path: str) -> str:
 
 
 def measured(read_files: Sequence[File]) -> Iterator[Measure]:
-    """Yield all that can be said of files by reading them."""
+    """Yield all figures that come from reading files alone."""
     yield Measure("product lines", sum(file.lines for file in read_files))
     yield _imports(read_files)
     yield _named_once(read_files)
@@ -156,14 +158,8 @@ def _imports(read_files: Sequence[File]) -> Measure:
         for file in read_files
     }
     total = sum(file.lines for file in read_files)
-    most = sorted(lines.items(), key=lambda item: -item[1])[:50]
-    details = [f"{path}: {count} lines" for path, count in most]
+    details = [f"{path}: {count} lines" for path, count in lines.items() if count]
     return Measure("import lines, %", _share(sum(lines.values()), total), details)
-
-
-def _functions(file: File) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    return [node for node in ast.walk(file.tree) if isinstance(node, kinds)]
 
 
 def _named_once(read_files: Sequence[File]) -> Measure:
@@ -174,19 +170,14 @@ def _named_once(read_files: Sequence[File]) -> Measure:
             for node in ast.walk(file.tree)
             if isinstance(node, ast.Name | ast.Attribute)
         )
-        for owner in ast.walk(file.tree):
-            if not isinstance(owner, ast.Module | ast.ClassDef):
-                continue
-            for node in owner.body:
-                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    continue
-                if node.name.startswith("_") and not node.name.endswith("__"):
-                    private += 1
-                    if uses[node.name] == 1:
-                        once.append(f"{file.path}:{node.lineno} {node.name}")
-    return Measure(
-        "private functions named once in their file, %", _share(len(once), private), once
-    )
+        owners = [one for one in ast.walk(file.tree) if isinstance(one, ast.Module | ast.ClassDef)]
+        for node in (one for owner in owners for one in owner.body if isinstance(one, FUNCTIONS)):
+            if node.name.startswith("_") and not node.name.endswith("__"):
+                private += 1
+                if uses[node.name] == 1:
+                    once.append(f"{file.path}:{node.lineno} {node.name}")
+    share = _share(len(once), private)
+    return Measure("private functions named once in their file, %", share, once)
 
 
 def _class_names(read_files: Sequence[File]) -> Measure:
@@ -195,27 +186,26 @@ def _class_names(read_files: Sequence[File]) -> Measure:
         for node in ast.walk(file.tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{file.path}:{node.lineno}")
-    twice = {name: at for name, at in sorted(places.items()) if len(at) > 1}
-    details = [f"{name}: {', '.join(at)}" for name, at in twice.items()]
-    return Measure("class names defined twice or more", len(twice), details)
+    twice = [f"{name}: {', '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+    return Measure("class names defined twice or more", len(twice), twice)
 
 
 # --- fields
 
 
 def _field_lists(read_files: Sequence[File]) -> Iterator[Measure]:
-    fields = {name: set(record.__struct_fields__) for name, record in RECORDS.items()}
-    shared = set.intersection(*fields.values())
-    own = {name: theirs - shared for name, theirs in fields.items()}
+    records = (*RECORDS.values(), memory_actors.Memory)
+    having = Counter(field for record in records for field in record.__struct_fields__)
+    own = {
+        name: {field for field in record.__struct_fields__ if having[field] <= 2}
+        for name, record in RECORDS.items()
+    }
     found = {name: list[str]() for name in RECORDS}
     for file in read_files:
         units = [(line, _names(nodes)) for line, nodes in _units(file.tree)]
         for name, wanted in own.items():
-            line, named = max(
-                ((line, names & wanted) for line, names in units),
-                key=lambda one: len(one[1]),
-                default=(0, set()),
-            )
+            lists = [(line, names & wanted) for line, names in units]
+            line, named = max(lists, key=lambda one: len(one[1]), default=(0, set()))
             if len(named) >= FIELDS_MIN:
                 found[name].append(f"{file.path}:{line} {', '.join(sorted(named))}")
     for name, at in found.items():
@@ -224,9 +214,9 @@ def _field_lists(read_files: Sequence[File]) -> Iterator[Measure]:
 
 def _units(tree: ast.Module) -> Iterator[tuple[int, list[ast.AST]]]:
     """Yield the functions, the bodies of classes without their methods, and other statements."""
-    defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    defined = FUNCTIONS | ast.ClassDef
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FUNCTIONS):
             yield node.lineno, [node]
         elif isinstance(node, ast.ClassDef):
             yield node.lineno, [one for one in node.body if not isinstance(one, defined)]
@@ -270,18 +260,18 @@ def _lengths(read_files: Sequence[File]) -> Iterator[Measure]:
         (
             ((node.end_lineno or node.lineno) - node.lineno + 1, f"{file.path}:{node.lineno}")
             for file in read_files
-            for node in _functions(file)
+            for node in ast.walk(file.tree)
+            if isinstance(node, FUNCTIONS)
         ),
         reverse=True,
     )
     counts = [length for length, _ in lengths]
     longest = [f"{at} {length} lines" for length, at in lengths[:30]]
-    long_files = [f for f in read_files if f.lines > FILE_LINES_MAX]
+    at = [f"{one.path}: {one.lines} lines" for one in read_files if one.lines > FILE_LINES_MAX]
     yield Measure("length of a function, median", statistics.median(counts))
     yield Measure("length of a function, p90", percentile(counts, 90))
     yield Measure("longest function", counts[0], longest)
-    at = [f"{file.path}: {file.lines} lines" for file in long_files]
-    yield Measure(f"files over {FILE_LINES_MAX} lines", len(long_files), at)
+    yield Measure(f"files over {FILE_LINES_MAX} lines", len(at), at)
 
 
 # --- rooms and floors
