@@ -13,7 +13,7 @@ from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
 __all__ = ["PIPE", "ended", "python", "started"]
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 """The directory that holds this package, which may not be installed."""
 
 
