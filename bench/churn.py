@@ -17,10 +17,10 @@ import numpy.typing as npt
 from bench.closest import closest
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, percentile, scratch
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes import dense
-from memory_actors.indexes.centring import centre
-from memory_actors.indexes.dense import DenseIndex
+from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.indexes import dense
+from memory_actors.search.indexes.centring import centre
+from memory_actors.search.indexes.dense import DenseIndex
 
 K = 10
 RECALL_MIN = 0.95

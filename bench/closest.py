@@ -5,9 +5,9 @@ The index proposes rows; of many, the best by their estimates go on; what is lef
 
 import numpy as np
 
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.indexes.dense import DenseIndex, Rows
-from memory_actors.ranking import EXACT_MIN, PROPOSED, SCAN_SHARE, SECOND_STAGE
+from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.indexes.dense import DenseIndex, Rows
+from memory_actors.search.ranking import EXACT_MIN, PROPOSED, SCAN_SHARE, SECOND_STAGE
 
 
 def closest(index: DenseIndex, query: Vectors, centre: Vectors, k: int) -> list[int]:

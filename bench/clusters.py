@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.search.embedding.protocol import Vectors
 
 DIMENSION = 384
 ROWS_A_CLUSTER = 50

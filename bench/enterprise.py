@@ -21,9 +21,9 @@ from bench.report import Options, Report, Table, disk_bytes, facts, median, perc
 from bench.stalls import Stalled, Ticker, ticking
 from bench.subjects import Memories
 from memory_actors import Item, Limits, MemorySystem
-from memory_actors.quota import TIERS
-from memory_actors.records import Tier
-from memory_actors.streams import stream_of
+from memory_actors.base.quota import TIERS
+from memory_actors.base.records import Tier
+from memory_actors.base.streams import stream_of
 
 USER, SMALL_USER = Memories.name, "small"
 ADD_MANY = 1_000

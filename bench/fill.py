@@ -29,8 +29,8 @@ from bench.subjects import (
     WorkingKeys,
 )
 from memory_actors import Item, Limits, MemorySystem
-from memory_actors.account import AlertChanged
 from memory_actors.actors.actor import _tentative
+from memory_actors.kinds.account import AlertChanged
 
 SUBJECTS: tuple[type[Subject], ...] = (
     WorkingKeys, Messages, Sessions, Memories, Entities, Relationships, Episodes, Steps, Documents,

@@ -17,10 +17,10 @@ import msgspec
 
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors import Critique, improve_stream
+from memory_actors.base.quota import MIB
 from memory_actors.improve import Event, Revised
 from memory_actors.improve.events import Finished
 from memory_actors.observing.monitor import resident_bytes
-from memory_actors.quota import MIB
 
 GROWTH_MB_MAX = 5.0
 """What the bounded loop may grow by, after its first tenth."""

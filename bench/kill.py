@@ -60,8 +60,8 @@ from bench.kill_child import (
 from bench.opened import services_of
 from eventlog import EventLog, Heads
 from memory_actors import MemorySystem, NotFoundError
-from memory_actors.phrasing import text_digest
-from memory_actors.user_state import event_registry
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.user_state import event_registry
 
 ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time

@@ -21,9 +21,9 @@ import structlog
 
 from bench.hashed import HashedEmbedder
 from bench.opened import live_user, services_of
-from eventlog.exporting import End, read_export
+from eventlog.upkeep.exporting import End, read_export
 from memory_actors import Item, Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
-from memory_actors.api_keys import KeyStore
+from memory_actors.base.api_keys import KeyStore
 from memory_actors.compaction.clusters import dbscan
 
 USERS = 8

@@ -30,8 +30,8 @@ from bench.kill_child import open_store
 from bench.opened import live_user
 from eventlog import Heads
 from memory_actors import Item, MemorySystem
-from memory_actors.api_keys import KeyStore
-from memory_actors.offline.repairing import repair_here
+from memory_actors.base.api_keys import KeyStore
+from memory_actors.upkeep.offline.repairing import repair_here
 
 Closed = Literal["repairing", "restoring", "importing"]
 """What is done to a closed store."""

@@ -17,9 +17,7 @@ from bench.measures import Scores, by_cosine, groups, means, measured, speed, st
 from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.user import UserMemory
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.interchange.locomo import (
     Conversation,
     Question,
@@ -27,8 +25,10 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
-from memory_actors.phrasing import spoken
-from memory_actors.weights import Weights
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.weights import Weights
 
 TOP_K = 10  # what is asked for when it is timed
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}

@@ -18,10 +18,11 @@ from unittest.mock import patch
 from bench.peers import append_eventsourcing, append_lmdb, append_sqlite
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
 from bench.workload import added
-from eventlog import EventLog, frame
-from eventlog.records import Prepared
-from eventlog.writer import Job, Writer
-from memory_actors.user_state import event_registry
+from eventlog import EventLog
+from eventlog.core import frame
+from eventlog.core.records import Prepared
+from eventlog.lmdb.writer import Job, Writer
+from memory_actors.kinds.user_state import event_registry
 
 PRODUCERS = (1, 16, 256)
 PAYLOAD_BYTES = 300
@@ -129,7 +130,7 @@ def _row(
 
 
 def _ours(directory: Path, workload: Workload, batches: list[int]) -> Measured:
-    with patch("eventlog.intake.Writer", _recording(batches)):
+    with patch("eventlog.lmdb.intake.Writer", _recording(batches)):
         return asyncio.run(_append_all(directory, workload))
 
 

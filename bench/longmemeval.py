@@ -33,11 +33,11 @@ from bench.longmemeval_rules import (
 from bench.measures import MEASURES, Scores, by_cosine, means, measured, speed, stored_vectors
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem, Settings
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.cli.output import progress_bar
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.user import UserMemory
-from memory_actors.phrasing import spoken
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
 
 TOP_K = 10  # what is asked for when it is timed
 DEPTH = 500  # what is ranked: all turns of a haystack of `s`, and enough for 20 sessions of `m`

@@ -20,8 +20,8 @@ import numpy as np
 from bench.opened import services_of
 from bench.report import Table, percentile
 from memory_actors import MemorySystem
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.phrasing import text_digest
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.search.embedding.protocol import Vectors
 
 CUTS = (5, 10, 20)
 MEASURES = (*(f"{name}@{k}" for name in ("R", "any", "all") for k in CUTS), "MRR")

@@ -19,14 +19,14 @@ from bench.hashed import HashedEmbedder
 from bench.opened import services_of
 from bench.report import Options, Report, Table, facts, median, percentile, scratch
 from bench.workload import CATEGORIES, metadata, unique_questions, unique_sentences
-from eventlog.environment import Environment
-from eventlog.tables import TABLES, scan
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.tables import TABLES, scan
 from memory_actors import Item, Limits, MemorySystem, Plan, Receipt, Settings, Tier
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
+from memory_actors.base.quota import GIB
+from memory_actors.base.streams import stream_of
 from memory_actors.kinds import long_term
-from memory_actors.quota import GIB
-from memory_actors.streams import stream_of
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
 
 USER = "user 1"
 FILL_ITEMS = 200

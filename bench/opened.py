@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from memory_actors import Limits, MemoryActorsError, MemorySystem, Plan, Settings, Tier
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.live_user import LiveUser
-from memory_actors.model import model_path
-from memory_actors.services import Services
-from memory_actors.streams import stream_of
-from memory_actors.user_state import KINDS, UserState
+from memory_actors.base.streams import stream_of
+from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.model import model_path
+from memory_actors.users.live_user import LiveUser
+from memory_actors.users.services import Services
 
 UNLIMITED_BYTES = 1 << 40
 REST_S = 0.01

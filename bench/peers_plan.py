@@ -15,10 +15,10 @@ import numpy as np
 
 from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
-from memory_actors.embedding.batcher import PROBE
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.interchange.locomo import Conversation, Question, questions
+from memory_actors.search.embedding.batcher import PROBE
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 
 EmbedderName = Literal["default", "hashed"]
 

@@ -32,7 +32,7 @@ from bench.peers_plan import EmbedderName, Plan, make_plan, write_plan
 from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.interchange.locomo import read_locomo
-from memory_actors.model.installed import MODEL_DIR_VARIABLE, models_dir
+from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
 
 CHILD_S_MAX = 3_600
 LIFE_S_MAX = 1.5  # after the first acknowledgement

@@ -36,8 +36,8 @@ from bench.subjects import (
 )
 from bench.subjects.base import Call
 from memory_actors import Limits, QuotaExceededError, Receipt
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.live_user import LiveUser
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.users.live_user import LiveUser
 
 SUBJECTS: tuple[type[Subject], ...] = (
     WorkingKeys, Messages, Memories, Entities, Relationships, Episodes, Steps, Documents,

@@ -35,13 +35,13 @@ from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Hit, Item, MemorySystem
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.cli.output import progress_bar
-from memory_actors.embedding.named import embedder_of
-from memory_actors.embedding.protocol import Embedder, Vectors
-from memory_actors.handles.user import UserMemory
-from memory_actors.indexes.words import words
-from memory_actors.phrasing import spoken
-from memory_actors.weights import Weights
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.search.embedding.named import embedder_of
+from memory_actors.search.embedding.protocol import Embedder, Vectors
+from memory_actors.search.indexes.words import words
+from memory_actors.search.weights import Weights
 
 DEPTH = 10
 BATCH = 200  # memories of one `add_many`

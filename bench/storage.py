@@ -20,7 +20,7 @@ from bench.plots import Panel, check_matplotlib, size_lines
 from bench.report import Options, Report, Table, disk_bytes, facts, median, scratch
 from bench.weigh import PARTS, Weight, weighed
 from bench.workload import chat_turns
-from eventlog.tables import TABLES
+from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, Limits
 
 USER, SMALL_USER = "user", "small"

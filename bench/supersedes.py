@@ -22,11 +22,11 @@ from bench.hashed import HashedTokens
 from bench.recall_sets import RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Item, MemorySystem
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.cli.output import progress_bar
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.user import UserMemory
-from memory_actors.superseding.rules import evidence, read
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.superseding.rules import evidence, read
 
 BATCH = 200  # memories of one `add_many`
 DEPTH = 10

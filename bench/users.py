@@ -24,7 +24,7 @@ from bench.hashed import HashedTokens
 from bench.report import Options, Report, Table, disk_bytes, facts, median, percentile, scratch
 from bench.workload import metadata, sentence
 from memory_actors import Item, MemorySystem, Settings
-from memory_actors.streams import stream_of
+from memory_actors.base.streams import stream_of
 
 UNLIMITED_BYTES = 1 << 40
 BUDGET_SHARE = 10  # the small budget is this part of what all users together would hold

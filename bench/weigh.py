@@ -19,7 +19,7 @@ from bench.opened import at_rest, live_user, opened
 from bench.users import anonymous_bytes
 from memory_actors import MemorySystem
 from memory_actors.kinds import long_term
-from memory_actors.live_user import LiveUser
+from memory_actors.users.live_user import LiveUser
 
 VECTORS, WORDS, TOKENS, OTHER, ROWS = (
     "vectors, graph", "keyword index", "token states", "traits, labels", "rows",

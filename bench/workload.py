@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from memory_actors.indexes.words import STOP_WORDS
 from memory_actors.kinds.long_term import MemoryAdded, MemoryDeleted, MemoryUpdated
-from memory_actors.phrasing import text_digest
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.search.indexes.words import STOP_WORDS
 
 EPOCH_US = 1_700_000_000_000_000
 CATEGORIES = 10

@@ -12,13 +12,12 @@
 It knows nothing about what the events mean.
 """
 
-from eventlog.backup import BackedUp, Restored, restore
-from eventlog.checkpoints import Checkpoint
-from eventlog.codec import EventRegistry
-from eventlog.copying import Shrunk
-from eventlog.decider import Decider
-from eventlog.environment import Environment
-from eventlog.errors import (
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from eventlog.core.codec import EventRegistry
+from eventlog.core.decider import Decider
+from eventlog.core.errors import (
     BeingErased,
     ClockOutOfRange,
     CorruptLog,
@@ -43,19 +42,16 @@ from eventlog.errors import (
     WrongExpectedVersion,
     WrongLoop,
 )
-from eventlog.exporting import Exported
-from eventlog.frame import stream_id
-from eventlog.heads import Heads, load_heads, write_heads
-from eventlog.importing import Imported
-from eventlog.inmemory import InMemoryLog
-from eventlog.keys import NO_KEYS, Cipher, Keys
-from eventlog.log import EventLog, LogStatistics
-from eventlog.port import EventStore
-from eventlog.records import (
+from eventlog.core.frame import stream_id
+from eventlog.core.in_memory import InMemoryLog
+from eventlog.core.keys import NO_KEYS, Cipher, Keys
+from eventlog.core.port import EventStore
+from eventlog.core.records import (
     ANY_VERSION,
     Appended,
     Archived,
     ArchiveStatistics,
+    Checkpoint,
     Dropped,
     DroppedPayloads,
     Durability,
@@ -68,11 +64,42 @@ from eventlog.records import (
     to_datetime,
     to_us,
 )
-from eventlog.repair import LeftBehind, RepairReport, repair
-from eventlog.replay import PoisonedStream, replay
-from eventlog.requests import system_clock_us
-from eventlog.subscription import subscribe
-from eventlog.verification import Finding, Progress, VerifyReport
+from eventlog.core.replay import PoisonedStream, replay
+from eventlog.core.requests import system_clock_us
+from eventlog.core.subscription import subscribe
+
+if TYPE_CHECKING:
+    from eventlog.lmdb.copying import Shrunk
+    from eventlog.lmdb.environment import Environment
+    from eventlog.lmdb.heads import Heads, load_heads, write_heads
+    from eventlog.log import EventLog, LogStatistics
+    from eventlog.upkeep.backup import BackedUp, Restored, restore
+    from eventlog.upkeep.exporting import Exported
+    from eventlog.upkeep.importing import Imported
+    from eventlog.upkeep.repair import LeftBehind, RepairReport, repair
+    from eventlog.upkeep.verification import Finding, Progress, VerifyReport
+
+_ON_LMDB = {
+    "BackedUp": "eventlog.upkeep.backup",
+    "Environment": "eventlog.lmdb.environment",
+    "EventLog": "eventlog.log",
+    "Exported": "eventlog.upkeep.exporting",
+    "Finding": "eventlog.upkeep.verification",
+    "Heads": "eventlog.lmdb.heads",
+    "Imported": "eventlog.upkeep.importing",
+    "LeftBehind": "eventlog.upkeep.repair",
+    "LogStatistics": "eventlog.log",
+    "Progress": "eventlog.upkeep.verification",
+    "RepairReport": "eventlog.upkeep.repair",
+    "Restored": "eventlog.upkeep.backup",
+    "Shrunk": "eventlog.lmdb.copying",
+    "VerifyReport": "eventlog.upkeep.verification",
+    "load_heads": "eventlog.lmdb.heads",
+    "repair": "eventlog.upkeep.repair",
+    "restore": "eventlog.upkeep.backup",
+    "write_heads": "eventlog.lmdb.heads",
+}
+"""Names that load LMDB, by module: whoever uses the port alone never loads it."""
 
 __all__ = [
     "ANY_VERSION",
@@ -145,3 +172,11 @@ __all__ = [
     "to_us",
     "write_heads",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ON_LMDB:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_ON_LMDB[name]), name)
+    globals()[name] = value
+    return value

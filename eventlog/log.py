@@ -17,25 +17,20 @@ from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
-from eventlog.archive import NotInMemory
-from eventlog.checkpoints import Checkpoint, load_checkpoint, load_entry, put_checkpoint
-from eventlog.codec import EventRegistry
-from eventlog.datafile import CHECKED_BYTES_MAX, named
-from eventlog.environment import MAP_BYTES, Transaction
-from eventlog.errors import LogBusy
-from eventlog.heads import Heads, read_heads
-from eventlog.intake import Intake
-from eventlog.keys import Keys
-from eventlog.opening import Files
-from eventlog.records import (
+from eventlog.archive.archive import NotInMemory
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import LogBusy
+from eventlog.core.keys import Keys
+from eventlog.core.records import (
     Appended,
+    Checkpoint,
     OnDropped,
     Recorded,
     Returned,
     Snapshot,
     StreamHead,
 )
-from eventlog.requests import (
+from eventlog.core.requests import (
     I64_MAX,
     U64_MAX,
     AppendRequest,
@@ -50,12 +45,18 @@ from eventlog.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.snapshots import load_snapshot, put_snapshot
-from eventlog.totals import Tally, load_totals
-from eventlog.upkeep import Upkeep
-from eventlog.upkeep_api import EventLogUpkeep
-from eventlog.verification import Progress, Verification, VerifyReport
-from eventlog.waiting import to_the_end
+from eventlog.core.waiting import to_the_end
+from eventlog.files.datafile import CHECKED_BYTES_MAX, named
+from eventlog.lmdb.checkpoints import load_checkpoint, load_entry, put_checkpoint
+from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.heads import Heads, read_heads
+from eventlog.lmdb.intake import Intake
+from eventlog.lmdb.opening import Files
+from eventlog.lmdb.snapshots import load_snapshot, put_snapshot
+from eventlog.lmdb.totals import Tally, load_totals
+from eventlog.upkeep.api import EventLogUpkeep
+from eventlog.upkeep.upkeep import Upkeep
+from eventlog.upkeep.verification import Progress, Verification, VerifyReport
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost

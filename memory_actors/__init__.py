@@ -34,11 +34,12 @@ from eventlog import (
     VerifyReport,
     WrongExpectedVersion,
 )
-from memory_actors.api_keys.store import KeyFileError
-from memory_actors.bounded import BoundedDict, BoundedList
-from memory_actors.embedding.protocol import Embedded, Embedder
-from memory_actors.erasing import EraseReceipt
-from memory_actors.errors import (
+from memory_actors.api.handles.past import PastMemory
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.statistics import SystemStatistics
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.api_keys.store import KeyFileError
+from memory_actors.base.errors import (
     BeingErasedError,
     CommandCrashedError,
     ContextFileError,
@@ -67,32 +68,8 @@ from memory_actors.errors import (
     UnavailableError,
     WrongLoopError,
 )
-from memory_actors.handles.past import PastMemory
-from memory_actors.handles.user import UserMemory
-from memory_actors.improve import (
-    Critic,
-    Critique,
-    CritiqueFinding,
-    Improver,
-    LocalCritic,
-    LocalReviser,
-    OpenAICritic,
-    OpenAIReviser,
-    Reviser,
-    improve,
-    improve_stream,
-    recorded_run,
-)
-from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
-from memory_actors.memory_tool import MemoryTool, MemoryToolError
-from memory_actors.observing.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
-from memory_actors.observing.metrics import Metrics, PrometheusMetrics
-from memory_actors.observing.monitor import MemoryMonitor
-from memory_actors.offline.repairing import repair_store
-from memory_actors.offline.verifying import verify_store
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import GlobalLimits, Limits, Plan, Prices
-from memory_actors.records import (
+from memory_actors.base.quota import GlobalLimits, Limits, Plan, Prices
+from memory_actors.base.records import (
     Change,
     ClusterReport,
     CompactionProgress,
@@ -134,21 +111,44 @@ from memory_actors.records import (
     Why,
     WhyStep,
 )
-from memory_actors.settings import SUNDAYS, Settings
-from memory_actors.statistics import SystemStatistics
-from memory_actors.summarizers import (
+from memory_actors.base.settings import SUNDAYS, Settings
+from memory_actors.base.tokens import CalibratedEstimate, TokenCounter, WordEstimate
+from memory_actors.compaction.summarizers import (
     CallableSummarizer,
     Cluster,
     ExtractiveSummarizer,
     OpenAISummarizer,
     Summarizer,
 )
-from memory_actors.superseding import OpenAISuperseding, Statement, Superseding, Verdict
-from memory_actors.system import MemorySystem
-from memory_actors.token_counters import TokenizerCounter
-from memory_actors.tokens import CalibratedEstimate, TokenCounter, WordEstimate
-from memory_actors.usage import CostEstimate, CostItem, SystemUsage
-from memory_actors.weights import Weights
+from memory_actors.improve import (
+    Critic,
+    Critique,
+    CritiqueFinding,
+    Improver,
+    LocalCritic,
+    LocalReviser,
+    OpenAICritic,
+    OpenAIReviser,
+    Reviser,
+    improve,
+    improve_stream,
+    recorded_run,
+)
+from memory_actors.improve.bounded import BoundedDict, BoundedList
+from memory_actors.integrations.memory_tool import MemoryTool, MemoryToolError
+from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.observing.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
+from memory_actors.observing.metrics import Metrics, PrometheusMetrics
+from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.search.embedding.protocol import Embedded, Embedder
+from memory_actors.search.superseding import OpenAISuperseding, Statement, Superseding, Verdict
+from memory_actors.search.token_counters import TokenizerCounter
+from memory_actors.search.weights import Weights
+from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.upkeep.offline.repairing import repair_store
+from memory_actors.upkeep.offline.verifying import verify_store
+from memory_actors.users.usage import CostEstimate, CostItem, SystemUsage
 
 __all__ = [
     "SUNDAYS",

@@ -29,7 +29,7 @@ from memory_actors import (
     recorded_run,
 )
 from memory_actors.cli import App, main
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder
 
 ROOT = Path(__file__).parents[1]
 PRINTED = re.compile(r"^ *print\(.*?\)(?:  # (.*))?$", re.MULTILINE)

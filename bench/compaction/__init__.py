@@ -48,9 +48,9 @@ from bench.plots import check_matplotlib
 from bench.report import Options, Report, Table, facts, scratch
 from bench.workload import unique_sentences
 from memory_actors import MemorySystem
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.summarizers import Summarizer
+from memory_actors.compaction.summarizers import Summarizer
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.protocol import Embedder
 
 USER = "user"
 FILL_ITEMS = 1_000

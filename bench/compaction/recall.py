@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from bench.compaction.store import AGE, COMPRESSED, all_of, opened, retrieve
 from bench.report import Table
 from memory_actors import Memory, MemorySystem
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.user import UserMemory
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.compaction.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
+from memory_actors.compaction.summarizers.sentences import sentences
 from memory_actors.interchange.locomo import (
     Conversation,
     Question,
@@ -23,8 +24,7 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
-from memory_actors.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
-from memory_actors.summarizers.sentences import sentences
+from memory_actors.search.embedding.protocol import Embedder
 
 FIRST_TEXTS = 5
 BASELINE = f"first {FIRST_TEXTS}"

@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 from bench.corpus import Remembered
 from bench.opened import UNLIMITED_BYTES, services_of
-from eventlog.records import to_us
+from eventlog.core.records import to_us
 from memory_actors import Hit, Item, Limits, Memory, MemorySystem, Plan, Settings, Tier
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.compaction import selection
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.handles.user import UserMemory
-from memory_actors.summarizers import Cluster, ExtractiveSummarizer, Summarizer
-from memory_actors.writers.long_term import LongTermWriter
+from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, Summarizer
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.users.writers.long_term import LongTermWriter
 
 AGE = timedelta(days=100)  # of the youngest memory: older than the 90 days after which it is old
 PAUSE_S = 0.01  # between two calls of the user's while compaction runs

@@ -24,10 +24,10 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_child
 from bench.opened import at_rest, live_user, services_of
 from memory_actors import MemorySystem, UserMemory
-from memory_actors.embedding import service
-from memory_actors.indexes.parts import indexed
-from memory_actors.streams import stream_of
-from memory_actors.user_state import KINDS
+from memory_actors.base.streams import stream_of
+from memory_actors.kinds.user_state import KINDS
+from memory_actors.search.embedding import service
+from memory_actors.search.indexes.parts import indexed
 
 EVERY = {"quick": 8, "middle": 1, "full": 1}  # which suspensions
 PREPARED_FROM = 1000

@@ -9,8 +9,9 @@ eighth time the log is a large one, of some thousand pages.
 
 What can end a process is LMDB, which trusts the pages of its tree: one that is damaged may lead it
 beyond the end of the file (SIGBUS), out of the map (SIGSEGV) or into an assertion (SIGABRT). Files
-are checked for that when they are opened (eventlog/pages.py), up to `Settings.checked_bytes_max`.
-A larger one may end the process that reads it; `verify_store` reads in a child for that reason.
+are checked for that when they are opened (eventlog/files/pages.py), up to
+`Settings.checked_bytes_max`. A larger one may end the process that reads it; `verify_store` reads
+in a child for that reason.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import entering, in_loop
 from eventlog import EventLog
-from memory_actors.indexes import dense
-from memory_actors.live_user import INDEXES
-from memory_actors.recall_events import RecallMade
-from memory_actors.user_state import event_registry
+from memory_actors.kinds.recall_events import RecallMade
+from memory_actors.kinds.user_state import event_registry
+from memory_actors.search.indexes import dense
+from memory_actors.users.live_user import INDEXES
 
 TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512

@@ -15,9 +15,9 @@ from pathlib import Path
 from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_child, in_loop
-from eventlog.frame import stream_id
+from eventlog.core.frame import stream_id
 from memory_actors import MemorySystem
-from memory_actors.streams import stream_of
+from memory_actors.base.streams import stream_of
 
 TIMES = {"quick": 1, "middle": 10, "full": 50}  # each directory in each mode
 ROUNDS = {"quick": 6, "middle": 30, "full": 100}

@@ -16,9 +16,9 @@ from bench.faults.golden import GOLDEN, answers, opened, unpack
 from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from eventlog import Environment, UnknownEvent
-from eventlog.environment import Transaction
-from eventlog.store_format import ROW, load_format
-from eventlog.tables import TABLES, seal_record
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.store_format import ROW, load_format
+from eventlog.lmdb.tables import TABLES, seal_record
 
 NEWER = 99
 

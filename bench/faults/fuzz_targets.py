@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from eventlog import EventLogError, EventRegistry, block, frame
-from eventlog.aes_gcm import StreamCipher
-from eventlog.block import Entry
-from memory_actors import user_state
+from eventlog import EventLogError, EventRegistry
+from eventlog.archive.archive import block
+from eventlog.archive.block import Entry
+from eventlog.core import frame
+from eventlog.keys.aes_gcm import StreamCipher
+from memory_actors.kinds import user_state
 
 POSITION = 7
 PLACE = b"a place"

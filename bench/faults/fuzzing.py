@@ -26,10 +26,10 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from bench.kill import ROOT
 from eventlog import CorruptLog, EventLog, EventRegistry
-from eventlog.frame import stream_id
+from eventlog.core.frame import stream_id
 from memory_actors import UnavailableError
-from memory_actors.streams import stream_of
-from memory_actors.user_state import event_registry
+from memory_actors.base.streams import stream_of
+from memory_actors.kinds.user_state import event_registry
 
 INPUTS = {"quick": 20_000, "middle": 200_000, "full": 1_000_000}
 GUIDED = {"quick": 0, "middle": 20_000, "full": 1_000_000}

@@ -20,7 +20,7 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_loop
 from eventlog import KeysUnavailable
-from memory_actors.streams import stream_of
+from memory_actors.base.streams import stream_of
 
 TRIALS = {"quick": 4, "middle": 40, "full": 250}  # of each
 HEAD_BYTES, RECORD_BYTES = 28, 52

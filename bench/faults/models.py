@@ -32,7 +32,7 @@ from bench.hashed import HashedEmbedder
 from bench.kill_child import Alike
 from bench.opened import at_rest
 from memory_actors import Cluster, EmbedderError, Item, MemorySystem, Settings
-from memory_actors.indexes import wanting
+from memory_actors.search.indexes import pending as wanting
 
 OTHERS = 4
 ROUNDS = {"quick": 1, "middle": 5, "full": 9}

@@ -22,7 +22,7 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from eventlog import LogLocked
-from eventlog.records import DAY_US
+from eventlog.core.records import DAY_US
 from memory_actors import Limits, MemorySystem, Plan, QuotaExceededError, Settings, Tier
 
 TIMES = {"quick": 4, "middle": 25, "full": 100}  # of each

@@ -46,14 +46,14 @@ TESTS = {
     ),
     f"{KINDS}/context/decide.py": DOCUMENTS,
     f"{KINDS}/context/sizes.py": DOCUMENTS,
-    "memory_actors/quota.py": (
+    "memory_actors/base/quota.py": (
         "tests/memory_actors/test_quota_advice.py", f"{UNIT}/test_long_term.py", *WHOLE,
     ),
     "memory_actors/actors/actor.py": (
         "tests/memory_actors/actors", "tests/memory_actors/test_quotas.py",
         "tests/memory_actors/test_system.py",
     ),
-    "eventlog/ledger.py": (
+    "eventlog/lmdb/ledger.py": (
         "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
         "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
         "tests/eventlog/test_totals.py", "tests/properties/test_event_store_model.py",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.search.embedding.protocol import Vectors
 
 Metadata = Mapping[str, str]
 """Of every memory: `session`, `speaker`, `occurred_at` (ISO 8601) and `topic`."""

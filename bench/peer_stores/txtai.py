@@ -8,7 +8,7 @@ from pathlib import Path
 from txtai import Embeddings
 
 from bench.peer_stores.base import Embed, Memory, Metadata, Peer
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.search.embedding.protocol import Vectors
 
 FOLDER = "index"
 

@@ -36,19 +36,19 @@ from eventlog import (
     Prepared,
     Recorded,
 )
-from eventlog.logs import get_logger
-from eventlog.waiting import Turns, settle
+from eventlog.core.logs import get_logger
+from eventlog.core.waiting import Turns, settle
 from memory_actors.actors.asking import Behaviour, Reply, Request
 from memory_actors.actors.failures import crashed, unavailable
-from memory_actors.errors import (
+from memory_actors.base.errors import (
     DeadlineExceededError,
     MemoryActorsError,
     QuarantinedError,
     SystemClosedError,
 )
-from memory_actors.privacy import hashed, reason
-from memory_actors.settings import DEADLINE_S
-from memory_actors.streams import user_of
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.settings import DEADLINE_S
+from memory_actors.base.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
 BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop

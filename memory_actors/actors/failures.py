@@ -1,7 +1,7 @@
 """Errors of the log, and bugs, in this package's terms: by what the caller does next."""
 
 from eventlog import DiskFull, EventLogError, IdempotencyConflict, InvalidAppend
-from memory_actors.errors import (
+from memory_actors.base.errors import (
     CommandCrashedError,
     InvalidInputError,
     MemoryActorsError,

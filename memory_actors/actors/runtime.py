@@ -15,10 +15,10 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 
-from eventlog.logs import get_logger
-from eventlog.records import Returned
-from memory_actors.errors import BeingErasedError, SystemClosedError, WrongLoopError
-from memory_actors.privacy import reason
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
+from memory_actors.base.errors import BeingErasedError, SystemClosedError, WrongLoopError
+from memory_actors.base.privacy import reason
 
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline

@@ -16,12 +16,13 @@ from typing import Any
 import click
 
 from eventlog import EventLogError
+from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli.adding import add
 from memory_actors.cli.audit import history, verify
 from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.context import context
 from memory_actors.cli.context_sync import sync
-from memory_actors.cli.demo import demo
+from memory_actors.cli.demo.command import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
@@ -40,7 +41,6 @@ from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.serve import keys, serve
 from memory_actors.cli.transfer import export, import_
-from memory_actors.errors import MemoryActorsError
 
 __all__ = ["App", "main"]
 

@@ -4,13 +4,13 @@ from typing import Any, get_args
 
 import click
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import MemoryType, OnDuplicate, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import MEMORY_TYPE, App, Command, given_text, pass_app
 from memory_actors.cli.output import print_json
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import say_added
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import MemoryType, OnDuplicate, Receipt
 
 TAKES = {
     MemoryType.WORKING: {"key"},

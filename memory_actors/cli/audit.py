@@ -8,7 +8,9 @@ import click
 import msgspec
 
 from eventlog import VerifyReport, load_heads
-from eventlog.records import to_datetime
+from eventlog.core.records import to_datetime
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import HistoryEntry
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
@@ -22,9 +24,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import check_store, whole_id, with_user
-from memory_actors.handles.user import UserMemory
-from memory_actors.offline.verifying import verify_store
-from memory_actors.records import HistoryEntry
+from memory_actors.upkeep.offline.verifying import verify_store
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FINDINGS_SHOWN_MAX = 20

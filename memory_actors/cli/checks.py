@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 
 from eventlog import CorruptLog
-from eventlog.datafile import check_file
-from eventlog.placing import ANCHOR, LOG
-from eventlog.regular import opened
+from eventlog.files.atomic_directory import ANCHOR, LOG
+from eventlog.files.datafile import check_file
+from eventlog.files.regular import opened
 from memory_actors.cli.output import size
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.model import model_dir, model_path
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.model import model_dir, model_path
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 

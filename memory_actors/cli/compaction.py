@@ -11,6 +11,16 @@ import click
 import msgspec
 from rich.text import Text
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.records import (
+    ClusterReport,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Memory,
+    Receipt,
+)
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
     counted,
@@ -35,18 +45,8 @@ from memory_actors.cli.running import (
     with_user,
 )
 from memory_actors.cli.showing import memory_table, short_id
-from memory_actors.handles.user import UserMemory
+from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
-from memory_actors.records import (
-    ClusterReport,
-    CompactionProgress,
-    CompactionReport,
-    CompactionStats,
-    Memory,
-    Receipt,
-)
-from memory_actors.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
-from memory_actors.system import MemorySystem
 
 INTERRUPTED = 130
 STEPS = 1000  # of the progress bar

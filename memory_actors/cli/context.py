@@ -5,6 +5,9 @@ from typing import Any
 
 import click
 
+from memory_actors.api.handles.context_document import ContextDocument
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, given_text, pass_app
 from memory_actors.cli.output import (
@@ -21,10 +24,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import short_id
-from memory_actors.handles.context_document import ContextDocument
-from memory_actors.handles.user import UserMemory
 from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
-from memory_actors.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 
 TEXT_CHARACTERS_MAX = 100
 

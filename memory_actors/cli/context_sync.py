@@ -4,18 +4,18 @@ from pathlib import Path
 
 import click
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
 from memory_actors.cli.context import auto_archive, document
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, note, print_json, print_json_line, say, shortened
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX
-from memory_actors.context_files.merge import Conflict
-from memory_actors.context_files.syncing import SyncReport
-from memory_actors.context_files.syncing import sync as sync_file
-from memory_actors.context_files.watching import watch
-from memory_actors.errors import NotFoundError
-from memory_actors.handles.user import UserMemory
+from memory_actors.integrations.context_files.merge import Conflict
+from memory_actors.integrations.context_files.syncing import SyncReport
+from memory_actors.integrations.context_files.syncing import sync as sync_file
+from memory_actors.integrations.context_files.watching import watch
 
 KEPT = {
     "edited in both": "both were kept",

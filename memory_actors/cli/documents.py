@@ -6,15 +6,15 @@ from typing import Any
 import click
 import msgspec
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import Document, Memory, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.memories import say_more
 from memory_actors.cli.options import App, Command, Group, all_of, given_text, json_object, pass_app
 from memory_actors.cli.output import print_json, print_table, say, shortened, table, text
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX, print_memory, say_added
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Document, Memory, Receipt
-from memory_actors.writers.structured import DEFAULT_COLLECTION
+from memory_actors.users.writers.structured import DEFAULT_COLLECTION
 
 collection_of = click.option("--collection", default=DEFAULT_COLLECTION, show_default=True)
 

@@ -8,13 +8,13 @@ import click
 import msgspec
 from rich.tree import Tree
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import Entity, Memory, Neighbour, Receipt, Relationship
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, a_time, pass_app
 from memory_actors.cli.output import print_json, print_table, print_tree, say, table, text
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import print_memory, say_added, short_id, validity
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Entity, Memory, Neighbour, Receipt, Relationship
 
 TYPE = "entity"
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import Episode, Memory, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
@@ -25,9 +27,7 @@ from memory_actors.cli.showing import (
     say_added,
     short_id,
 )
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Episode, Memory, Receipt
-from memory_actors.writers.episodic import DEFAULT_AGENT
+from memory_actors.users.writers.episodic import DEFAULT_AGENT
 
 agent_of = click.option(
     "--agent", metavar="ID", help=f"Whose episodes.  [default: {DEFAULT_AGENT}]"

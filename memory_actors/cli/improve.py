@@ -11,19 +11,20 @@ import click
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from eventlog.datafile import reason
-from memory_actors import text_files
-from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Count, pass_app
-from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
-from memory_actors.cli.running import ensure_model, run, with_user
-from memory_actors.errors import (
+from eventlog.files.datafile import reason
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base import text_files
+from memory_actors.base.errors import (
     ContextFileError,
     ImprovementError,
     InvalidInputError,
     MemoryLimitError,
 )
-from memory_actors.handles.user import UserMemory
+from memory_actors.base.text_files import Seen
+from memory_actors.cli import options
+from memory_actors.cli.options import App, Command, Count, pass_app
+from memory_actors.cli.output import counted, note, print_json_line, printable, say, stderr, stdout
+from memory_actors.cli.running import ensure_model, run, with_user
 from memory_actors.improve import (
     Event,
     Evicted,
@@ -38,7 +39,6 @@ from memory_actors.improve import (
     Scored,
     Warned,
 )
-from memory_actors.text_files import Seen
 
 STDIN = "-"
 IMPROVED = ".improved"

@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from eventlog import Exported, Imported
+from memory_actors.api.system import MemorySystem
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say, size
 from memory_actors.cli.running import run, with_system
-from memory_actors.system import MemorySystem
 
 INCREMENT = click.Path(path_type=Path, dir_okay=False)
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import click
 
 from eventlog import BackedUp, RepairReport, write_heads
-from eventlog.signing import new_key
+from eventlog.keys.signing import new_key
+from memory_actors.api.system import MemorySystem
 from memory_actors.cli import options
 from memory_actors.cli.audit import FILE
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, say, size
 from memory_actors.cli.running import check_store, run, with_system
-from memory_actors.erasing import EraseReceipt
-from memory_actors.offline.repairing import repair_store
-from memory_actors.system import MemorySystem
+from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.upkeep.offline.repairing import repair_store
 
 
 @click.command(cls=Command, shared=options.OF_STORE)

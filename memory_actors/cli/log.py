@@ -8,7 +8,10 @@ from typing import Any
 
 import click
 
-from eventlog.datafile import bytes_under
+from eventlog.files.datafile import bytes_under
+from memory_actors.api.statistics import SystemStatistics
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.records import LogEntry
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
 from memory_actors.cli.options import App, Command, pass_app
@@ -23,11 +26,8 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import opened, run, with_system
-from memory_actors.effects import Effect, effect, verb_of
-from memory_actors.records import LogEntry
-from memory_actors.statistics import SystemStatistics
-from memory_actors.system import MemorySystem
-from memory_actors.usage import SystemUsage
+from memory_actors.kinds.effects import Effect, effect, verb_of
+from memory_actors.users.usage import SystemUsage
 
 STYLES: Mapping[str, str] = MappingProxyType(
     {

@@ -6,14 +6,14 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.records import Hit, Memory, MemoryType, Order, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, all_of, pass_app
 from memory_actors.cli.output import print_json, print_table, say
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import memory_table, print_memory
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Hit, Memory, MemoryType, Order, Receipt
-from memory_actors.weights import Weights
+from memory_actors.search.weights import Weights
 
 ALL_TYPES = tuple(MemoryType)
 SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)

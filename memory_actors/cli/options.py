@@ -11,11 +11,11 @@ from typing import Any
 import click
 import msgspec
 
-from eventlog.datafile import named
-from memory_actors.embedding.named import DEFAULT, EMBEDDERS
-from memory_actors.embedding.protocol import Embedder
-from memory_actors.encryption import default_key_file, known_key_file
-from memory_actors.records import MemoryType, Trust
+from eventlog.files.datafile import named
+from memory_actors.base.records import MemoryType, Trust
+from memory_actors.search.embedding.named import DEFAULT, EMBEDDERS
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.upkeep.encryption import default_key_file, known_key_file
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from memory_actors.base.quota import KIB
 from memory_actors.interchange import Progress as OnProgress
-from memory_actors.quota import KIB
 
 
 def stdout() -> Console:

@@ -5,6 +5,9 @@ from datetime import datetime
 
 import click
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.records import Change, Diff, Memory, Moment, Why, WhyStep
 from memory_actors.cli import options
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app
@@ -21,9 +24,6 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
 from memory_actors.cli.showing import memory_table, short_id
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Change, Diff, Memory, Moment, Why, WhyStep
-from memory_actors.system import MemorySystem
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
 MOMENT = f"a position of the log or a time ({options.LOCAL})"

@@ -2,10 +2,10 @@
 
 import click
 
+from memory_actors.base.records import Purged, PurgeReport
 from memory_actors.cli.options import TRUST, App, Command, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say
 from memory_actors.cli.running import opened, run
-from memory_actors.records import Purged, PurgeReport
 
 
 @click.command(cls=Command)

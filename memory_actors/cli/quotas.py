@@ -5,15 +5,15 @@ from collections.abc import Collection, Sequence
 import click
 from rich.text import Text
 
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.quota import GIB
+from memory_actors.base.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
-from memory_actors.handles.user import UserMemory
-from memory_actors.quota import GIB
-from memory_actors.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
-from memory_actors.system import MemorySystem
-from memory_actors.usage import CostEstimate, CostItem, SystemUsage
+from memory_actors.users.usage import CostEstimate, CostItem, SystemUsage
 
 BAR_CELLS = 12
 EIGHTHS = " ▏▎▍▌▋▊▉"

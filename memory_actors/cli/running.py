@@ -10,16 +10,16 @@ import anyio
 import click
 import structlog
 
-from eventlog.placing import LOG, finish_restore
+from eventlog.files.atomic_directory import LOG, finish_restore
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
-from memory_actors.embedding.named import DEFAULT
-from memory_actors.errors import NotFoundError
-from memory_actors.handles.user import UserMemory
-from memory_actors.model import Precision, install_model, model_path
 from memory_actors.observing.alerts import Alert, CallbackSink
-from memory_actors.settings import Settings
-from memory_actors.system import MemorySystem
+from memory_actors.search.embedding.named import DEFAULT
+from memory_actors.search.model import Precision, install_model, model_path
 
 USERS_NAMED_MAX = 5
 

@@ -4,6 +4,9 @@ import ipaddress
 
 import click
 
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.records import Tier
+from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
@@ -17,11 +20,8 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import ensure_model, run
-from memory_actors.records import Tier
 from memory_actors.server import HOST, PORT, ApiKey, KeyStore
 from memory_actors.server import serve as serve_http
-from memory_actors.settings import SUNDAYS, Settings
-from memory_actors.system import MemorySystem
 
 NEVER = "never"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
+from memory_actors.api.handles.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, print_json, progress_bar, say, write_bytes
 from memory_actors.cli.running import chosen_user, ensure_model, opened, run, with_user
-from memory_actors.handles.user import UserMemory
 from memory_actors.interchange import (
     ImportReport,
     export_jsonl,

@@ -16,9 +16,9 @@ import anyio.to_thread
 
 from eventlog import Checkpoint
 from memory_actors.kinds.compression import Compressed
-from memory_actors.past_events import pages, versions_about
-from memory_actors.user_state import COMPACTED, KINDS, UserState
-from memory_actors.writers.scope import Scope
+from memory_actors.kinds.user_state import COMPACTED, KINDS, UserState
+from memory_actors.users.past_events import pages, versions_about
+from memory_actors.users.writers.scope import Scope
 
 
 def checkpoint_name(stream: str) -> str:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.embedding.protocol import Vectors
+from memory_actors.search.embedding.protocol import Vectors
 
 EPS = 0.3
 MIN_SAMPLES = 5

@@ -21,31 +21,30 @@ import anyio
 import anyio.to_thread
 
 from eventlog import EventLog, EventLogError
-from eventlog.datafile import bytes_under
-from eventlog.logs import get_logger
-from eventlog.records import DAY_US, to_datetime
-from memory_actors import user_state
+from eventlog.core.logs import get_logger
+from eventlog.core.records import DAY_US, to_datetime
+from eventlog.files.datafile import bytes_under
+from memory_actors.base.errors import BeingErasedError, SystemClosedError
+from memory_actors.base.privacy import reason
+from memory_actors.base.records import (
+    CompactionReport,
+    CompactionStats,
+)
+from memory_actors.base.streams import known_user, known_users, stream_of
+from memory_actors.base.validation import check_flag
 from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace, short_turns
 from memory_actors.compaction.replacing import Replacing
 from memory_actors.compaction.run import Progress, Run
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
-from memory_actors.errors import BeingErasedError, SystemClosedError
-from memory_actors.kinds import episodic, long_term
+from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.compaction.summarizers.protocol import checked_name
+from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.live_user import LiveUser
-from memory_actors.privacy import reason
-from memory_actors.records import (
-    CompactionReport,
-    CompactionStats,
-)
-from memory_actors.services import Services
-from memory_actors.streams import known_user, known_users, stream_of
-from memory_actors.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.summarizers.protocol import checked_name
-from memory_actors.user_state import COMPACTED
-from memory_actors.validation import check_flag
-from memory_actors.writers.scope import Scope
+from memory_actors.kinds.user_state import COMPACTED
+from memory_actors.users.live_user import LiveUser
+from memory_actors.users.services import Services
+from memory_actors.users.writers.scope import Scope
 
 _logger = get_logger("memory_actors.compaction")
 

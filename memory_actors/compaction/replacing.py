@@ -10,25 +10,25 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from eventlog.logs import get_logger
-from eventlog.records import to_datetime
-from memory_actors.compaction.selection import Old, said_by, vectors_of
-from memory_actors.errors import (
+from eventlog.core.logs import get_logger
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import (
     EmbedderError,
     MemoryActorsError,
     SummarizerError,
     SystemClosedError,
 )
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.records import ClusterReport
+from memory_actors.compaction.selection import Old, said_by, vectors_of
+from memory_actors.compaction.summarizers import Cluster, Summarizer
+from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import Compressed
-from memory_actors.privacy import hashed, reason
-from memory_actors.records import ClusterReport
-from memory_actors.summarizers import Cluster, Summarizer
-from memory_actors.summarizers.protocol import checked_body
-from memory_actors.writers.episodic import EpisodicWriter
-from memory_actors.writers.long_term import LongTermWriter
-from memory_actors.writers.scope import Scope
-from memory_actors.writers.summaries import SummaryWriter, summary_text
+from memory_actors.users.writers.episodic import EpisodicWriter
+from memory_actors.users.writers.long_term import LongTermWriter
+from memory_actors.users.writers.scope import Scope
+from memory_actors.users.writers.summaries import SummaryWriter, summary_text
 
 GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
 SAMPLES = 3

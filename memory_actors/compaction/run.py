@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from time import perf_counter
 
-from eventlog.logs import get_logger
+from eventlog.core.logs import get_logger
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.records import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.compaction.pace import Pace
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.privacy import hashed, reason
-from memory_actors.records import ClusterReport, CompactionProgress, CompactionReport
 
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
 Progress = Callable[[CompactionProgress], object]

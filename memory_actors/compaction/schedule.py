@@ -33,12 +33,12 @@ import anyio.to_thread
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from eventlog.datafile import write_whole
-from eventlog.logs import get_logger
-from eventlog.records import to_datetime
-from eventlog.regular import read_bytes
-from memory_actors.errors import InvalidInputError
-from memory_actors.privacy import reason
+from eventlog.core.logs import get_logger
+from eventlog.core.records import to_datetime
+from eventlog.files.datafile import write_whole
+from eventlog.files.regular import read_bytes
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.privacy import reason
 
 JITTER_S = 600.0
 NAP_S_MAX = 60.0

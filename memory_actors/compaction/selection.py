@@ -9,18 +9,18 @@ from typing import Any, Final, NamedTuple
 import anyio.to_thread
 import numpy as np
 
-from eventlog.records import to_datetime
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan
 from memory_actors.compaction.one_thread import one_thread
 from memory_actors.compaction.splitting import topics
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.errors import InvalidInputError
+from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.kind import Events, last_true_us
-from memory_actors.reading import Found, texts
-from memory_actors.settings import Settings
-from memory_actors.summarizers import Cluster, ExtractiveSummarizer
-from memory_actors.writers.scope import Scope
+from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.reading import Found, texts
+from memory_actors.users.writers.scope import Scope
 
 COVERAGE_MIN: Final = 0.5
 """Of what a cluster says, by weight: if its summary says less, the cluster is too wide for one."""

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from memory_actors.compaction.clusters import Labels, Points
-from memory_actors.embedding.protocol import Vectors
-from memory_actors.summarizers.sampling import evenly
+from memory_actors.compaction.summarizers.sampling import evenly
+from memory_actors.search.embedding.protocol import Vectors
 
 LINKED_MAX = 2_000
 """Memories, evenly over time, that are linked: 16 MB of distances. The others go to the nearest."""

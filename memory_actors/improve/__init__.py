@@ -9,7 +9,6 @@ what it may hold; `recording` its episode; `local` a pair that needs nothing, `l
 model.
 """
 
-from memory_actors.improve.ends import Stop
 from memory_actors.improve.events import (
     Critiqued,
     Event,
@@ -28,6 +27,7 @@ from memory_actors.improve.loop import Improver, improve, improve_stream
 from memory_actors.improve.protocol import Critic, Critique, CritiqueFinding, Reviser
 from memory_actors.improve.recording import RecordedRun, recorded_run
 from memory_actors.improve.records import Result, Round, State, StoppedBecause
+from memory_actors.improve.stopping import Stop
 
 __all__ = [
     "Critic",

@@ -6,7 +6,7 @@ the end. Evicted and warning come in between.
 
 from typing import TypeAlias
 
-from eventlog.records import Returned
+from eventlog.core.records import Returned
 from memory_actors.improve.protocol import Critique
 from memory_actors.improve.records import Result
 

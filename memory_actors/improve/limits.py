@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.quota import KIB, MIB
 from memory_actors.improve.protocol import Critique, CritiqueFinding, utf8_bytes
-from memory_actors.quota import KIB, MIB
 
 CUT: Final = "… [cut]"
 """Stands where a critique was cut."""

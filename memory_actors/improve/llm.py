@@ -16,10 +16,10 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError, LLMError
+from memory_actors.base.errors import InvalidInputError, LLMError
+from memory_actors.base.llm import Answer, AsksModel, Connection
+from memory_actors.base.quoting import quoted
 from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
-from memory_actors.llm import Answer, AsksModel, Connection
-from memory_actors.quoting import quoted
 
 TIMEOUT_S: Final = 120.0
 """Of one attempt: a local model writes some 20 tokens a second, a page of text has 800."""
@@ -93,7 +93,7 @@ class OpenAICritic(_Asking):
     """Has a text judged by a language model; `goal` says what it is to be like.
 
     A `client` of yours stays open when the critic closes; the settings of the connection are then
-    yours. See `memory_actors.llm` for the environment variables.
+    yours. See `memory_actors.base.llm` for the environment variables.
 
     :raises MissingExtraError: openai is not installed.
     :raises InvalidInputError: a setting makes no sense, or model or key are missing.

@@ -6,9 +6,9 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 from weakref import WeakSet
 
-from memory_actors.errors import ImprovementError, InvalidInputError, MemoryLimitError
-from memory_actors.handles.user import UserMemory
-from memory_actors.improve.ends import Ends, Stop
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryLimitError
+from memory_actors.base.validation import plain, text_bytes
 from memory_actors.improve.events import Event, Finished
 from memory_actors.improve.limits import MemoryLimits, memory_limits
 from memory_actors.improve.local import LocalCritic, LocalReviser
@@ -16,9 +16,9 @@ from memory_actors.improve.protocol import Critic, Reviser
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Result
 from memory_actors.improve.run import Run
+from memory_actors.improve.stopping import Ends, Stop
 from memory_actors.improve.watching import watch
 from memory_actors.observing.monitor import MemoryMonitor
-from memory_actors.validation import plain, text_bytes
 
 PATIENCE: Final = 3
 CALL_TIMEOUT_S: Final = 600.0

@@ -4,7 +4,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from eventlog.records import Returned
+from eventlog.core.records import Returned
 
 QUOTE_CHARACTERS: Final = 80
 """Of the text, in a finding: enough to find the place."""

@@ -18,16 +18,16 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from eventlog.logs import get_logger
-from eventlog.records import Returned
-from memory_actors.bounded.marker import SNIPPET_CHARACTERS, sha256
-from memory_actors.errors import InvalidInputError, MemoryActorsError, NotFoundError
-from memory_actors.handles.user import UserMemory
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
+from memory_actors.base.privacy import reason
+from memory_actors.base.records import HistoryEntry, Receipt
+from memory_actors.base.validation import CONTENT_BYTES_MAX
+from memory_actors.improve.bounded.marker import SNIPPET_CHARACTERS, sha256
 from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
 from memory_actors.improve.records import Result, Round, StoppedBecause
-from memory_actors.privacy import reason
-from memory_actors.records import HistoryEntry, Receipt
-from memory_actors.validation import CONTENT_BYTES_MAX
 
 PIECE_CHARACTERS: Final = 60_000
 """Of JSON in one step: with up to four bytes a character it fits."""

@@ -2,8 +2,8 @@
 
 from typing import Any, Literal, TypeAlias
 
-from eventlog.records import Returned
-from memory_actors.bounded import Marker
+from eventlog.core.records import Returned
+from memory_actors.improve.bounded import Marker
 from memory_actors.improve.protocol import Critique, utf8_bytes
 
 StoppedBecause: TypeAlias = Literal[

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import anyio
 
-from memory_actors.bounded import BoundedList, Eviction, Marker
-from memory_actors.bounded.marker import sha256
-from memory_actors.errors import ImprovementError, InvalidInputError, MemoryActorsError
-from memory_actors.improve.ends import Ends
+from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryActorsError
+from memory_actors.base.validation import plain, text_bytes
+from memory_actors.improve.bounded import BoundedList, Eviction, Marker
+from memory_actors.improve.bounded.marker import sha256
 from memory_actors.improve.events import (
     Critiqued,
     Event,
@@ -33,8 +33,8 @@ from memory_actors.improve.limits import MemoryLimits, within_limit
 from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
 from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Result, Round, State, StoppedBecause
+from memory_actors.improve.stopping import Ends
 from memory_actors.improve.watching import Watch
-from memory_actors.validation import plain, text_bytes
 
 T = TypeVar("T")
 

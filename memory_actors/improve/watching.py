@@ -1,9 +1,9 @@
 """The memory of the process during one run."""
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.quota import MIB
 from memory_actors.improve.limits import MemoryLimits
 from memory_actors.observing.monitor import SOFT_AGAIN, MemoryMonitor
-from memory_actors.quota import MIB
 
 INTERVAL_S = 0.01  # a reading takes some 10 us, a round of even a fast pair a hundred times that
 

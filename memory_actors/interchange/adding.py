@@ -13,9 +13,20 @@ from itertools import groupby
 
 import msgspec
 
-from eventlog.records import to_datetime
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
-from memory_actors.handles.user import UserMemory
+from eventlog.core.records import to_datetime
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.origins import Origins
+from memory_actors.base.records import (
+    Episode,
+    EvictedStep,
+    Item,
+    Memory,
+    MemoryType,
+    Receipt,
+    Step,
+)
+from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (
     BlockParts,
@@ -27,20 +38,9 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, Entry, ImportReport
-from memory_actors.origins import Origins
-from memory_actors.records import (
-    Episode,
-    EvictedStep,
-    Item,
-    Memory,
-    MemoryType,
-    Receipt,
-    Step,
-)
-from memory_actors.validation import time_us
-from memory_actors.writers.episodic import DEFAULT_AGENT
-from memory_actors.writers.structured import DEFAULT_COLLECTION
-from memory_actors.writers.summaries import SummaryData
+from memory_actors.users.writers.episodic import DEFAULT_AGENT
+from memory_actors.users.writers.structured import DEFAULT_COLLECTION
+from memory_actors.users.writers.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from eventlog.datafile import reason, written_whole
-from memory_actors.errors import InvalidInputError, MemoryActorsError
+from eventlog.files.datafile import reason, written_whole
+from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
 
 def open_file(path: Path) -> IO[bytes]:

@@ -22,8 +22,8 @@ from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.handles.user import UserMemory
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
 from memory_actors.interchange.records import Entry, ImportReport, LineReader, Progress, line_of

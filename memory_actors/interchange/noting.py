@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.validation import check_name, time_us
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import check_name, time_us
 
 NOTES_MAX: Final = 100  # a file may have any number of fields
 NAME_CHARACTERS_MAX: Final = 60

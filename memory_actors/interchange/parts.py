@@ -6,11 +6,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.records import MemoryType
-from memory_actors.validation import CONTENT_BYTES_MAX, text_bytes
-from memory_actors.writers.episodic import EpisodeSummaryData
-from memory_actors.writers.summaries import SummaryData
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import MemoryType
+from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
+from memory_actors.users.writers.episodic import EpisodeSummaryData
+from memory_actors.users.writers.summaries import SummaryData
 
 Time: TypeAlias = str | float
 """ISO 8601 (naive means UTC), or seconds since 1970."""

@@ -42,7 +42,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.origins import Origins
+from memory_actors.base.records import Item, Memory, MemoryType, Origin
+from memory_actors.base.sources import checked, origin
+from memory_actors.base.validation import (
+    check_memory_type,
+    check_optional_name,
+    content_bytes,
+    json_copy,
+    metadata_copy,
+)
 from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
@@ -52,16 +62,6 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
     parts_of,
     summary_parts,
-)
-from memory_actors.origins import Origins
-from memory_actors.records import Item, Memory, MemoryType, Origin
-from memory_actors.sourcing import checked, origin
-from memory_actors.validation import (
-    check_memory_type,
-    check_optional_name,
-    content_bytes,
-    json_copy,
-    metadata_copy,
 )
 
 Progress: TypeAlias = Callable[[int, int], None]

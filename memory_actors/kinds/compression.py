@@ -18,13 +18,13 @@ import msgspec
 from immutables import Map
 
 from eventlog import Dropped, Recorded
-from eventlog.records import to_datetime
-from memory_actors.errors import InvalidInputError, NotFoundError
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.held import Draft, Held
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
-from memory_actors.phrasing import text_digest
-from memory_actors.records import Origin
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.rows import Draft, Held
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 import msgspec
 
 from eventlog import EventRegistry, Recorded
-from memory_actors.errors import InvalidInputError
-from memory_actors.quota import Limits
-from memory_actors.records import IS_COMPRESSED, QuotaUse
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 
 S = TypeVar("S")
 R = TypeVar("R", bound="Row")

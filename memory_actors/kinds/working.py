@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry, Recorded
-from memory_actors.errors import NotFoundError
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import (
     Add,
@@ -27,8 +29,6 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.records import QuotaUse
 
 NAME = "working"
 

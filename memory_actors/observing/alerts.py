@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import anyio
 import msgspec
 
-from eventlog.logs import get_logger
-from eventlog.records import Returned
-from memory_actors.errors import InvalidInputError, MemoryActorsError, MissingExtraError
-from memory_actors.privacy import hashed, reason
-from memory_actors.quota import size
-from memory_actors.urls import checked_host
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
+from memory_actors.base.errors import InvalidInputError, MemoryActorsError, MissingExtraError
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.quota import size
+from memory_actors.base.urls import checked_host
 
 if TYPE_CHECKING:
     import httpx

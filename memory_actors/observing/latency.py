@@ -7,7 +7,7 @@ minute and kind at most, in words that can be searched for, with how many there 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from eventlog.logs import get_logger
+from eventlog.core.logs import get_logger
 
 SAY_AGAIN_S = 60.0  # often enough to be seen, and a slow disk does not fill the log
 

@@ -8,9 +8,9 @@ label value is a series that lives as long as the process.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.logs import get_logger
-from memory_actors.errors import InvalidInputError, MissingExtraError
-from memory_actors.privacy import reason
+from eventlog.core.logs import get_logger
+from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.privacy import reason
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

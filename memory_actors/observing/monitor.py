@@ -18,11 +18,11 @@ from typing import Literal, NoReturn
 import anyio
 import psutil
 
-from eventlog.logs import get_logger
-from eventlog.records import Returned
-from memory_actors.errors import InvalidInputError, MemoryLimitError
-from memory_actors.privacy import reason
-from memory_actors.quota import MIB
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
+from memory_actors.base.errors import InvalidInputError, MemoryLimitError
+from memory_actors.base.privacy import reason
+from memory_actors.base.quota import MIB
 
 SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing counts
 

@@ -5,13 +5,13 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 
 from typing import TYPE_CHECKING, Any
 
-from memory_actors.api_keys.keys import ApiKey
-from memory_actors.api_keys.store import KeyFileError, KeyStore
-from memory_actors.errors import MissingExtraError
-from memory_actors.system import MemorySystem
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.api_keys.keys import ApiKey
+from memory_actors.base.api_keys.store import KeyFileError, KeyStore
+from memory_actors.base.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from memory_actors.server.doorway import Doorway
+    from memory_actors.server.admission import Doorway
 
 __all__ = ["ApiKey", "KeyFileError", "KeyStore", "create_app", "serve"]
 

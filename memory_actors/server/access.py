@@ -13,12 +13,12 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
-from eventlog.logs import get_logger
-from memory_actors.api_keys.keys import ApiKey
-from memory_actors.api_keys.store import KeyFileError, KeyStore
-from memory_actors.errors import InvalidInputError
-from memory_actors.privacy import reason
-from memory_actors.system import MemorySystem
+from eventlog.core.logs import get_logger
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.api_keys.keys import ApiKey
+from memory_actors.base.api_keys.store import KeyFileError, KeyStore
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.privacy import reason
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

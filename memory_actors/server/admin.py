@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import Body, PathParameter, QueryParameter
 
+from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
 from memory_actors.server import examples
 from memory_actors.server.access import root_only
 from memory_actors.server.bodies import Compress, CompressionStats
 from memory_actors.server.examples import answers, example
 from memory_actors.server.jobs import CompactionJobs, Job
-from memory_actors.validation import check_optional_name
 
 JobId = Annotated[str, PathParameter(description="Its id.", examples=example(examples.JOB_ID))]
 OfUser = Annotated[

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.records import HistoryEntry, Hit, Memory, OnDuplicate, Order, Receipt, Trust
-from memory_actors.weights import Weights
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import HistoryEntry, Hit, Memory, OnDuplicate, Order, Receipt, Trust
+from memory_actors.search.weights import Weights
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from memory_actors.server.doorway import IN_FLIGHT_MAX
+from memory_actors.server.admission import IN_FLIGHT_MAX
 
 CONNECTIONS_MAX: Final = 800  # with what the store has open below 1,024, a usual limit on files
 CONNECTIONS_PER_ADDRESS_MAX: Final = 400  # a proxy has one address, and needs as many

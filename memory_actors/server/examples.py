@@ -8,7 +8,7 @@ import msgspec
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
-from memory_actors.records import (
+from memory_actors.base.records import (
     CompactionProgress,
     CompactionReport,
     HistoryEntry,

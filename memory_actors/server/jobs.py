@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import anyio
 import msgspec
 
-from eventlog.logs import get_logger
-from memory_actors.errors import NotFoundError, UnavailableError
-from memory_actors.privacy import reason
+from eventlog.core.logs import get_logger
+from memory_actors.base.errors import NotFoundError, UnavailableError
+from memory_actors.base.privacy import reason
 from memory_actors.server.problems import problem_of
 
 FINISHED_MAX: Final = 20  # the oldest are forgotten: a report takes 4 MB at most

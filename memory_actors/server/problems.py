@@ -16,9 +16,9 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 
 from eventlog import DiskFull, KeyGone, LogClosed
-from eventlog.logs import get_logger
-from memory_actors.api_keys.store import KeyFileError
-from memory_actors.errors import (
+from eventlog.core.logs import get_logger
+from memory_actors.base.api_keys.store import KeyFileError
+from memory_actors.base.errors import (
     EmbedderError,
     InvalidInputError,
     MemoryLimitError,
@@ -27,7 +27,7 @@ from memory_actors.errors import (
     StorageFullError,
     UnavailableError,
 )
-from memory_actors.privacy import reason
+from memory_actors.base.privacy import reason
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"

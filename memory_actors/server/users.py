@@ -12,9 +12,9 @@ from litestar import Request, Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.handles.user import UserMemory
-from memory_actors.records import Memory, Purged, Receipt, Trust, Usage, Why
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Memory, Purged, Receipt, Trust, Usage, Why
 from memory_actors.server import examples
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (

@@ -22,7 +22,7 @@ from bench.workload import life, unique_sentences
 from memory_actors import Settings
 from memory_actors.interchange.locomo import Question
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
-from memory_actors.weights import Weights
+from memory_actors.search.weights import Weights
 
 CONVERSATION = {
     "sample_id": "conv-1",
@@ -209,7 +209,7 @@ def test_nothing_found_scores_zero() -> None:
 
 def test_a_life_stays_within_its_number_of_memories() -> None:
     from eventlog import Recorded
-    from memory_actors.user_state import UserState, user_decider
+    from memory_actors.kinds.user_state import UserState, user_decider
 
     decider, state, most = user_decider(Settings().limits_by_tier()), UserState(), 0
     for version, event in enumerate(life(500, 40, random.Random(1)), 1):

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from bench import churn
 from bench.__main__ import main
 from bench.churn import Churn, maintain
-from memory_actors.indexes import dense
+from memory_actors.search.indexes import dense
 
 
 @pytest.fixture(autouse=True)

@@ -25,8 +25,8 @@ from bench.peers_plan import (
     read_plan,
     write_plan,
 )
-from memory_actors.embedding.batcher import PROBE
 from memory_actors.interchange.locomo import read_locomo
+from memory_actors.search.embedding.batcher import PROBE
 
 TINY = ("--embedder", "hashed", "--memories", "80", "--calls", "4", "--rounds", "1")
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.supersedes import read_pairs
-from memory_actors.superseding import by_rules
+from memory_actors.search.superseding import by_rules
 
 JUDGED = """\
 # a comment

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog, keyfile
+from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog
+from eventlog.keys import keyfile
 
 registry = EventRegistry()
 FOREVER = 2**62

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import LogUnavailable
-from eventlog.anchor import Anchor, Tail
+from eventlog.files.anchor import Anchor, Tail
 
 pytestmark = pytest.mark.user
 

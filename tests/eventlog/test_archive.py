@@ -35,9 +35,9 @@ from eventlog import (
     segment,
     segment_table,
 )
-from eventlog.archive import Archive
-from eventlog.segment import SegmentId
-from eventlog.tables import TABLES, U64
+from eventlog.archive.archive import Archive
+from eventlog.archive.segment import SegmentId
+from eventlog.lmdb.tables import TABLES, U64
 
 pytestmark = pytest.mark.anyio
 

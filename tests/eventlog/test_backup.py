@@ -200,7 +200,8 @@ async def test_what_is_restored_over_is_kept_beside_it(tmp_path: Path):
 DIES_RESTORING = """
 import asyncio, os, sys
 import msgspec
-from eventlog import EventRegistry, backup, restore
+from eventlog import EventRegistry, restore
+from eventlog.upkeep.upkeep import backup
 registry = EventRegistry()
 noted = registry.event("test.noted", keys=lambda event: [event.text[:2]])
 noted(msgspec.defstruct("Noted", [("text", str)], frozen=True))
@@ -268,7 +269,7 @@ async def test_a_disk_that_is_read_only_is_said_to_be_so(
     def refuse(*_: Any) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("eventlog.placing.lock", refuse)
+    monkeypatch.setattr("eventlog.files.atomic_directory.lock", refuse)
     with pytest.raises(LogUnavailable, match="Read-only file system: make it writable, or name"):
         await restore(tmp_path / "backup", tmp_path / "log", registry)
 

@@ -5,8 +5,9 @@ import zlib
 
 import pytest
 
-from eventlog import CorruptLog, MissingCodec, UnknownEvent, block
-from eventlog.block import Entry
+from eventlog import CorruptLog, MissingCodec, UnknownEvent
+from eventlog.archive.archive import block
+from eventlog.archive.block import Entry
 
 PLACE = b"stream" * 4
 ENTRIES = [Entry(n, bytes([n]) * 16, b"payload %d " % n * n) for n in range(1, 9)]

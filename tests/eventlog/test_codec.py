@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventlog import CorruptLog, EventRegistry, InvalidAppend, UnknownEvent
-from eventlog.codec import PAYLOAD_BYTES_MAX, decompress
+from eventlog.core.codec import PAYLOAD_BYTES_MAX, decompress
 
 
 class Noted(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.datafile import write_whole, written_whole
+from eventlog.files.datafile import write_whole, written_whole
 
 pytestmark = pytest.mark.user
 

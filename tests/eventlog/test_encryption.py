@@ -28,10 +28,10 @@ from eventlog import (
     repair,
     restore,
 )
-from eventlog.environment import Environment
-from eventlog.keyfile import KeyFile
-from eventlog.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
-from eventlog.tables import TABLES, U64, seal_record, unseal_record
+from eventlog.keys.keyfile import KeyFile
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
+from eventlog.lmdb.tables import TABLES, U64, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_earlier_versions_refuse_an_encrypted_store(
     """They know the formats up to 4, and check that before anything else."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-    monkeypatch.setattr("eventlog.store_format.ENCRYPTED_FORMAT", STORE_FORMAT)
+    monkeypatch.setattr("eventlog.lmdb.store_format.ENCRYPTED_FORMAT", STORE_FORMAT)
 
     with pytest.raises(UnknownEvent, match="format 5"):
         async with EventLog.open(tmp_path / "log", registry):

@@ -22,8 +22,8 @@ from eventlog import (
     LogUnavailable,
     StorageFailed,
 )
-from eventlog.datafile import check_file
-from eventlog.environment import Transaction
+from eventlog.files.datafile import check_file
+from eventlog.lmdb.environment import Transaction
 
 TABLES = ("one", "two")
 KEY = b"key"
@@ -114,7 +114,7 @@ def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
         raise OSError("no sync")
 
     with monkeypatch.context() as patched:
-        patched.setattr("eventlog.environment.sync_to_disk", fail)
+        patched.setattr("eventlog.lmdb.environment.sync_to_disk", fail)
         with pytest.raises(LogUnavailable, match="no sync"):
             Environment(path, TABLES)
     with opened(path) as env:

@@ -22,8 +22,8 @@ from eventlog import (
     erase,
     frame,
 )
-from eventlog.environment import Environment
-from eventlog.tables import TABLES, U64, scan
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.tables import TABLES, U64, scan
 
 pytestmark = pytest.mark.anyio
 

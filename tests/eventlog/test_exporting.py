@@ -24,8 +24,8 @@ from eventlog import (
     frame,
     importing,
 )
-from eventlog.ledger import RequestRecord
-from eventlog.tables import seal, seal_record, unseal_record
+from eventlog.lmdb.ledger import RequestRecord
+from eventlog.lmdb.tables import seal, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
 
@@ -362,7 +362,7 @@ async def test_what_is_being_erased_is_in_no_export(
     async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
         await fill(one, "ab", key="k")
         with monkeypatch.context() as patched:
-            patched.setattr("eventlog.erase.Erasing.step", _no_room)
+            patched.setattr("eventlog.lmdb.erase.Erasing.step", _no_room)
             with pytest.raises(DiskFull):
                 await one.erase("a")
         await one.export_since(0, tmp_path / "file")

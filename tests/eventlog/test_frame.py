@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog import CorruptLog, Prepared, UnknownEvent, frame
+from eventlog import CorruptLog, Prepared, UnknownEvent
+from eventlog.core import frame
 
 GOLDEN = Path(__file__).parent / "golden" / "frame_v1.bin"
 GOLDEN_STUB = GOLDEN.with_name("stub_v1.bin")

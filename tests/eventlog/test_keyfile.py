@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed, keyfile
-from eventlog.aes_gcm import StreamCipher
-from eventlog.frame import stream_id
+from eventlog import DiskFull, KeyGone, KeysUnavailable, LogLocked, StorageFailed
+from eventlog.core.frame import stream_id
+from eventlog.keys import keyfile
+from eventlog.keys.aes_gcm import StreamCipher
 
 pytestmark = pytest.mark.user
 

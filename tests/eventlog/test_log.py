@@ -30,9 +30,9 @@ from eventlog import (
     UnknownEvent,
     WrongExpectedVersion,
 )
-from eventlog.environment import Environment
-from eventlog.store_format import ENCRYPTED_FORMAT, FormatRecord
-from eventlog.tables import TABLES, seal_record
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, FormatRecord
+from eventlog.lmdb.tables import TABLES, seal_record
 
 pytestmark = pytest.mark.anyio
 
@@ -523,7 +523,7 @@ async def test_an_anchor_that_cannot_be_written_stops_nothing(
 
     async with EventLog.open(tmp_path, registry) as log:
         with anyio.fail_after(5), monkeypatch.context() as patched:
-            patched.setattr("eventlog.anchor.os.pwrite", refuse)
+            patched.setattr("eventlog.files.anchor.os.pwrite", refuse)
             await log.append("s", [Noted("a")], 0)
             await log.append("s", [Noted("b")], 1)
     (tmp_path / "log.anchor").unlink()

@@ -6,7 +6,7 @@ import sys
 ONE_LINE = """
 import sys
 {configured}
-from eventlog.logs import get_logger
+from eventlog.core.logs import get_logger
 logger = get_logger("eventlog.example")
 print("of the program")
 logger.warning("of the library", count=3)
@@ -28,7 +28,7 @@ def test_the_standard_output_belongs_to_the_program() -> None:
 def test_the_standard_error_is_the_one_of_the_moment() -> None:
     """As with the standard library's: who replaces it has the lines from then on."""
     done = ran(
-        "import io; from eventlog.logs import get_logger as g; g('x').warning('before')\n"
+        "import io; from eventlog.core.logs import get_logger as g; g('x').warning('before')\n"
         "sys.stderr = io.StringIO()"
     )
     assert "before" in done.stderr

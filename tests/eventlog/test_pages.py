@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eventlog import CorruptLog, Environment
-from eventlog.datafile import check_file
-from eventlog.environment import Transaction
+from eventlog.files.datafile import check_file
+from eventlog.lmdb.environment import Transaction
 
 TABLES = ("one", "two")
 PAGE_BYTES = 4096

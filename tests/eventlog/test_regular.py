@@ -10,9 +10,12 @@ import pytest
 
 from bench.faults.impostors import KINDS, put
 from bench.faults.trials import in_child, in_loop
-from eventlog import EventLog, EventLogError, EventRegistry, keyfile, regular, repair
-from eventlog.datafile import write_whole
-from eventlog.regular import ANEW, MADE, NotARegularFile, open_regular, read_bytes
+from eventlog import EventLog, EventLogError, EventRegistry
+from eventlog.files import regular
+from eventlog.files.datafile import write_whole
+from eventlog.files.regular import ANEW, MADE, NotARegularFile, open_regular, read_bytes
+from eventlog.keys import keyfile
+from eventlog.upkeep.upkeep import repair
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
@@ -116,15 +119,15 @@ def test_a_pipe_does_not_keep_a_repair_waiting(tmp_path: Path, name: str) -> Non
 
 
 NAMED_BY_USERS = {
-    "eventlog/heads.py": "a file of heads may come down a pipe",
-    "eventlog/signing.py": "so may a key to sign with",
+    "eventlog/lmdb/heads.py": "a file of heads may come down a pipe",
+    "eventlog/keys/signing.py": "so may a key to sign with",
     "memory_actors/cli/checks.py": "/proc/mounts",
     "memory_actors/cli/improve.py": "a text that a user names",
     "memory_actors/interchange/files.py": "a file that a user names",
-    "memory_actors/demo/": "part of the package",
-    "memory_actors/embedding/": "beside the model, or part of the package",
-    "memory_actors/model/": "beside the model",
-    "memory_actors/text_files.py": "makes files of its own name and mode",
+    "memory_actors/cli/demo/": "part of the package",
+    "memory_actors/search/embedding/": "beside the model, or part of the package",
+    "memory_actors/search/model/": "beside the model",
+    "memory_actors/base/text_files.py": "makes files of its own name and mode",
 }
 OPENERS = {"open", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}
 

@@ -19,9 +19,9 @@ from eventlog import (
     LogLocked,
     LogUnavailable,
 )
-from eventlog.ledger import Ledger
-from eventlog.repair import RepairReport, repair
-from eventlog.tables import TABLES, U64
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.tables import TABLES, U64
+from eventlog.upkeep.repair import RepairReport, repair
 
 pytestmark = pytest.mark.anyio
 
@@ -158,7 +158,7 @@ async def test_a_payload_that_is_lost_in_the_archive_ends_its_stream(tmp_path: P
 
 
 async def test_a_stream_whose_record_is_lost_has_no_name_and_stays_behind(tmp_path: Path):
-    from eventlog.frame import stream_id
+    from eventlog.core.frame import stream_id
 
     await fill(tmp_path / "log")
     changed(

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import CorruptLog, LogUnavailable, block, frame, segment
-from eventlog.block import Entry
-from eventlog.frame import Place
-from eventlog.segment import SegmentId
+from eventlog import CorruptLog, LogUnavailable
+from eventlog.archive.archive import block, segment
+from eventlog.archive.block import Entry
+from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.core.frame import Place
 
 GOLDEN = Path(__file__).parent / "golden"
 SID = frame.stream_id("golden")

@@ -34,9 +34,9 @@ from eventlog import (
     datafile,
     environment,
 )
-from eventlog.environment import Transaction
-from eventlog.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
-from eventlog.tables import TABLES, seal_record, unseal_record
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
+from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
 
 NAMES = ("one", "two")
 META_PAGES = (0, 4096)

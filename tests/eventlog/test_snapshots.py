@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventlog import Environment, EventLog, EventRegistry, Snapshot, frame
-from eventlog.tables import TABLES, U64
+from eventlog import Environment, EventLog, EventRegistry, Snapshot
+from eventlog.core import frame
+from eventlog.lmdb.tables import TABLES, U64
 
 pytestmark = pytest.mark.anyio
 

@@ -23,9 +23,10 @@ from eventlog import (
     StorageFailed,
     WrongExpectedVersion,
 )
-from eventlog.environment import Environment
-from eventlog.tables import TABLES, seal_record
-from eventlog.totals import ROW, Counting, Tally, TotalsRecord, count, load_totals, put_totals
+from eventlog.core.requests import count
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.tables import TABLES, seal_record
+from eventlog.lmdb.totals import ROW, Counting, Tally, TotalsRecord, load_totals, put_totals
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +206,7 @@ async def test_the_row_is_written_once_a_commit_and_only_by_those_that_count(
         put_totals(env, txn, totals)
 
     async with EventLog.open(tmp_path, registry) as log:
-        monkeypatch.setattr("eventlog.totals.put_totals", note)
+        monkeypatch.setattr("eventlog.lmdb.totals.put_totals", note)
         await asyncio.gather(*(log.append(f"s{n}", [Noted("a")], 0) for n in range(100)))
         assert written == []
 

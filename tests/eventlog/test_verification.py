@@ -18,9 +18,9 @@ from eventlog import (
     VerifyReport,
     frame,
 )
-from eventlog.environment import Transaction
-from eventlog.ledger import StreamRecord
-from eventlog.tables import TABLES, U64, key_id, seal, seal_record, unseal_record
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.ledger import StreamRecord
+from eventlog.lmdb.tables import TABLES, U64, key_id, seal, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ import asyncio
 import anyio
 import pytest
 
-from eventlog.waiting import to_the_end
+from eventlog.core.waiting import to_the_end
 
 pytestmark = pytest.mark.anyio
 

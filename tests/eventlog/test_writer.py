@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
-from eventlog.anchor import Tail
-from eventlog.totals import Counting
-from eventlog.writer import Job, Writer
+from eventlog.files.anchor import Tail
+from eventlog.lmdb.totals import Counting
+from eventlog.lmdb.writer import Job, Writer
 
 pytestmark = pytest.mark.anyio
 

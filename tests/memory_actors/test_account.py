@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.given import recorded
 
-from memory_actors import account
-from memory_actors.account import AlertChanged, SetTier, TierSet
-from memory_actors.quota import Limits
-from memory_actors.records import QuotaUse, Tier
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import QuotaUse, Tier
+from memory_actors.kinds import account
+from memory_actors.kinds.account import AlertChanged, SetTier, TierSet
 
 
 def levels(*percents: float) -> list[tuple[str | None, bool]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_actors import Episode, InvalidInputError, Item, Memory, MemoryActorsError, Step
-from memory_actors.validation import json_copy
+from memory_actors.base.validation import json_copy
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from support.compacting import SHORT, contents, with_a_past
 from support.fakes import FakeEmbedder
 
 from eventlog import CorruptLog, LogLocked, LogUnavailable
-from eventlog.backup import BackupFile, read_manifest
+from eventlog.upkeep.backup import BackupFile, read_manifest
 from memory_actors import MemorySystem
-from memory_actors.api_keys import KeyStore
+from memory_actors.base.api_keys import KeyStore
 
 pytestmark = pytest.mark.anyio
 

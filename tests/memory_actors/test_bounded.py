@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from memory_actors import BoundedDict, BoundedList, InvalidInputError
-from memory_actors.bounded import Eviction, Marker
+from memory_actors.improve.bounded import Eviction, Marker
 
 LARGE = "long ago " * 200  # 1,800 characters
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
-from memory_actors.embedding.batcher import PROBE
+from memory_actors.search.embedding.batcher import PROBE
 
 pytestmark = pytest.mark.anyio
 

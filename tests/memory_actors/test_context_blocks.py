@@ -12,7 +12,7 @@ from memory_actors import (
     RemoveBlock,
     text_digest,
 )
-from memory_actors.context_files import sync
+from memory_actors.integrations.context_files import sync
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from memory_actors import (
     NotFoundError,
     QuotaExceededError,
 )
-from memory_actors.context_files import sync, watch
-from memory_actors.handles import user_context
-from memory_actors.handles.context_document import ContextDocument
-from memory_actors.memory_tool import tool
+from memory_actors.api.handles import user_context
+from memory_actors.api.handles.context_document import ContextDocument
+from memory_actors.integrations.context_files import sync, watch
+from memory_actors.integrations.memory_tool import tool
 
 pytestmark = pytest.mark.anyio
 TOO_LARGE = "-\n" * 200_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eventlog.records import DAY_US
-from memory_actors.dates import Span, closeness, named_spans
-from memory_actors.dates.spans import QUERY_CHARS_MAX, SPANS_MAX
+from eventlog.core.records import DAY_US
+from memory_actors.search.dates import Span, closeness, named_spans
+from memory_actors.search.dates.spans import QUERY_CHARS_MAX, SPANS_MAX
 
 NOW = datetime(2026, 7, 17, 15, tzinfo=UTC)  # a Friday
 YEARS = (2025, 2026)

@@ -7,7 +7,7 @@ from support.fakes import FakeClock
 from support.given import pro
 
 from memory_actors import InvalidInputError, Limits, NotFoundError, QuotaExceededError, UserMemory
-from memory_actors import values as values_room
+from memory_actors.users import values as values_room
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from support.compacting import SHORT, contents, with_a_past
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra
-from eventlog.frame import stream_id
+from eventlog.core.frame import stream_id
 from memory_actors import Item, MemorySystem, repair_store, verify_store
-from memory_actors.encryption import default_key_file
+from memory_actors.upkeep.encryption import default_key_file
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_nothing_a_user_said_is_in_a_file_of_an_encrypted_store(
     encrypt: bool,
 ) -> None:
     """The same search finds canaries and vectors in a store that is not encrypted."""
-    monkeypatch.setattr("eventlog.block.zstandard", None)
+    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     text = "the text whose vector is looked for"
     async with open_memory(summarizer=SHORT, recall_audit="plain", encrypt=encrypt) as memory:
         await canaries_everywhere(memory, "eve")

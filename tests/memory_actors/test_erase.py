@@ -13,7 +13,7 @@ from support.compacting import SHORT
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import DiskFull, LogUnavailable, StorageFailed
-from eventlog import erase as stream_erasing
+from eventlog.lmdb import erase as stream_erasing
 from memory_actors import (
     BeingErasedError,
     InvalidInputError,
@@ -22,8 +22,8 @@ from memory_actors import (
     NotFoundError,
     UserMemory,
 )
-from memory_actors.api_keys import KeyStore
-from memory_actors.embedding.vector_table import VectorTable
+from memory_actors.base.api_keys import KeyStore
+from memory_actors.search.embedding.vector_table import VectorTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
@@ -69,7 +69,7 @@ async def everything(memory: MemorySystem, user_id: str, query: str) -> list[Any
 async def test_no_file_and_no_answer_has_a_trace_of_an_erased_user(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.block.zstandard", None)
+    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
         await memory.user("bob").add("canoe on the lake")
@@ -282,7 +282,7 @@ async def test_what_an_error_has_left_is_erased_by_the_next_call(
     def fail(*_: Any, **__: Any) -> Any:
         raise DiskFull("no room")
 
-    monkeypatch.setattr("eventlog.block.zstandard", None)
+    monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
         for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):

@@ -9,7 +9,7 @@ import pytest
 from support.compacting import SHORT, with_a_past
 
 from memory_actors import MemorySystem, repair_store
-from memory_actors.api_keys import KeyStore
+from memory_actors.base.api_keys import KeyStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
 

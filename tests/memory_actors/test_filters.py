@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors import filters
-from memory_actors.errors import InvalidInputError
-from memory_actors.filters import predicate
-from memory_actors.ordering import ordering
+from memory_actors.base import filters
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.filters import predicate
+from memory_actors.kinds.ordering import ordering
 
 
 def match(document: Any, wanted: Any) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_actors import Item, MemorySystem, UserMemory
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from eventlog import EventRegistry, InMemoryLog
-from memory_actors import past_events
-from memory_actors.past_events import events_about, first_events, pages, versions_about
+from memory_actors.users import past_events
+from memory_actors.users.past_events import events_about, first_events, pages, versions_about
 
 pytestmark = pytest.mark.anyio
 

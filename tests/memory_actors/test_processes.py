@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import memory_actors
-from memory_actors.processes import ROOT, ended, python
+from memory_actors.base.processes import ROOT, ended, python
 
 pytestmark = pytest.mark.user
 

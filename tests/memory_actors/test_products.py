@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memory_actors.products import byte_codes, byte_dots, coded_dots, dots, float_dots
+from memory_actors.search.dot_products import byte_codes, byte_dots, coded_dots, dots, float_dots
 
 RNG = np.random.default_rng(7)
 

@@ -19,7 +19,7 @@ from memory_actors import (
     Tier,
     UserMemory,
 )
-from memory_actors.quota import SET_BY_TIER, TIERS, refuse_bytes, refuse_count
+from memory_actors.base.quota import SET_BY_TIER, TIERS, refuse_bytes, refuse_count
 
 pytestmark = pytest.mark.anyio
 

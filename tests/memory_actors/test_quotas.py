@@ -22,8 +22,8 @@ from memory_actors import (
     Tier,
     UserMemory,
 )
+from memory_actors.base.privacy import hashed
 from memory_actors.observing.alerts import Alert, CallbackSink
-from memory_actors.privacy import hashed
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,10 @@ from prometheus_client import CollectorRegistry
 from support.fakes import FakeClock
 
 from eventlog import DiskFull, Dropped
-from memory_actors import InvalidInputError, MemorySystem, recalls
+from memory_actors import InvalidInputError, MemorySystem
+from memory_actors.base.streams import recall_stream_of
 from memory_actors.observing.metrics import PrometheusMetrics
-from memory_actors.streams import recall_stream_of
+from memory_actors.users import recalls
 
 pytestmark = pytest.mark.anyio
 

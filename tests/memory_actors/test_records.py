@@ -10,7 +10,7 @@ from support.fakes import FakeClock
 
 import memory_actors
 import memory_actors.improve
-from eventlog.records import Returned
+from eventlog.core.records import Returned
 from memory_actors import CallableSummarizer, Item, MemoryType, improve, improve_stream
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from memory_actors import (
     StorageFullError,
     SystemClosedError,
 )
-from memory_actors.indexes import wanting
+from memory_actors.search.indexes import pending as wanting
 
 pytestmark = pytest.mark.anyio
 
@@ -217,7 +217,8 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
 
 
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
-    from memory_actors import QuarantinedError, user_state
+    from memory_actors import QuarantinedError
+    from memory_actors.kinds import user_state
     from memory_actors.kinds.entity.events import EntityUpdated
 
     async with EventLog.open(tmp_path / "memory", user_state.event_registry()) as log:

@@ -6,7 +6,7 @@ import pytest
 from support.fakes import FakeEmbedder
 
 from memory_actors import InvalidInputError, Item, MemorySystem, QuotaExceededError
-from memory_actors.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder
 
 pytestmark = pytest.mark.anyio
 

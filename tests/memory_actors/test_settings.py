@@ -8,8 +8,8 @@ import pytest
 from support.fakes import FakeEmbedder
 
 from memory_actors import InvalidInputError, MemorySystem, Plan, Settings, Tier
-from memory_actors.quota import GlobalLimits, Limits, Prices
-from memory_actors.settings_check import RULES, check
+from memory_actors.api.settings_check import RULES, check
+from memory_actors.base.quota import GlobalLimits, Limits, Prices
 
 pytestmark = pytest.mark.anyio
 

@@ -28,8 +28,8 @@ from memory_actors import (
     NotFoundError,
     QuotaExceededError,
 )
+from memory_actors.base.streams import stream_of
 from memory_actors.interchange import export_jsonl, import_jsonl
-from memory_actors.streams import stream_of
 
 pytestmark = pytest.mark.anyio
 

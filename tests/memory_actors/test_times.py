@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_actors import InvalidInputError, Item, MemoryType
-from memory_actors.validation import time_us
+from memory_actors.base.validation import time_us
 
 pytestmark = pytest.mark.anyio
 

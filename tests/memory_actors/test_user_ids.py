@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fakes import FakeEmbedder
 
 from memory_actors import InvalidInputError, MemorySystem
-from memory_actors.validation import NAME_BYTES_MAX
+from memory_actors.base.validation import NAME_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
 

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
-from memory_actors.context_files.merge import merge
-from memory_actors.errors import MemoryActorsError
+from memory_actors.base.errors import MemoryActorsError
+from memory_actors.base.quota import Limits
+from memory_actors.base.tokens import TokenBudget
+from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock, Room
 from memory_actors.kinds.context.events import EntriesArchived
 from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.seams import render, shown
+from memory_actors.kinds.context.rendering import render, shown
 from memory_actors.kinds.context.state import blocks, text
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import Limits
-from memory_actors.tokens import TokenBudget
+from memory_actors.kinds.phrasing import text_digest
 
 SOFT, HARD = 14, 20
 LIMITS = Limits(context_entries=24, context_documents=3, context_document_bytes=120)

@@ -6,7 +6,7 @@ from support.context import applied, placed
 
 from memory_actors.kinds.context.alignment import align, as_shown
 from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.seams import render
+from memory_actors.kinds.context.rendering import render
 
 LINES = st.sampled_from(
     ["# A\n", "## B\n\n", "- tea\n", "- green tea\n", "- x\n", "para\n\n", "```\n- x\n```\n", "\n"]

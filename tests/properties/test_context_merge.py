@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.context import applied, placed
 
-from memory_actors.context_files.merge import merge
+from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.seams import render
+from memory_actors.kinds.context.rendering import render
 
 SHAPES = st.sampled_from(
     [

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.given import recorded
 
-from memory_actors.errors import MemoryActorsError
+from memory_actors.base.errors import MemoryActorsError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntitiesPruned, EntityDeleted
 from memory_actors.kinds.entity.graph import Relationship
 from memory_actors.kinds.kind import version_of
-from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
-from memory_actors.quota import Limits
+from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 
 LIMITS = Limits(entities=6, relationships=8, entity_bytes=300)
 SPELLINGS = st.sampled_from(

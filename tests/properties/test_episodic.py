@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
-from memory_actors.errors import MemoryActorsError
+from memory_actors.base.errors import MemoryActorsError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import Compressed, passages_of
 from memory_actors.kinds.episodic.commands import (
@@ -32,7 +33,6 @@ from memory_actors.kinds.episodic.episode import (
     StepAdded,
 )
 from memory_actors.kinds.kind import Tally
-from memory_actors.quota import Limits
 
 LIMITS = Limits(episodes=3, episode_steps=4, episodic_bytes=150)
 LOWERED = Limits(episodes=2, episode_steps=2, episodic_bytes=60)

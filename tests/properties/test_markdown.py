@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors.kinds.context.markdown import entry_raw, entry_text, parse, reworded
-from memory_actors.kinds.context.seams import render
+from memory_actors.kinds.context.rendering import render
 
 PIECES = st.sampled_from(
     ["# ", "## T", "- ", "* x", "1. ", "  ", "    ", "\t", "```", "~~~", "a", "b c", "#", "`"]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
-from memory_actors.errors import MemoryActorsError
+from memory_actors.base.errors import MemoryActorsError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Tally
 from memory_actors.kinds.structured import (
@@ -18,7 +19,6 @@ from memory_actors.kinds.structured import (
     UpdateDocument,
 )
 from memory_actors.kinds.structured.document import DocumentsPruned, document_text, value_json
-from memory_actors.quota import Limits
 
 LIMITS = Limits(documents=6, structured_bytes=120)
 LOWERED = Limits(documents=3, structured_bytes=50)

@@ -23,10 +23,11 @@ from support.kind_rules import (
 )
 
 from eventlog import Dropped, Recorded
-from memory_actors import user_state
-from memory_actors.account import AlertChanged, SetTier
-from memory_actors.errors import QuotaExceededError
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured
+from memory_actors.base.errors import QuotaExceededError
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import Tier
+from memory_actors.kinds import entity, episodic, long_term, short_term, structured, user_state
+from memory_actors.kinds.account import AlertChanged, SetTier
 from memory_actors.kinds.compression import (
     CompactionUndone,
     Compress,
@@ -38,12 +39,10 @@ from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.long_term import SummaryAdded
+from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.structured.document import DocumentPut
+from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, UpdateKey
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import Limits
-from memory_actors.records import Tier
-from memory_actors.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 
 
 def tiny(tier: Tier, count: int, size: int) -> Limits:

@@ -11,12 +11,12 @@ import pytest
 from bench.faults import ROWS, run
 from bench.faults.commands import COMMANDS
 from memory_actors import MemorySystem, UserMemory
-from memory_actors.handles.documents import Documents
-from memory_actors.handles.entities import EntityGraph
-from memory_actors.handles.episodes import Episodes
-from memory_actors.handles.short_term import ShortTermMemory
-from memory_actors.handles.user_context import UserContext
-from memory_actors.handles.working import WorkingMemory
+from memory_actors.api.handles.documents import Documents
+from memory_actors.api.handles.entities import EntityGraph
+from memory_actors.api.handles.episodes import Episodes
+from memory_actors.api.handles.short_term import ShortTermMemory
+from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.handles.working import WorkingMemory
 
 SEED = 7
 WITH_TESTS_OF_THEIR_OWN = {"kills", "model"}

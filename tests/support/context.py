@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from memory_actors.errors import InvalidInputError, StaleDocumentError
+from memory_actors.base.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.seams import render
-from memory_actors.phrasing import text_digest
+from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.phrasing import text_digest
 
 
 class Entry(NamedTuple):

@@ -7,7 +7,7 @@ from hypothesis.stateful import rule
 
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
-from memory_actors.phrasing import text_digest
+from memory_actors.kinds.phrasing import text_digest
 from support.kind_rules import CHANGED, CHANGES, GROUPS, METADATA, OWN, PINNED, RARELY, TIMES, WORDS
 from support.user_rules import ANY, UserRules, about, some
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import Recorded
-from memory_actors import user_state
-from memory_actors.errors import MemoryActorsError
+from memory_actors.base.errors import MemoryActorsError
+from memory_actors.kinds import user_state
 from memory_actors.kinds.kind import Add, Command, Kind, Restore
-from memory_actors.user_state import KINDS, UserState
+from memory_actors.kinds.user_state import KINDS, UserState
 
 REGISTRY = user_state.event_registry()
 Rows = dict[str, tuple[Kind, Any]]

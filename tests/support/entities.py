@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import AddEntity, Observation, Relate, RestoreEntities
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
-from memory_actors.phrasing import fact_text, name_text, observation_text, text_digest
-from memory_actors.quota import Limits
+from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from support.given import Given, recorded
 
 SMALL = Limits(entities=3, relationships=3, entity_bytes=1_000)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Recorded
+from memory_actors.base.quota import Limits, Plan
+from memory_actors.base.records import Tier
+from memory_actors.base.settings import Settings
 from memory_actors.kinds.kind import Kind
-from memory_actors.quota import Limits, Plan
-from memory_actors.records import Tier
-from memory_actors.settings import Settings
 
 
 def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[Any]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog import Recorded
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import context, entity, long_term, short_term, structured, working
 from memory_actors.kinds.kind import Kind, Pruned, Tally
 from memory_actors.kinds.short_term import SessionsExpired
-from memory_actors.quota import Limits
-from memory_actors.user_state import KINDS, UserState, kind_of_event
+from memory_actors.kinds.user_state import KINDS, UserState, kind_of_event
 
 Log = Sequence[Recorded[Any]]
 Uses = dict[tuple[str, ...], tuple[int, int]]

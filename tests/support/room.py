@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from eventlog import Recorded
-from memory_actors import user_state
-from memory_actors.errors import ContextLimitError, MemoryActorsError, QuotaExceededError
-from memory_actors.kinds import entity, episodic, long_term, working
+from memory_actors.base.errors import ContextLimitError, MemoryActorsError, QuotaExceededError
+from memory_actors.base.quota import SET_BY_TIER, Limits
+from memory_actors.kinds import entity, episodic, long_term, user_state, working
 from memory_actors.kinds.context.commands import (
     AddEntry,
     ChangeDocument,
@@ -24,8 +24,7 @@ from memory_actors.kinds.context.state import blocks, text
 from memory_actors.kinds.kind import Pruned, Restore
 from memory_actors.kinds.short_term import AddMessage, SessionsExpired
 from memory_actors.kinds.structured import PutDocument
-from memory_actors.quota import SET_BY_TIER, Limits
-from memory_actors.user_state import UserState
+from memory_actors.kinds.user_state import UserState
 from support import recount
 from support.deciding import Decided
 

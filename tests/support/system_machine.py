@@ -27,8 +27,8 @@ from memory_actors import (
     live_user,
     user_state,
 )
+from memory_actors.base.streams import stream_of
 from memory_actors.compaction import pace
-from memory_actors.streams import stream_of
 from support.clients import (
     ACTS,
     ANY,

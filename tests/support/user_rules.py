@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from memory_actors.account import SetTier
+from memory_actors.base.records import Tier
 from memory_actors.kinds import (
     context,
     entity,
@@ -19,11 +19,11 @@ from memory_actors.kinds import (
     structured,
     working,
 )
+from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.context.commands import DeleteEntry, RestoreEntries
 from memory_actors.kinds.kind import Command, Kind
-from memory_actors.records import Tier
-from memory_actors.user_state import KINDS
+from memory_actors.kinds.user_state import KINDS
 from support.deciding import REGISTRY, Decided, Deciding, living
 
 SECOND_US = 1_000_000

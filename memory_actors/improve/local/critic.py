@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.improve.local import faults
 from memory_actors.improve.local.prose import Better, Prose, quote, words_of
 from memory_actors.improve.local.readability import reading_ease

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from memory_actors.compaction.summarizers.concepts import concepts
+from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.improve.local import phrases
 from memory_actors.improve.local.prose import Better, Prose, Span
 from memory_actors.improve.local.terms import Terms
-from memory_actors.summarizers.concepts import concepts
-from memory_actors.summarizers.sentences import count_words
 
 REPEAT_WORDS_MIN: Final = 3
 """A shorter sentence may well stand twice: "Yes." """

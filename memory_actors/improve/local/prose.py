@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from memory_actors.summarizers.sentences import count_words, sentences
+from memory_actors.compaction.summarizers.sentences import count_words, sentences
 
 _NO_PROSE: Final = re.compile(
     r"^(?P<fence>```|~~~).*?(?:^(?P=fence)[^\n]*$|\Z)"  # code between fences

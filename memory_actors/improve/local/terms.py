@@ -12,9 +12,9 @@ from typing import Final
 
 from rapidfuzz.distance import OSA
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.improve.local.prose import words_of
-from memory_actors.indexes.words import STOP_WORDS
+from memory_actors.search.indexes.words import STOP_WORDS
 
 TERMS_MAX: Final = 1_000
 LETTERS_MIN: Final = 4

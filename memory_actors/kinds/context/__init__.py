@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.context import commands, events
 from memory_actors.kinds.context.commands import RestoreEntries as RestoreEntries
@@ -36,8 +38,6 @@ from memory_actors.kinds.kind import (
     none_at_hand,
     timeless,
 )
-from memory_actors.quota import Limits
-from memory_actors.records import QuotaUse
 
 registry = events.registry
 COMMANDS = commands.COMMANDS

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds.context.events import Section
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
-from memory_actors.tokens import TokenBudget, WordEstimate
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
 FREE = 0.4

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from memory_actors.errors import InvalidInputError, NotFoundError, StaleDocumentError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds.context.commands import (
     FREE_MAX,
     FREE_MIN,
@@ -52,8 +53,7 @@ from memory_actors.kinds.context.sizes import (
 )
 from memory_actors.kinds.context.state import Context, Row, block, blocks, text
 from memory_actors.kinds.kind import Command, refuse_id, same_json
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import Limits
+from memory_actors.kinds.phrasing import text_digest
 
 
 def decide(command: Command, state: Context, limits: Limits) -> Sequence[Event]:

@@ -7,7 +7,7 @@ back between the same neighbours, in whatever order they come.
 from bisect import bisect_left, bisect_right, insort
 from typing import NoReturn
 
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -20,7 +20,7 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.lines import is_blank
 from memory_actors.kinds.context.markdown import heading_raw, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.seams import closed
+from memory_actors.kinds.context.rendering import closed
 from memory_actors.kinds.context.state import Context, Row, block, blocks
 from memory_actors.kinds.kind import refuse_id
 

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry
-from memory_actors.records import Origin
+from memory_actors.base.records import Origin
 
 registry = EventRegistry()
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from types import EllipsisType
 from typing import NamedTuple
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds.context.lines import ITEM, LINES, Fenced, Start, is_blank, title_of
-from memory_actors.kinds.context.seams import state_behind
+from memory_actors.kinds.context.rendering import state_behind
 
 
 class Block(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.errors import NotFoundError
+from memory_actors.base.errors import NotFoundError
 from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.draft import Draft
 from memory_actors.kinds.context.events import BlockRestored, Event, Section

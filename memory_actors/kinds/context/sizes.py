@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from eventlog import Recorded
-from memory_actors.errors import ContextLimitError, QuotaExceededError
+from memory_actors.base.errors import ContextLimitError, QuotaExceededError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count, size
+from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock, Room
 from memory_actors.kinds.context.events import Archived, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Context, Row, blocks, fold, text, under_sections
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import Limits, refuse_bytes, refuse_count, size
-from memory_actors.tokens import TokenBudget
+from memory_actors.kinds.phrasing import text_digest
 
 NAME = "context"
 

@@ -29,7 +29,7 @@ from memory_actors.kinds.context.events import (
     Event,
     Section,
 )
-from memory_actors.kinds.context.seams import render
+from memory_actors.kinds.context.rendering import render
 
 # --- state
 

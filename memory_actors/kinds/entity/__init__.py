@@ -19,7 +19,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog.records import to_datetime
+from eventlog.core.records import to_datetime
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.entity import decide_entity, decide_relationship
 from memory_actors.kinds.entity.commands import (
@@ -62,9 +64,7 @@ from memory_actors.kinds.kind import (
     timeless,
     version_of,
 )
-from memory_actors.phrasing import fact_text, name_text, observation_text
-from memory_actors.quota import Limits
-from memory_actors.records import QuotaUse
+from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 
 __all__ = [
     "COMMANDS",

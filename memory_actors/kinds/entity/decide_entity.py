@@ -9,7 +9,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import MIB, Limits, size
+from memory_actors.base.validation import metadata_copy
 from memory_actors.kinds.entity.commands import (
     AddEntity,
     DeleteEntity,
@@ -30,9 +32,7 @@ from memory_actors.kinds.entity.graph import name_key, touching
 from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
 from memory_actors.kinds.entity.state import Entities, Entity, find, named
 from memory_actors.kinds.kind import PASSAGES_MAX, refuse_id, same_json
-from memory_actors.phrasing import observation_text, text_digest
-from memory_actors.quota import MIB, Limits, size
-from memory_actors.validation import metadata_copy
+from memory_actors.kinds.phrasing import observation_text, text_digest
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB

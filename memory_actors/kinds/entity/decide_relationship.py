@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
-from eventlog.records import to_datetime
-from memory_actors.errors import InvalidInputError, NotFoundError
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds.entity.commands import (
     DeleteRelationship,
     EndRelationship,
@@ -33,7 +34,6 @@ from memory_actors.kinds.entity.graph import Graph, Relationship, alike, relatio
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, Entity, find, tentatively
 from memory_actors.kinds.kind import refuse_id, same_json
-from memory_actors.quota import Limits
 
 A = TypeVar("A", bound=RelationshipAdded)
 

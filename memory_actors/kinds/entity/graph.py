@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from immutables import Map
 
-from memory_actors.errors import InvalidInputError
-from memory_actors.kinds.held import Held
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds.kind import Row
+from memory_actors.kinds.rows import Held
 
 Direction: TypeAlias = Literal["out", "in", "both"]
 """From the source to the target, the other way, or whichever."""

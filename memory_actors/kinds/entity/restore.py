@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from eventlog import Recorded
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds.entity.commands import RestoreEntities
 from memory_actors.kinds.entity.decide_relationship import placed
 from memory_actors.kinds.entity.events import (
@@ -28,7 +29,6 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.room import Room, make_room
 from memory_actors.kinds.entity.state import Entities, find, named, tentatively
-from memory_actors.quota import Limits
 
 Gone = EntityRestored | RelationshipRestored
 

@@ -9,11 +9,11 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.entity.events import EntitiesPruned
 from memory_actors.kinds.entity.graph import touching
 from memory_actors.kinds.entity.state import Entities, Entity
-from memory_actors.kinds.held import oldest
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.kinds.rows import oldest
 
 NAME = "entity"
 

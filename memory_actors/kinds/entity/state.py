@@ -30,8 +30,8 @@ from memory_actors.kinds.entity.events import (
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import Graph, Relationship, name_key
-from memory_actors.kinds.held import Groups, Held, put_in, take_from
 from memory_actors.kinds.kind import Row, label
+from memory_actors.kinds.rows import Groups, Held, put_in, take_from
 
 _NONE: Map[str, str] = Map()
 

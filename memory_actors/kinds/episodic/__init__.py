@@ -18,7 +18,9 @@ from typing import Any
 import msgspec
 
 from eventlog import Dropped, Recorded
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.compression import Summary, refuse_beside_originals, refuse_rewording
 from memory_actors.kinds.episodic import commands, compression, episode, room, text
 from memory_actors.kinds.episodic import state as episode_state
@@ -67,8 +69,6 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
-from memory_actors.quota import Limits
-from memory_actors.records import QuotaUse
 
 NAME = room.NAME
 

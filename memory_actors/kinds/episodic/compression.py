@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import compression
 from memory_actors.kinds.compression import are_as_read, is_there, summary_to_undo
 from memory_actors.kinds.episodic.commands import (
@@ -21,7 +22,6 @@ from memory_actors.kinds.episodic.restore import Returning, returning
 from memory_actors.kinds.episodic.room import Coming, refuse_without_room
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Restore
-from memory_actors.quota import Limits
 
 
 def compressible(row: Row) -> bool:

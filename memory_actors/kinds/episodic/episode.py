@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry, Recorded
+from memory_actors.base.records import Origin
 from memory_actors.kinds import compression, kind
 from memory_actors.kinds.compression import Compactable, Summary, summary_fields
 from memory_actors.kinds.kind import Pruned, Updated
-from memory_actors.records import Origin
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import Dropped, Recorded
+from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.records import UNSAID
 from memory_actors.kinds.compression import coming_back, refuse_lost
 from memory_actors.kinds.episodic.episode import (
     EpisodeFinished,
@@ -24,8 +26,6 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import goal_of
 from memory_actors.kinds.kind import version_of
-from memory_actors.origins import Origins, merged, origins_of
-from memory_actors.records import UNSAID
 
 
 class Returning(NamedTuple):

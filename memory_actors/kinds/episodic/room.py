@@ -7,11 +7,11 @@ from typing import NamedTuple, NoReturn
 
 from immutables import Map
 
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.episodic.commands import StartEpisode
 from memory_actors.kinds.episodic.episode import Row, SummaryEvent
 from memory_actors.kinds.episodic.state import Episodic
-from memory_actors.kinds.held import oldest
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.kinds.rows import oldest
 
 NAME = "episodic"
 

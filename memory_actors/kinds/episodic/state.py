@@ -21,7 +21,7 @@ from memory_actors.kinds.episodic.episode import (
     Row,
     evolved,
 )
-from memory_actors.kinds.held import Groups, Held, put_in, take_from
+from memory_actors.kinds.rows import Groups, Held, put_in, take_from
 
 _BEGINNINGS = (EpisodeStarted, EpisodesCompressed, EpisodeSummaryAdded)
 """Events that an episode, or a summary of some, begins with or comes back with."""

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from memory_actors.errors import NotFoundError
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.compression import (
     compressible,
@@ -22,7 +24,6 @@ from memory_actors.kinds.compression import (
     summary_passages,
     summary_text,
 )
-from memory_actors.kinds.held import Held, oldest
 from memory_actors.kinds.kind import (
     Command,
     Events,
@@ -87,9 +88,8 @@ from memory_actors.kinds.long_term.superseding import (
     reinstated,
     supersede,
 )
-from memory_actors.phrasing import spoken
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.records import QuotaUse
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.rows import Held, oldest
 
 __all__ = [
     "COMMANDS",

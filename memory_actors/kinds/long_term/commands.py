@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from memory_actors.base.records import OnDuplicate, Origin
 from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Add, Command, Delete, Restore
 from memory_actors.kinds.long_term.events import MemoriesCompressed, MemoryAdded, SummaryAdded
-from memory_actors.records import OnDuplicate, Origin
 
 
 class AddMemories(Add, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry
+from memory_actors.base.records import Origin
 from memory_actors.kinds import compression
 from memory_actors.kinds.kind import Pruned, Updated
-from memory_actors.records import Origin
 
 registry = EventRegistry()
 

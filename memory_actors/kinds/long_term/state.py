@@ -15,7 +15,6 @@ from memory_actors.kinds.compression import (
     Summaries,
     summary_fields,
 )
-from memory_actors.kinds.held import Held
 from memory_actors.kinds.kind import updated_row
 from memory_actors.kinds.long_term import duplicates
 from memory_actors.kinds.long_term.duplicates import Duplicates
@@ -33,6 +32,7 @@ from memory_actors.kinds.long_term.events import (
     SummaryEvent,
     Superseded,
 )
+from memory_actors.kinds.rows import Held
 
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 

@@ -1,8 +1,8 @@
 """Facts that change: which memory holds no more, because a newer one says otherwise.
 
-Which one says otherwise is found outside (see memory_actors/superseding/): that needs vectors and
-texts. Here it is recorded, if both are still what was compared. Nothing goes: the older memory
-keeps a mark, which counts as long as the newer one lives and says the same. So deleting or
+Which one says otherwise is found outside (see memory_actors/search/superseding/): that needs
+vectors and texts. Here it is recorded, if both are still what was compared. Nothing goes: the older
+memory keeps a mark, which counts as long as the newer one lives and says the same. So deleting or
 rewording the newer one undoes it, and bringing that back brings the mark back. A memory that was
 reinstated is left alone until it is reworded itself.
 

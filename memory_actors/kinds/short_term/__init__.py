@@ -12,7 +12,9 @@ import msgspec
 from immutables import Map
 
 from eventlog import EventRegistry, Recorded
-from memory_actors.errors import NotFoundError
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import (
     Add,
@@ -32,11 +34,9 @@ from memory_actors.kinds.kind import (
     same_json,
     updated_row,
 )
+from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.short_term import sessions
 from memory_actors.kinds.short_term.sessions import Row, Session, ShortTerm, expiry
-from memory_actors.phrasing import spoken
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.records import QuotaUse
 
 NAME = "short_term"
 SECOND_US = 1_000_000

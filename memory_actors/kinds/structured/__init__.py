@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 from immutables import Map
 
-from memory_actors.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.held import Held, oldest
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -30,6 +31,7 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
+from memory_actors.kinds.rows import Held, oldest
 from memory_actors.kinds.structured import document
 from memory_actors.kinds.structured import state as structured_state
 from memory_actors.kinds.structured.document import (
@@ -46,8 +48,6 @@ from memory_actors.kinds.structured.document import (
     value_of,
 )
 from memory_actors.kinds.structured.state import Structured
-from memory_actors.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.records import QuotaUse
 
 NAME = "structured"
 

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog import EventRegistry, Recorded
-from memory_actors.errors import NotFoundError
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Events, Pruned
-from memory_actors.records import Origin
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 

@@ -6,7 +6,7 @@ import msgspec
 from immutables import Map
 
 from eventlog import Recorded
-from memory_actors.kinds.held import Groups, Held, put_in, take_from
+from memory_actors.kinds.rows import Groups, Held, put_in, take_from
 from memory_actors.kinds.structured.document import (
     DocumentDeleted,
     DocumentPut,

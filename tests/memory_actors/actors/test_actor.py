@@ -19,7 +19,7 @@ from eventlog import (
 from memory_actors.actors import actor as actor_module
 from memory_actors.actors.actor import Actor
 from memory_actors.actors.asking import Request
-from memory_actors.errors import (
+from memory_actors.base.errors import (
     CommandCrashedError,
     DeadlineExceededError,
     InvalidInputError,

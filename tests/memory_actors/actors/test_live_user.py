@@ -8,11 +8,12 @@ import pytest
 from support.given import pro
 
 from eventlog import CorruptLog, Environment, EventLog, Snapshot
-from eventlog.tables import TABLES, U64
-from memory_actors import Item, Limits, QuarantinedError, live_user, user_state
-from memory_actors.indexes import dense
-from memory_actors.kinds import long_term
+from eventlog.lmdb.tables import TABLES, U64
+from memory_actors import Item, Limits, QuarantinedError
+from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
+from memory_actors.search.indexes import dense
+from memory_actors.users import live_user
 
 pytestmark = pytest.mark.anyio
 

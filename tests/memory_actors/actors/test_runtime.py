@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from memory_actors.actors.runtime import Runtime
-from memory_actors.errors import BeingErasedError, SystemClosedError
+from memory_actors.base.errors import BeingErasedError, SystemClosedError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ import pytest
 from support.fakes import FakeClock
 
 from eventlog import CorruptLog, EventLog
-from eventlog.records import to_datetime
-from eventlog.tables import U64
+from eventlog.core.records import to_datetime
+from eventlog.lmdb.tables import U64
 from memory_actors import InvalidInputError, LogEntry
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from support.compacting import SHORT, with_a_past
 from support.fakes import SECOND_US, START_US, FakeClock, FakeEmbedder
 
 from eventlog import PayloadErased
-from eventlog.records import to_datetime
+from eventlog.core.records import to_datetime
 from memory_actors import (
     InvalidInputError,
     MemorySystem,
@@ -21,8 +21,8 @@ from memory_actors import (
     UserMemory,
     live_user,
 )
-from memory_actors.audit.folding import state_at
-from memory_actors.streams import stream_of
+from memory_actors.base.streams import stream_of
+from memory_actors.history.folding import state_at
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from support.fakes import FakeClock
 from support.given import pro
 
 from memory_actors import Limits, NotFoundError, UserMemory, Why
-from memory_actors.audit.sentences import sentence
-from memory_actors.effects import Effect, effect
-from memory_actors.user_state import event_registry
+from memory_actors.history.sentences import sentence
+from memory_actors.kinds.effects import Effect, effect
+from memory_actors.kinds.user_state import event_registry
 
 pytestmark = pytest.mark.anyio
 

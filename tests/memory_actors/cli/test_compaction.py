@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from memory_actors import MemorySystem
+from memory_actors.base.records import CompactionProgress
 from memory_actors.cli.showing import short_id
-from memory_actors.records import CompactionProgress
-from memory_actors.summarizers import ExtractiveSummarizer
+from memory_actors.compaction.summarizers import ExtractiveSummarizer
 
 COMMITS = 12
 TOPICS = {

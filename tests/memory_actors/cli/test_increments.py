@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors.api_keys import KeyStore
+from memory_actors.base.api_keys import KeyStore
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
 from memory_actors import MemorySystem
+from memory_actors.base.errors import EmbedderError
 from memory_actors.cli import App, main
 from memory_actors.cli.options import Count, a_moment, local_time
-from memory_actors.errors import EmbedderError
 
 ROOT = Path(__file__).parents[3]
 

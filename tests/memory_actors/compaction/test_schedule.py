@@ -16,7 +16,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from eventlog.records import to_datetime, to_us
+from eventlog.core.records import to_datetime, to_us
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.compaction.schedule import (
     LOCAL,
     LastRunFile,
@@ -24,7 +25,6 @@ from memory_actors.compaction.schedule import (
     check_expression,
     next_run,
 )
-from memory_actors.errors import InvalidInputError
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from memory_actors import (
 )
 from memory_actors.compaction import job, replacing
 from memory_actors.compaction.pace import Pace
-from memory_actors.phrasing import text_digest
+from memory_actors.kinds.phrasing import text_digest
 
 pytestmark = pytest.mark.anyio
 

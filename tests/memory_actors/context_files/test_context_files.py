@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from memory_actors import ContextLimitError, UserMemory
-from memory_actors.context_files.syncing import sync
-from memory_actors.memory_tool import MemoryTool
+from memory_actors.integrations.context_files.syncing import sync
+from memory_actors.integrations.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 
 from memory_actors.cli import App, main
-from memory_actors.demo.run import known_questions
-from memory_actors.demo.scoring import mean, recall
+from memory_actors.cli.demo.run import known_questions
+from memory_actors.cli.demo.scoring import mean, recall
 
-DATA = files("memory_actors.demo")
+DATA = files("memory_actors.cli.demo")
 
 
 @pytest.fixture(autouse=True)

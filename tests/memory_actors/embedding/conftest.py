@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.embedding.onnx_minilm import OnnxEmbedder
-from memory_actors.model import WEIGHTS_FILE, Precision, fetch_published, install_model
+from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+from memory_actors.search.model import WEIGHTS_FILE, Precision, fetch_published, install_model
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import EmbedderError, Item, MemorySystem, Settings
-from memory_actors.embedding.protocol import Embedded
+from memory_actors.search.embedding.protocol import Embedded
 
 pytestmark = pytest.mark.anyio
 

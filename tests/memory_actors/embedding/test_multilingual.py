@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
-from memory_actors.embedding.default import DefaultEmbedder
-from memory_actors.embedding.multilingual import MultilingualEmbedder
-from memory_actors.embedding.named import embedder_of
-from memory_actors.errors import EmbedderError
+from memory_actors.base.errors import EmbedderError
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.multilingual import MultilingualEmbedder
+from memory_actors.search.embedding.named import embedder_of
 
 pytestmark = pytest.mark.anyio
 
@@ -154,7 +154,7 @@ def test_threads_at_once_get_the_same_vectors(multilingual: MultilingualEmbedder
 THREADS = """
 import os
 os.sched_getaffinity = lambda _pid: {0, 1, 2, 3}
-from memory_actors.embedding.multilingual import MultilingualEmbedder
+from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 embedder = MultilingualEmbedder()
 embedder.prepare()
 before = len(os.listdir("/proc/self/task"))

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors.embedding import onnx_minilm
-from memory_actors.embedding.onnx_minilm import OnnxEmbedder
-from memory_actors.errors import EmbedderError, InvalidInputError
+from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.search.embedding import onnx_minilm
+from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
 
 if TYPE_CHECKING:
-    from memory_actors.embedding.protocol import Embedder
+    from memory_actors.search.embedding.protocol import Embedder
 
 Floats = npt.NDArray[np.float32]
 

@@ -11,12 +11,16 @@ import structlog
 from support.fakes import FakeEmbedder
 
 from memory_actors import MemorySystem, Settings
-from memory_actors.embedding.batcher import BACKGROUND_CHARACTERS_MAX, BATCH_TEXTS_MAX, Batcher
-from memory_actors.embedding.protocol import Embedded
-from memory_actors.embedding.service import EmbeddingService
-from memory_actors.embedding.vector_table import VectorTable
-from memory_actors.errors import EmbedderError
-from memory_actors.phrasing import text_digest
+from memory_actors.base.errors import EmbedderError
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.search.embedding.batcher import (
+    BACKGROUND_CHARACTERS_MAX,
+    BATCH_TEXTS_MAX,
+    Batcher,
+)
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.embedding.vector_table import VectorTable
 
 pytestmark = pytest.mark.anyio
 

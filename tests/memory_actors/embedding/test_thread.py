@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.embedding.thread import LEAVE_S_MAX
+from memory_actors.search.embedding.thread import LEAVE_S_MAX
 
 STARTED_S_MAX = 20.0  # Python, numpy and what else is imported, on a busy machine
 
@@ -17,7 +17,7 @@ import asyncio, shutil, sys, threading, time
 from pathlib import Path
 import numpy as np
 from memory_actors import Item, MemorySystem
-from memory_actors.embedding.batcher import PROBE, Batcher
+from memory_actors.search.embedding.batcher import PROBE, Batcher
 
 class Embedder:
     fingerprint, dimension = "slow/1", 4

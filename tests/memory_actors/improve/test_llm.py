@@ -13,9 +13,9 @@ from memory_actors import (
     OpenAIReviser,
     improve,
 )
-from memory_actors.errors import InvalidInputError, LLMError
+from memory_actors.base.errors import InvalidInputError, LLMError
+from memory_actors.base.llm import ChatClient
 from memory_actors.improve.llm import critique_of
-from memory_actors.llm import ChatClient
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from memory_actors.improve.local.prose import Prose
 from memory_actors.improve.local.readability import reading_ease, syllable_count
 from memory_actors.improve.local.terms import Terms
 
-NOTE = (files("memory_actors.demo") / "improving.txt").read_text("utf-8")
+NOTE = (files("memory_actors.cli.demo") / "improving.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
 PLAIN = "The cat sat on the mat. It was warm there. The dog came in and barked at the cat."
 CODE = """\

@@ -24,7 +24,7 @@ from memory_actors import (
     improve,
     improve_stream,
 )
-from memory_actors.bounded import Marker
+from memory_actors.base.quota import MIB
 from memory_actors.improve import (
     Critiqued,
     Event,
@@ -40,8 +40,8 @@ from memory_actors.improve import (
     State,
     Warned,
 )
+from memory_actors.improve.bounded import Marker
 from memory_actors.observing.monitor import resident_bytes
-from memory_actors.quota import MIB
 
 pytestmark = pytest.mark.anyio
 

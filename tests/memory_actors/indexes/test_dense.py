@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.closest import closest, closest_of
-from memory_actors.embedding.vector_table import as_stored
-from memory_actors.indexes import dense
-from memory_actors.indexes.centring import SAMPLE_MAX, centre, sample_order
-from memory_actors.indexes.dense import DenseIndex, Maintained
+from memory_actors.search.embedding.vector_table import as_stored
+from memory_actors.search.indexes import dense
+from memory_actors.search.indexes.centring import SAMPLE_MAX, centre, sample_order
+from memory_actors.search.indexes.dense import DenseIndex, Maintained
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)

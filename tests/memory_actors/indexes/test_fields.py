@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.filters import predicate
-from memory_actors.indexes import fields
-from memory_actors.indexes.fields import FieldIndex
+from memory_actors.base.filters import predicate
+from memory_actors.search.indexes import fields
+from memory_actors.search.indexes.fields import FieldIndex
 
 Rows = dict[int, dict[str, Any]]
 

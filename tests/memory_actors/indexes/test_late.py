@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.embedding.projection import DIMENSIONS, learn_projection
-from memory_actors.embedding.tokens import TOKENS_MAX, pack, project, unpack
-from memory_actors.indexes import late
-from memory_actors.indexes.late import LateIndex, max_sim
+from memory_actors.search.embedding.projection import DIMENSIONS, learn_projection
+from memory_actors.search.embedding.tokens import TOKENS_MAX, pack, project, unpack
+from memory_actors.search.indexes import late
+from memory_actors.search.indexes.late import LateIndex, max_sim
 
 WIDTH = 96
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from memory_actors.indexes import passages
-from memory_actors.indexes.chains import CONTEXT
-from memory_actors.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
-from memory_actors.indexes.lexical_files import Saved
-from memory_actors.indexes.passages import K1, B
-from memory_actors.indexes.postings import COUNT_MAX, Postings
-from memory_actors.indexes.words import words
+from memory_actors.search.indexes import bm25 as passages
+from memory_actors.search.indexes.bm25 import K1, B
+from memory_actors.search.indexes.chains import CONTEXT
+from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
+from memory_actors.search.indexes.lexical_files import Saved
+from memory_actors.search.indexes.postings import COUNT_MAX, Postings
+from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
 WEIGHTS = [1 / (1 + number) for number in range(30)]

@@ -9,11 +9,11 @@ import pytest
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Item, MemorySystem, UserMemory
-from memory_actors.indexes import dense, lexical
-from memory_actors.indexes.memory_index import MemoryIndex
-from memory_actors.indexes.parts import Parts
-from memory_actors.indexes.traits import times
 from memory_actors.kinds import entity, long_term
+from memory_actors.search.indexes import dense, lexical
+from memory_actors.search.indexes.memory_index import MemoryIndex
+from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.traits import times
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_actors.indexes.traits import spoken
+from memory_actors.search.indexes.traits import spoken
 
 
 @pytest.mark.parametrize(

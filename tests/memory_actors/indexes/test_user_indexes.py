@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from memory_actors.indexes.parts import indexed
 from memory_actors.kinds import context, short_term, working
-from memory_actors.user_state import KINDS
+from memory_actors.kinds.user_state import KINDS
+from memory_actors.search.indexes.parts import indexed
 
 pytestmark = pytest.mark.anyio
 

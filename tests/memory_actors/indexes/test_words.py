@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.indexes.words import CHARACTERS_MAX, WORD_CHARACTERS_MAX, words
+from memory_actors.search.indexes.words import CHARACTERS_MAX, WORD_CHARACTERS_MAX, words
 
 
 def test_forms_of_a_word_are_one_word():

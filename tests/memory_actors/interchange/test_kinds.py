@@ -383,7 +383,7 @@ async def test_a_batch_ends_with_the_bytes_it_may_hold(store, file, monkeypatch)
 async def test_an_export_reads_the_texts_of_a_page_at_a_time(
     store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memory_actors.handles import reads as handle
+    from memory_actors.api.handles import reads as handle
 
     pages: list[int] = []
     read = handle.memories

@@ -7,7 +7,8 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import passages_of
 from memory_actors.kinds.kind import Passage, label
@@ -26,7 +27,6 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
     UpdateMemory,
 )
-from memory_actors.quota import Limits
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from support.given import Given, recorded
 
-from memory_actors.errors import (
+from memory_actors.base.errors import (
     ContextLimitError,
     InvalidInputError,
     NotFoundError,
     QuotaExceededError,
     StaleDocumentError,
 )
+from memory_actors.base.quota import Limits
+from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.commands import (
@@ -42,8 +44,6 @@ from memory_actors.kinds.context.events import (
     Section,
 )
 from memory_actors.kinds.context.state import block, blocks, text
-from memory_actors.quota import Limits
-from memory_actors.tokens import TokenBudget, WordEstimate
 
 DOC = "MEMORY.md"
 

@@ -4,7 +4,8 @@ import pytest
 from support.entities import SMALL, add, added, after, people, relate, related, restore, seen
 from support.given import Given, fold
 
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import (
     DeleteEntity,
@@ -25,8 +26,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipDeleted,
 )
 from memory_actors.kinds.kind import Tally
-from memory_actors.phrasing import text_digest
-from memory_actors.quota import Limits
+from memory_actors.kinds.phrasing import text_digest
 
 # --- add
 

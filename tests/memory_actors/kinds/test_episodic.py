@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from support.given import Given, fold, recorded
 
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic.commands import (
     AddStep,
@@ -29,7 +30,6 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
 from memory_actors.kinds.kind import Tally, index_of, version_of
-from memory_actors.quota import MIB, Limits
 
 
 def started(

@@ -7,7 +7,8 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import passages_of
 from memory_actors.kinds.episodic.commands import (
@@ -34,7 +35,6 @@ from memory_actors.kinds.episodic.episode import (
 )
 from memory_actors.kinds.episodic.text import TOLD_CHARACTERS_MAX, told
 from memory_actors.kinds.kind import Passage, is_summary, label
-from memory_actors.quota import Limits
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

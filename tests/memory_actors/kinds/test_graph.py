@@ -6,12 +6,12 @@ import pytest
 from support.entities import PEOPLE, added, people, related, seen
 from support.given import Given, recorded
 
-from memory_actors.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
 from memory_actors.kinds.kind import Events, Passage, label
-from memory_actors.phrasing import observation_text, text_digest
+from memory_actors.kinds.phrasing import observation_text, text_digest
 
 HOUR_US = 3_600_000_000
 

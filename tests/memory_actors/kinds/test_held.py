@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from memory_actors.kinds.held import Held, oldest
 from memory_actors.kinds.long_term import Row
+from memory_actors.kinds.rows import Held, oldest
 
 
 def row(name: str, at: int = 0, *, size: int = 10, pinned: bool = False, version: int = 1) -> Any:

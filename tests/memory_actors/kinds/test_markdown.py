@@ -10,7 +10,7 @@ from memory_actors.kinds.context.markdown import (
     reworded,
     title_of,
 )
-from memory_actors.kinds.context.seams import render
+from memory_actors.kinds.context.rendering import render
 
 
 def raws(text: str) -> list[str]:

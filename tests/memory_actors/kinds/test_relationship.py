@@ -4,7 +4,8 @@ import pytest
 from support.entities import PEOPLE, after, people, relate, related, restore, validity
 from support.given import Given, fold, recorded
 
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import EndRelationship, UpdateRelationship, graph
 from memory_actors.kinds.entity.events import (
@@ -13,7 +14,6 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipUpdated,
 )
-from memory_actors.quota import Limits
 
 # --- relate
 

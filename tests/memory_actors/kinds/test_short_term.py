@@ -3,7 +3,8 @@
 import pytest
 from support.given import Given, fold
 
-from memory_actors.errors import NotFoundError, QuotaExceededError
+from memory_actors.base.errors import NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.short_term import (
@@ -18,7 +19,6 @@ from memory_actors.kinds.short_term import (
     at,
 )
 from memory_actors.kinds.short_term.sessions import messages
-from memory_actors.quota import Limits
 
 HOUR_US = 3600 * SECOND_US
 

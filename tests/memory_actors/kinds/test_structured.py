@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from support.given import Given, fold, recorded
 
-from memory_actors.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Passage, Tally, label
 from memory_actors.kinds.structured import (
@@ -25,7 +26,6 @@ from memory_actors.kinds.structured.document import (
     document_text,
     value_json,
 )
-from memory_actors.quota import MIB, Limits
 
 
 def put(

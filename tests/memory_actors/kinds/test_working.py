@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from support.given import Given, fold
 
-from memory_actors.errors import NotFoundError, QuotaExceededError
+from memory_actors.base.errors import NotFoundError, QuotaExceededError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import working
 from memory_actors.kinds.working import DeleteKey, KeyDeleted, KeySet, SetKey
-from memory_actors.quota import Limits
 
 
 def was_set(key: str, value: Any = 1, *, size: int = 10, **more: Any) -> KeySet:

@@ -6,7 +6,7 @@ import pytest
 from support.context import FakeContext
 
 from memory_actors import UnavailableError
-from memory_actors.memory_tool import MemoryTool, MemoryToolError
+from memory_actors.integrations.memory_tool import MemoryTool, MemoryToolError
 
 pytestmark = pytest.mark.anyio
 REFUSED = r"must start with|would escape|Invalid path"

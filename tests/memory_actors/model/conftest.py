@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.model import WEIGHTS_FILE, fetch_published, install_model
+from memory_actors.search.model import WEIGHTS_FILE, fetch_published, install_model
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from memory_actors.errors import EmbedderError, InvalidInputError
-from memory_actors.model import (
+from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.search.model import (
     PUBLISHED_FILES,
     ModelInstallError,
     fetch_published,
@@ -46,7 +46,7 @@ def no_build(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         built.append(onnx_file)
         onnx_file.write_bytes(b"graph")
 
-    monkeypatch.setattr("memory_actors.model.graph.build_graph", build)
+    monkeypatch.setattr("memory_actors.search.model.graph.build_graph", build)
     return built
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_install_leaves_nothing(
         onnx_file.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memory_actors.model.graph.build_graph", interrupted)
+    monkeypatch.setattr("memory_actors.search.model.graph.build_graph", interrupted)
     with pytest.raises(KeyboardInterrupt):
         install_model(published, "int8", tmp_path)
     assert visible(tmp_path) == []
@@ -162,7 +162,7 @@ def test_an_interrupted_install_leaves_nothing(
 _INSTALL = """
 import os, signal, sys
 from pathlib import Path
-from memory_actors.model import install_model
+from memory_actors.search.model import install_model
 
 def progress(stage, done):
     if stage == sys.argv[3]:

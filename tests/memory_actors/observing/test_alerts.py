@@ -15,7 +15,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.privacy import hashed
 from memory_actors.observing import alerts
 from memory_actors.observing.alerts import (
     Alert,
@@ -26,7 +27,6 @@ from memory_actors.observing.alerts import (
     LogSink,
     WebhookSink,
 )
-from memory_actors.privacy import hashed
 
 pytestmark = pytest.mark.anyio
 

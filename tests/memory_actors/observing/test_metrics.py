@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from structlog.testing import capture_logs
 
-from memory_actors.errors import InvalidInputError, MissingExtraError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, MissingExtraError, NotFoundError
 from memory_actors.observing.metrics import BUCKETS_S, NoMetrics, PrometheusMetrics
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from eventlog import CorruptLog, DiskFull, LogLocked
 from memory_actors import ReaderFailedError, repair_store, verify_store
-from memory_actors.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.offline.child import ChildDied, heard, tell
 
 pytestmark = pytest.mark.user
 

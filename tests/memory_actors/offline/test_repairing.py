@@ -7,10 +7,10 @@ import anyio.to_thread
 import pytest
 
 from eventlog import Environment, LogUnavailable, StorageFailed
-from eventlog.tables import TABLES, U64
+from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import MemorySystem, repair_store, verify_store
-from memory_actors.api_keys import KeyStore
-from memory_actors.offline import repairing
+from memory_actors.base.api_keys import KeyStore
+from memory_actors.upkeep.offline import repairing
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from memory_actors.cli import App, main
 from memory_actors.cli.serve import is_loopback
 from memory_actors.server import KeyStore, create_app
 from memory_actors.server.serving import address, listening
-from memory_actors.writers.scope import Scope
+from memory_actors.users.writers.scope import Scope
 from tests.memory_actors.server.helpers import ALICE, StandIn, bearer, serving, until
 
 ROOT = Path(__file__).parents[3]
@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_are_refused(program: Program, arguments, code: int)
 @pytest.fixture(scope="module")
 def model() -> None:
     """The real model, as scripts/test installs it."""
-    from memory_actors.model import install_model
+    from memory_actors.search.model import install_model
 
     install_model()
 

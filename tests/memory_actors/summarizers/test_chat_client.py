@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from memory_actors.errors import InvalidInputError, LLMError, MissingExtraError
-from memory_actors.llm import ChatClient
+from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
+from memory_actors.base.llm import ChatClient
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.errors import InvalidInputError, SummarizerError
+from memory_actors.base.errors import InvalidInputError, SummarizerError
+from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, count_words
+from memory_actors.compaction.summarizers.sentences import MARKER, sentences
 from memory_actors.interchange import read_locomo
-from memory_actors.summarizers import Cluster, ExtractiveSummarizer, count_words
-from memory_actors.summarizers.sentences import MARKER, sentences
 
 START = datetime(2025, 8, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -284,7 +284,7 @@ def test_whatever_is_summarised_the_limits_hold_and_nothing_is_made_up(
 def test_the_same_summary_is_made_in_every_process() -> None:
     """Nothing hangs on the order of a set of strings."""
     code = (
-        "import sys; from memory_actors.summarizers import *; from datetime import *\n"
+        "import sys; from memory_actors.compaction.summarizers import *; from datetime import *\n"
         "texts = tuple(sys.stdin.read().split('|')); at = datetime(2025, 8, 2, 12, tzinfo=UTC)\n"
         "times = tuple(at + n * timedelta(days=1) for n in range(len(texts)))\n"
         "print(ExtractiveSummarizer().summarize_sync(Cluster(texts=texts, times=times)))"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_actors.errors import LLMError, SummarizerError
-from memory_actors.llm import ChatClient
-from memory_actors.summarizers import Cluster, OpenAISummarizer, count_words
+from memory_actors.base.errors import LLMError, SummarizerError
+from memory_actors.base.llm import ChatClient
+from memory_actors.compaction.summarizers import Cluster, OpenAISummarizer, count_words
 
 pytest.importorskip("openai", reason="openai is not installed: pip install 'memory-actors[llm]'")
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ import anyio
 import numpy as np
 import pytest
 
-from memory_actors.errors import InvalidInputError, SummarizerError
-from memory_actors.summarizers import (
+from memory_actors.base.errors import InvalidInputError, SummarizerError
+from memory_actors.compaction.summarizers import (
     CallableSummarizer,
     Cluster,
     ExtractiveSummarizer,

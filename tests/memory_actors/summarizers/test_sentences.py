@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.summarizers.sampling import evenly, scattered, typical
-from memory_actors.summarizers.sentences import MARKER, clip, count_words, sentences, within
+from memory_actors.compaction.summarizers.sampling import evenly, scattered, typical
+from memory_actors.compaction.summarizers.sentences import (
+    MARKER,
+    clip,
+    count_words,
+    sentences,
+    within,
+)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench.supersedes import Pair, proposes, read_pairs
-from memory_actors.superseding.clauses import CHARACTERS_MAX
-from memory_actors.superseding.rules import evidence, read
+from memory_actors.search.superseding.clauses import CHARACTERS_MAX
+from memory_actors.search.superseding.rules import evidence, read
 
 PAIRS = list(read_pairs(Path(__file__).with_name("pairs.txt")))
 TUNED_ON = [pair for pair in PAIRS if pair.part == "tuned on"]

@@ -1,0 +1,356 @@
+"""The frame: how one event lies in the log, and what makes damage show.
+
+    crc u32 | format u8 | flags u8 | schema u16 | tag length u8 | stream id 16 | version u64
+    | recorded_at_us i64 | raw bytes u32 | stored bytes u32 | payload digest 32 | chain 32
+    | tag | salt 16 | body
+
+All integers are big-endian.
+
+- The CRC covers every byte after it and is combined (xor) with the event's position, so a flipped
+  bit and a frame in the wrong place both show, cheaply, on every read.
+- The payload digest is SHA-256 over salt and uncompressed payload.
+- The chain is SHA-256 over the chain of the event before it in the stream, the immutable header
+  fields and the payload digest. It does not cover the payload itself, so a payload can be erased
+  and the chain still verifies; the salt goes with the payload, so nobody can test a guess at what
+  was erased against the digest that stays.
+- The two sizes are those at the time of the append. They stay when a payload is moved or erased.
+
+When a payload is moved to the archive, its frame becomes a stub: the same header with the flag
+`ARCHIVED`, the tag, and in the place of salt and body where they are now:
+
+    ... | tag | segment number u32 | offset of the block u64 | slot in the block u16
+
+So the chain verifies from stubs as it did before, and the digest tells whether what the archive
+gives is what was taken there.
+
+When a payload is erased, wherever it was, its frame becomes a stub with the flag `ERASED`, which
+says when:
+
+    ... | tag | erased_at_us i64
+
+In a log that is encrypted (keys.py) the flag is `ENCRYPTED`, with `ARCHIVED` for a stub. The body
+is what `Cipher.encrypt` made of the payload, compressed where the sizes say so; the digest is over
+salt and ciphertext. The sizes are those before encryption, so that what is counted is the same in
+both kinds of log.
+"""
+
+import functools
+import hashlib
+import struct
+import zlib
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from eventlog.core.codec import SALT_BYTES, decompress
+from eventlog.core.errors import CorruptLog, UnknownEvent
+from eventlog.core.keys import Cipher
+from eventlog.core.records import Prepared
+
+FORMAT = 1
+COMPRESSED = 1  # flag: the body is zlib
+ARCHIVED = 2  # flag: a pointer into the archive stands in the place of salt and body
+ERASED = 4  # flag: the time when they were erased does
+ENCRYPTED = 8  # flag: the body is encrypted; stays with a stub of the archive
+STREAM_ID_BYTES = 16  # of a SHA-256; the stream's record holds the whole name to compare
+CHAIN_BYTES = 32
+
+_HEADER = struct.Struct(">IBBHB16sQqII32s32s")
+_READ = struct.Struct(">IBBHB16sQqII64x")  # the header without digest and chain
+_CHAINED = struct.Struct(">BHB16sQqII")
+_CRC = struct.Struct(">I")
+_POINTER = struct.Struct(">IQH")
+_TIME = struct.Struct(">q")
+_PLACE = struct.Struct(">5s16sQH")
+_FLAGS_AT = 5
+_TAG_BYTES_AT = 8
+
+
+class Place(NamedTuple):
+    """Where a payload lies in the archive of its stream."""
+
+    number: int
+    """Of the segment."""
+    offset: int
+    """Of the block in the segment."""
+    slot: int
+    """In the block."""
+
+
+class Elsewhere(NamedTuple):
+    """What a stub has in the place of a payload."""
+
+    place: Place
+    digest: bytes
+    is_encrypted: bool = False
+
+
+class Encrypted(NamedTuple):
+    """A payload that is encrypted."""
+
+    data: bytes
+
+
+class Gone(NamedTuple):
+    """What stays of a payload that was erased."""
+
+    erased_at_us: int
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A frame taken apart, its CRC checked."""
+
+    flags: int
+    schema: int
+    stream_id: bytes
+    version: int
+    recorded_at_us: int
+    raw_bytes: int
+    stored_bytes: int
+    digest: bytes
+    chain: bytes
+    tag: str
+    salt: bytes
+    body: bytes
+    """Empty, as the salt is, when the payload is in the archive or erased."""
+    place: Place | None = None
+    gone: Gone | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the payload is encrypted."""
+        return bool(self.flags & ENCRYPTED)
+
+
+@functools.lru_cache(8192)
+def stream_id(name: str) -> bytes:
+    """Return the fixed-size key of a stream: no name is a prefix of another."""
+    return hashlib.sha256(name.encode()).digest()[:STREAM_ID_BYTES]
+
+
+def chain_start(sid: bytes) -> bytes:
+    """Return the chain of a stream before its first event."""
+    return hashlib.sha256(b"eventlog:" + sid).digest()
+
+
+def place_of(sid: bytes, version: int, schema: int, tag: bytes) -> bytes:
+    """Return what a payload is bound to when it is encrypted."""
+    return _PLACE.pack(b"event", sid, version, schema) + tag
+
+
+def pack(
+    prepared: Prepared,
+    *,
+    position: int,
+    sid: bytes,
+    version: int,
+    recorded_at_us: int,
+    prev: bytes,
+    cipher: Cipher | None = None,
+) -> tuple[bytes, bytes]:
+    """Return the frame of an event and its chain value; encrypted, if there is a cipher."""
+    tag, body = prepared.tag.encode(), prepared.body
+    if cipher is None:
+        flags = COMPRESSED if prepared.compressed else 0
+        digest = digest_of(prepared.salt, prepared.raw)
+    else:
+        flags, body = ENCRYPTED, cipher.encrypt(body, place_of(sid, version, prepared.schema, tag))
+        digest = digest_of(prepared.salt, body)
+    sizes = len(prepared.raw), len(prepared.body)
+    chain = _chain(prev, tag, digest, prepared.schema, sid, version, recorded_at_us, *sizes)
+    header = _HEADER.pack(
+        0, FORMAT, flags, prepared.schema, len(tag), sid, version, recorded_at_us, *sizes,
+        digest, chain,
+    )  # fmt: skip
+    rest = b"".join((header[_CRC.size :], tag, prepared.salt, body))
+    return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest, chain
+
+
+Taken: TypeAlias = tuple[
+    bytes, int, int, int, int, int, bytes, bytes | Elsewhere | Gone | Encrypted
+]
+"""Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
+
+
+def read(position: int, data: bytes) -> Taken:
+    """Return what a reader needs of a frame, its CRC checked: the hot path of every replay.
+
+    A plain tuple, because an object with names would cost a tenth of it. Raises as `unpack` does.
+    """
+    if len(data) < _READ.size:
+        raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
+    crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = (
+        _READ.unpack_from(data)
+    )
+    _check(position, data, crc, fmt, flags)
+    body_at = _READ.size + tag_bytes + SALT_BYTES
+    tag, body = data[_READ.size : _READ.size + tag_bytes], data[body_at:]
+    if not flags:
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
+    if flags == ENCRYPTED:
+        return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, Encrypted(body)
+    raw = decompress(body, raw_bytes) if flags == COMPRESSED else _not_here(position, data)
+    return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
+
+
+def unpack(position: int, data: bytes) -> Frame:
+    """Take a frame apart, digest and chain included.
+
+    :raises CorruptLog: it is not the frame that was written at this position.
+    :raises UnknownEvent: it was written in a newer format.
+    """
+    if len(data) < _HEADER.size:
+        raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
+    (
+        crc, fmt, flags, schema, tag_bytes, sid, version, recorded_at_us, raw_bytes, stored_bytes,
+        digest, chain,
+    ) = _HEADER.unpack_from(data)  # fmt: skip
+    _check(position, data, crc, fmt, flags)
+    salt_at = _HEADER.size + tag_bytes
+    tag = _tag(position, data[_HEADER.size : salt_at])
+    header = (
+        flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
+    )  # fmt: skip
+    if flags & ARCHIVED:
+        return Frame(*header, b"", b"", place=_place_at(position, data, salt_at))
+    if flags & ERASED:
+        return Frame(*header, b"", b"", gone=_gone_at(position, data, salt_at))
+    body_at = salt_at + SALT_BYTES
+    return Frame(*header, data[salt_at:body_at], data[body_at:])
+
+
+def stub(position: int, data: bytes, place: Place) -> bytes:
+    """Return what stays of a frame, whose CRC was checked, when its payload goes to `place`."""
+    return _stub(position, data, ARCHIVED | data[_FLAGS_AT] & ENCRYPTED, _POINTER.pack(*place))
+
+
+def erased(position: int, data: bytes, at_us: int) -> bytes:
+    """Return what stays of a frame when its payload is erased, whatever state that is in.
+
+    The CRC is made anew, so damage to the header no longer fails it; it breaks the chain.
+
+    :raises CorruptLog: it is cut short.
+    """
+    if len(data) < _HEADER.size or len(data) < _HEADER.size + data[_TAG_BYTES_AT]:
+        raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
+    return _stub(position, data, ERASED, _TIME.pack(at_us))
+
+
+def _stub(position: int, data: bytes, flags: int, instead: bytes) -> bytes:
+    """Return the header of a frame with other flags, its tag, and `instead` of the rest."""
+    kept = data[_FLAGS_AT + 1 : _HEADER.size + data[_TAG_BYTES_AT]]
+    return moved(position, b"".join((data[:_FLAGS_AT], bytes([flags]), kept, instead)))
+
+
+def refilled(position: int, data: bytes, salt: bytes, raw: bytes) -> bytes:
+    """Return the frame of which a stub is left, with its payload, uncompressed, in its place."""
+    return _stub(position, data, data[_FLAGS_AT] & ENCRYPTED, salt + raw)
+
+
+def moved(position: int, data: bytes) -> bytes:
+    """Return a frame, whose CRC was checked, as it lies at another position."""
+    rest = data[_CRC.size :]
+    return _CRC.pack(zlib.crc32(rest) ^ _fold(position)) + rest
+
+
+def is_erased(data: bytes) -> bool:
+    """Say whether a frame is the stub of an erased payload, unchecked."""
+    return len(data) > _FLAGS_AT and data[_FLAGS_AT] == ERASED
+
+
+def header_of(data: bytes) -> bytes:
+    """Return the part of a frame before its tag: no two frames have the same."""
+    return data[: _HEADER.size]
+
+
+def _not_here(position: int, data: bytes) -> Elsewhere | Gone:
+    taken = unpack(position, data)
+    if taken.gone is not None:
+        return taken.gone
+    assert taken.place is not None
+    return Elsewhere(taken.place, taken.digest, taken.is_encrypted)
+
+
+def _tag(position: int, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(f"event {position} has a type whose name is no text") from error
+
+
+def _place_at(position: int, data: bytes, at: int) -> Place:
+    if len(data) != at + _POINTER.size:
+        raise CorruptLog(f"event {position} is in the archive and does not say where")
+    return Place(*_POINTER.unpack_from(data, at))
+
+
+def _gone_at(position: int, data: bytes, at: int) -> Gone:
+    if len(data) != at + _TIME.size:
+        raise CorruptLog(f"event {position} is erased and does not say when")
+    return Gone(*_TIME.unpack_from(data, at))
+
+
+def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
+    if zlib.crc32(data[_CRC.size :]) ^ _fold(position) != crc:
+        raise CorruptLog(f"event {position} fails its CRC: restore a backup, or run a verification")
+    if fmt != FORMAT:
+        raise UnknownEvent(f"event {position} has frame format {fmt}, not {FORMAT}: upgrade")
+    if flags not in (0, COMPRESSED, ARCHIVED, ERASED, ENCRYPTED, ENCRYPTED | ARCHIVED):
+        raise UnknownEvent(f"event {position} has unknown flags {flags:#x}: upgrade")
+
+
+def chain_of(data: bytes) -> bytes:
+    """Return the chain value in a frame, unchecked."""
+    return data[_HEADER.size - CHAIN_BYTES : _HEADER.size]
+
+
+def payload(frame: Frame) -> bytes:
+    """Return the uncompressed payload of a frame that has it; encrypted, if it is encrypted."""
+    return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
+
+
+def decrypted(
+    cipher: Cipher, data: bytes, place: bytes, raw_bytes: int, stored_bytes: int
+) -> bytes:
+    """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
+
+    :raises KeyGone, CorruptLog: as `Cipher.decrypt` does.
+    """
+    body = cipher.decrypt(data, place)
+    return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
+
+
+def digest_of(salt: bytes, raw: bytes) -> bytes:
+    """Return the digest of an uncompressed payload."""
+    return hashlib.sha256(salt + raw).digest()
+
+
+def check_chain(frame: Frame, prev: bytes) -> bool:
+    """Say whether digest and chain of a frame follow from its content and `prev`.
+
+    The payload of a stub is not there to be compared with its digest.
+    """
+    chain = _chain(
+        prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
+        frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
+    )  # fmt: skip
+    has_payload = frame.place is None and frame.gone is None
+    whole = not has_payload or digest_of(frame.salt, payload(frame)) == frame.digest
+    return whole and chain == frame.chain
+
+
+def _chain(
+    prev: bytes, tag: bytes, digest: bytes, schema: int, sid: bytes, version: int, *rest: int
+) -> bytes:
+    header = _CHAINED.pack(FORMAT, schema, len(tag), sid, version, *rest)
+    return hashlib.sha256(b"".join((prev, header, tag, digest))).digest()
+
+
+def _fold(position: int) -> int:
+    """Fold a position into 32 bits: two that differ in one bit, or below 2**32, fold apart."""
+    return (position ^ position >> 32) & 0xFFFFFFFF
+
+
+def erased_name(sid: bytes) -> str:
+    """Return what an erased event has for the name of its stream."""
+    return f"erased:{sid.hex()}"

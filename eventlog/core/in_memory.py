@@ -1,0 +1,359 @@
+"""The port over plain dictionaries: for tests, and the shortest statement of what a store does.
+
+Events still go through the registry, so what does not serialise here does not serialise on disk.
+Nothing is durable; everything else holds.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import (
+    CorruptLog,
+    Fenced,
+    IdempotencyConflict,
+    LogClosed,
+    PayloadDropped,
+    PayloadErased,
+    WrongExpectedVersion,
+)
+from eventlog.core.frame import erased_name, stream_id
+from eventlog.core.records import (
+    ANY_VERSION,
+    SNAPSHOTS_KEPT,
+    Appended,
+    Archived,
+    Checkpoint,
+    Dropped,
+    DroppedPayloads,
+    Erased,
+    OnDropped,
+    Prepared,
+    Recorded,
+    Snapshot,
+    StreamHead,
+)
+from eventlog.core.requests import (
+    I64_MAX,
+    AppendRequest,
+    TakesAppends,
+    check_checkpoint,
+    check_entry,
+    check_int,
+    check_snapshot,
+    check_stream_name,
+    check_text,
+    checked_clock,
+    count,
+    given_digest,
+    system_clock_us,
+)
+
+
+@dataclass(slots=True)
+class _Stream:
+    events: list[Recorded[Any]] = field(default_factory=list)
+    epoch: int = 0
+    stored_bytes: int = 0
+    keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
+    archived: dict[int, int] = field(default_factory=dict)
+    """When the payload of a version was archived."""
+    erased_version: int = 0
+
+
+class InMemoryLog(TakesAppends):
+    """An `EventStore` that forgets everything when it goes."""
+
+    def __init__(self, registry: EventRegistry, *, clock: Callable[[], int] = system_clock_us):
+        super().__init__(registry, checked_clock(clock))
+        self._log: list[Recorded[Any]] = []
+        self._streams: dict[str, _Stream] = {}
+        self._checkpoints: dict[str, int] = {}
+        self._entries: dict[tuple[str, bytes], bytes] = {}
+        self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
+        self._totals: dict[str, int] = {}
+        self._grown = asyncio.Event()
+        self._closed = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed: open it again")
+
+    def close(self) -> None:
+        """End every subscription."""
+        self._closed = True
+        self._grown.set()
+
+    async def _append(self, request: AppendRequest) -> Appended:
+        self._check_open()
+        stream, key = request.stream, request.idempotency_key
+        held = self._streams.get(stream) or _Stream()
+        first_result = _first_result(stream, held, key, request.digest)
+        if first_result is not None:
+            return first_result
+        _check(stream, held, request.epoch, request.expected_version)
+        self._totals = count(self._totals, request.counters)
+        request.counted()
+        self._streams[stream] = held
+        held.epoch = max(held.epoch, request.epoch)
+        first = len(held.events) + 1
+        for event in request.events:
+            self._put(stream, held, event, request.recorded_at_us)
+        position = 0 if request.durability == "relaxed" else len(self._log)
+        result = Appended(stream, first, len(held.events), position)
+        if key is not None:
+            held.requests[key] = request.digest, result
+        if request.checkpoint is not None:
+            await self.save_checkpoint(request.checkpoint)
+        self._grown.set()
+        self._grown = asyncio.Event()
+        return result
+
+    def _put(self, stream: str, held: _Stream, event: Prepared, now_us: int) -> None:
+        data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
+        version = len(held.events) + 1
+        recorded = Recorded(
+            stream, version, len(self._log) + 1, now_us, event.tag, data,
+            len(event.raw), len(event.body), raw_meta,
+        )  # fmt: skip
+        held.events.append(recorded)
+        held.stored_bytes += len(event.body)
+        self._log.append(recorded)
+        for key in event.keys:
+            held.keys[key].append(version)
+
+    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+        """Raise the stream's epoch. See `EventStore.acquire`."""
+        check_stream_name(stream)
+        check_int("epoch", epoch, 0, I64_MAX)
+        self._check_open()
+        held = self._streams.get(stream) or _Stream()
+        if epoch < held.epoch:
+            raise Fenced(stream, epoch, held.epoch)
+        held.epoch = epoch
+        self._streams[stream] = held
+        return await self.head(stream)
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return the end of a stream; version 0 if it never was."""
+        check_stream_name(stream)
+        held = self._streams.get(stream) or _Stream()
+        return StreamHead(
+            len(held.events), held.epoch, held.stored_bytes, erased_version=held.erased_version
+        )
+
+    async def streams(self) -> list[str]:
+        """Return the name of every stream that has one."""
+        return [
+            name
+            for name, held in self._streams.items()
+            if not held.erased_version or held.erased_version < len(held.events)
+        ]
+
+    async def read_stream(
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`."""
+        check_stream_name(stream)
+        held = self._streams.get(stream) or _Stream()
+        after = max(after, 0)
+        return _readable(held.events[after : max(after, after + limit)], dropped)
+
+    async def read_all(
+        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`."""
+        after = max(after, 0)
+        return _readable(self._log[after : max(after, after + limit)], dropped)
+
+    async def read_event(
+        self, position: int, *, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
+        """Return the event at a position, None if there is none."""
+        if not 0 < position <= len(self._log):
+            return None
+        return _readable([self._log[position - 1]], dropped)[0]
+
+    async def read_versions(
+        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return these events of a stream, in the order asked for."""
+        check_stream_name(stream)
+        held = self._streams.get(stream) or _Stream()
+        found: list[Recorded[Any]] = []
+        for version in versions:
+            if not 0 < version <= len(held.events):
+                raise CorruptLog(f"an event of stream {stream!r} is missing")
+            found += _readable([held.events[version - 1]], dropped)
+        return found
+
+    async def versions_about(self, stream: str, key: str) -> list[int]:
+        """Return the versions of a stream's events about `key`."""
+        check_stream_name(stream)
+        check_text("key", key)
+        held = self._streams.get(stream) or _Stream()
+        return list(held.keys.get(key, ()))
+
+    async def find_request(
+        self, stream: str, idempotency_key: str, request: bytes
+    ) -> Appended | None:
+        """Return what this request's idempotency key got before, None if it is new."""
+        check_stream_name(stream)
+        check_text("idempotency key", idempotency_key)
+        held = self._streams.get(stream) or _Stream()
+        return _first_result(stream, held, idempotency_key, given_digest(request))
+
+    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+        """Keep a snapshot and the newest one before it; not one ahead of its stream."""
+        check_snapshot(stream, snapshot, fingerprint)
+        if snapshot.version > (await self.head(stream)).version:
+            return
+        snapshots = self._snapshots[stream]
+        snapshots[snapshot.version] = fingerprint, snapshot
+        for version in sorted(snapshots)[:-SNAPSHOTS_KEPT]:
+            del snapshots[version]
+
+    async def load_snapshot(
+        self, stream: str, fingerprint: str, *, until: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot of this schema, not beyond `until`, if any."""
+        check_stream_name(stream)
+        check_text("snapshot's fingerprint", fingerprint)
+        held = self._streams.get(stream) or _Stream()
+        if len(held.events) == held.erased_version:
+            return None
+        version = len(held.events) if until is None else min(len(held.events), until)
+        usable = [s for f, s in self._snapshots[stream].values() if f == fingerprint]
+        usable = [snapshot for snapshot in usable if snapshot.version <= version]
+        return max(usable, key=lambda snapshot: snapshot.version, default=None)
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store a subscriber's position and entries."""
+        check_checkpoint(checkpoint)
+        self._checkpoints[checkpoint.name] = checkpoint.position
+        for key, value in checkpoint.writes.items():
+            if value is None:
+                self._entries.pop((checkpoint.name, key), None)
+            else:
+                self._entries[checkpoint.name, key] = value
+
+    async def load_checkpoint(self, name: str) -> int:
+        """Return a subscriber's position, 0 if it has none."""
+        check_text("checkpoint's name", name)
+        return self._checkpoints.get(name, 0)
+
+    async def load_entry(self, name: str, key: bytes) -> bytes | None:
+        """Return one entry that a subscriber stored."""
+        check_entry(name, key)
+        return self._entries.get((name, key))
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Take note that these payloads are archived: there is nowhere else to put them."""
+        check_stream_name(stream)
+        held = self._streams.get(stream) or _Stream()
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, len(held.events))
+        self._check_open()
+        there = {version for version in versions if version > held.erased_version}
+        moved = dict.fromkeys(there - held.archived.keys(), self._clock())
+        held.archived |= moved
+        return Archived(events=len(moved))
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Replace the payloads that were archived before a time."""
+        check_int("time", before_us, None, None)
+        if stream is not None:
+            check_stream_name(stream)
+        self._check_open()
+        now_us, events = self._clock(), 0
+        for name, held in self._streams.items():
+            for version, archived_at_us in held.archived.items():
+                kept = not isinstance(held.events[version - 1].data, Dropped)
+                if kept and archived_at_us < before_us and stream in (None, name):
+                    self._drop(held, version, name, Dropped(now_us))
+                    events += 1
+        return DroppedPayloads(events=events)
+
+    def _drop(self, held: _Stream, version: int, name: str, instead: Dropped) -> None:
+        event = held.events[version - 1]
+        gone = msgspec.structs.replace(event, stream=name, data=instead, raw_meta=b"")
+        held.events[version - 1] = self._log[event.position - 1] = gone
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+    ) -> Erased:
+        """Erase a stream. See `EventStore.erase`."""
+        check_stream_name(stream)
+        self._check_open()
+        held = self._streams.get(stream) or _Stream()
+        events = len(held.events) - held.erased_version
+        if not events:
+            return Erased()
+        erased = Erased(events, self._clock())
+        instead, name = Dropped(erased.erased_at_us, erased=True), erased_name(stream_id(stream))
+        for version in range(held.erased_version + 1, len(held.events) + 1):
+            self._drop(held, version, name, instead)
+        held.erased_version = len(held.events)
+        for gone in (held.keys, held.requests, held.archived, self._snapshots[stream]):
+            gone.clear()
+        for projection in projections:
+            self._checkpoints.pop(projection, None)
+            for entry in [entry for entry in self._entries if entry[0] == projection]:
+                del self._entries[entry]
+        taken = {total: -min(n, self._totals.get(total, 0)) for total, n in (counted or {}).items()}
+        self._totals = count(self._totals, taken)
+        return erased
+
+    async def totals(self) -> dict[str, int]:
+        """Return the totals."""
+        return self.totals_nowait()
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return the totals: an append counts when it is accepted, as it is final then."""
+        return dict(self._totals)
+
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for an event behind `position`; return that of the last one, 0 at the close."""
+        while len(self._log) <= position and not self._closed:
+            await self._grown.wait()
+        return len(self._log) if len(self._log) > position else 0
+
+    async def flush(self) -> None:
+        """Return at once: nothing here ever becomes more durable."""
+
+
+def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[Any]]:
+    for event in events:
+        if dropped != "mark" and isinstance(event.data, Dropped):
+            kind = PayloadErased if event.data.erased else PayloadDropped
+            raise kind(event.stream, event.version, event.data.since_us)
+    return events
+
+
+def _check(stream: str, held: _Stream, epoch: int, expected_version: int) -> None:
+    if epoch < held.epoch:
+        raise Fenced(stream, epoch, held.epoch)
+    if expected_version not in (ANY_VERSION, len(held.events)):
+        raise WrongExpectedVersion(stream, expected_version, len(held.events))
+
+
+def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended | None:
+    if key is None or key not in held.requests:
+        return None
+    first_digest, result = held.requests[key]
+    if digest != first_digest:
+        raise IdempotencyConflict(
+            f"idempotency key {key!r} of stream {stream!r} was used for another request: "
+            "use a new key"
+        )
+    return msgspec.structs.replace(result, duplicate=True)

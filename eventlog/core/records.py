@@ -1,0 +1,225 @@
+"""What goes into the log and what comes out of it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+Durability: TypeAlias = Literal["commit", "relaxed"]
+"""`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
+
+OnDropped: TypeAlias = Literal["raise", "mark"]
+"""Of a read, where a payload was dropped or erased: raise `PayloadDropped`, or give the event with
+`Dropped` for its data."""
+
+ANY_VERSION = -1
+"""As an expected version: append whatever the stream's version is."""
+
+NAME_BYTES_MAX = 1024  # of a stream or a total
+SNAPSHOTS_KEPT = 2  # of a stream: the newest, and the one before it should the newest not load
+TOTALS_MAX = 256  # they are one row, written whole with each commit that changes one
+META_BYTES_MAX = 4096
+DAY_US = 86_400_000_000
+ENTRY_KEY_BYTES_MAX = 400  # LMDB's keys end at 511, and the name takes 16
+
+Event = TypeVar("Event")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
+
+
+def to_datetime(time_us: int) -> datetime:
+    """Return microseconds since 1970 as an aware UTC datetime.
+
+    What is outside of the years 1 to 9999 is the first or the last moment of them.
+    """
+    return _EPOCH + timedelta(microseconds=min(max(time_us, TIME_US_MIN), TIME_US_MAX))
+
+
+def to_us(time: datetime) -> int:
+    """Return an aware datetime as microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """Something that callers get back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
+        fields: dict[str, Any] = msgspec.json.decode(self._json())
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return self._json().decode()
+
+    def _json(self) -> bytes:
+        return msgspec.json.encode(self, enc_hook=str)
+
+
+TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
+TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """An event encoded for the log, before it has a place in a stream."""
+
+    event: Any
+    tag: str
+    schema: int
+    salt: bytes
+    """16 random bytes before the payload: a digest alone does not let anyone test a guess."""
+    raw: bytes
+    """The payload: meta length, meta, data."""
+    body: bytes
+    """The payload as stored: `raw`, or `raw` compressed."""
+    compressed: bool
+    keys: tuple[str, ...]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes the payload takes in the log."""
+        return len(self.body)
+
+    @property
+    def raw_meta(self) -> bytes:
+        """Who and why, packed, as the payload has it."""
+        return self.raw[2 : 2 + int.from_bytes(self.raw[:2], "big")]
+
+
+class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
+    """One event with its place in the log."""
+
+    stream: str
+    version: int
+    """1 for the first event of a stream."""
+    position: int
+    """Place in the whole log, from 1 and without gaps; 0 while the append is not confirmed."""
+    recorded_at_us: int
+    tag: str
+    data: Event
+    raw_bytes: int
+    stored_bytes: int
+    """Payload bytes after compression; less than `raw_bytes` when it was compressed."""
+    raw_meta: bytes
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When the log got it, in UTC."""
+        return to_datetime(self.recorded_at_us)
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """Who and why: the strings given with the append."""
+        return decode_meta(self.raw_meta) if self.raw_meta else {}
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the payload is stored compressed."""
+        return self.stored_bytes < self.raw_bytes
+
+
+class Dropped(msgspec.Struct, frozen=True, gc=False):
+    """Stands for the data of an event whose payload is gone: dropped by retention, or erased."""
+
+    since_us: int
+    erased: bool = False
+    key_gone: bool = False
+    """Of `read_all` alone: it is there, and its key is not. `since` is when it was recorded."""
+
+    @property
+    def since(self) -> datetime:
+        """When it went, in UTC."""
+        return to_datetime(self.since_us)
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where an append went."""
+
+    stream: str
+    first_version: int
+    last_version: int
+    last_position: int
+    """0 for a relaxed append, which is answered before it has one."""
+    duplicate: bool = False
+    """True when the idempotency key had been used: this is the first result, nothing was added."""
+
+
+class StreamHead(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream. A stream that never was has version 0 and epoch 0."""
+
+    version: int = 0
+    epoch: int = 0
+    stored_bytes: int = 0
+    chain: bytes = b""
+    erased_version: int = 0
+    """Up to which the stream is erased; what follows was appended since."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has nothing to read: it never was, or all of it is erased."""
+        return self.version == self.erased_version
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
+    """A state as bytes, and the version of the stream it stands for."""
+
+    version: int
+    data: bytes
+
+
+class Archived(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `archive` has moved."""
+
+    events: int = 0
+    """Whose payloads were moved; the others had been before."""
+    segments: int = 0
+    hot_bytes: int = 0
+    """Taken out of the rows that are read at every replay."""
+    archive_bytes: int = 0
+    """Written instead, salts included."""
+
+
+class DroppedPayloads(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `drop_archived` has deleted for good."""
+
+    events: int = 0
+    segments: int = 0
+    archive_bytes: int = 0
+
+
+class Erased(msgspec.Struct, frozen=True, gc=False):
+    """What a call of `erase` has done away with, and when. It holds nothing of it."""
+
+    events: int = 0
+    """Whose payloads are gone; their places in the log and the chain stay."""
+    erased_at_us: int = 0
+    """0 when there was nothing to erase."""
+    segments: int = 0
+    """Files of the archive that were deleted."""
+    before_bytes: int = 0
+    after_bytes: int = 0
+    """Of the store's file."""
+    key_deleted: bool = False
+    """Whether there was a key of this stream, of an encrypted log, which is deleted now."""
+
+
+class ArchiveStatistics(msgspec.Struct, frozen=True, gc=False):
+    """What is in the archive, of one stream or of all."""
+
+    segments: int = 0
+    events: int = 0
+    raw_bytes: int = 0
+    """Of their payloads, uncompressed."""
+    archive_bytes: int = 0
+    dropped_segments: int = 0
+    dropped_events: int = 0
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A subscriber's position and the entries that go with it."""
+
+    name: str
+    position: int
+    writes: Mapping[bytes, bytes | None] = {}
+    """Entries of the projection `name` to put, by key of up to 400 bytes; None deletes one."""

@@ -1,0 +1,272 @@
+"""An append before it is carried out: what is asked, and what no store would accept."""
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import ClockOutOfRange, InvalidAppend
+from eventlog.core.records import (
+    ANY_VERSION,
+    ENTRY_KEY_BYTES_MAX,
+    NAME_BYTES_MAX,
+    TIME_US_MAX,
+    TIME_US_MIN,
+    TOTALS_MAX,
+    Appended,
+    Checkpoint,
+    Durability,
+    Prepared,
+    Snapshot,
+)
+
+I64_MAX = 2**63 - 1
+U64_MAX = 2**64 - 1
+
+
+class AppendRequest(msgspec.Struct, frozen=True):
+    """One append, encoded and checked."""
+
+    stream: str
+    events: Sequence[Prepared]
+    expected_version: int
+    recorded_at_us: int
+    epoch: int = 0
+    idempotency_key: str | None = None
+    digest: bytes = b""
+    durability: Durability = "commit"
+    checkpoint: Checkpoint | None = None
+    use_reserve: bool = False
+    counters: Mapping[str, int] = {}
+    counted: Callable[[], object] = lambda: None
+    """Called on the loop in the step in which `totals_nowait` begins to tell of the append."""
+
+
+class TakesAppends(ABC):
+    """The `append` of the port up to where stores differ: checked and encoded, then carried out."""
+
+    registry: EventRegistry
+
+    def __init__(self, registry: EventRegistry, clock: Callable[[], int]):
+        self.registry = registry
+        self._clock = clock
+
+    async def append(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        expected_version: int,
+        *,
+        epoch: int = 0,
+        idempotency_key: str | None = None,
+        request: bytes | None = None,
+        durability: Durability = "commit",
+        meta: Mapping[str, str] | None = None,
+        recorded_at_us: int | None = None,
+        checkpoint: Checkpoint | None = None,
+        use_reserve: bool = False,
+        counters: Mapping[str, int] | None = None,
+        counted: Callable[[], object] = lambda: None,
+    ) -> Appended:
+        """Append events to a stream, all or none. See `EventStore.append` for the contract."""
+        check_stream_name(stream)
+        check_int("expected version", expected_version, ANY_VERSION, None)
+        check_int("epoch", epoch, 0, I64_MAX)
+        recorded_at_us = self._clock() if recorded_at_us is None else recorded_at_us
+        check_int("time", recorded_at_us, -I64_MAX - 1, I64_MAX)
+        _check_durability(durability, expected_version, idempotency_key)
+        if checkpoint is not None:
+            check_checkpoint(checkpoint)
+        prepared = _prepare(self.registry, events, meta)
+        ready = AppendRequest(
+            stream=stream,
+            events=prepared,
+            expected_version=expected_version,
+            recorded_at_us=recorded_at_us,
+            epoch=epoch,
+            idempotency_key=idempotency_key,
+            digest=b"" if idempotency_key is None else _request_digest(prepared, request),
+            durability=durability,
+            checkpoint=checkpoint,
+            use_reserve=use_reserve,
+            counters={} if counters is None else _checked_counters(counters),
+            counted=counted,
+        )
+        return await self._append(ready)
+
+    @abstractmethod
+    async def _append(self, request: AppendRequest) -> Appended:
+        """Carry out an append that every store can carry out."""
+
+
+def _prepare(
+    registry: EventRegistry, events: Sequence[Any], meta: Mapping[str, str] | None
+) -> list[Prepared]:
+    prepared = [e if isinstance(e, Prepared) else registry.prepare(e, meta) for e in events]
+    if not prepared:
+        raise InvalidAppend("an append needs at least one event")
+    return prepared
+
+
+def system_clock_us() -> int:
+    """Return the system's time in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock that gives times in the years 1 to 9999 only: all others can be no date.
+
+    It raises `ClockOutOfRange` when it is asked and the clock says another.
+    """
+
+    def now_us() -> int:
+        time_us = clock()
+        if not TIME_US_MIN <= time_us <= TIME_US_MAX:
+            raise ClockOutOfRange(
+                f"the clock says {time_us:,} microseconds since 1970, which is in none of the "
+                "years 1 to 9999: set it right, then try again"
+            )
+        return time_us
+
+    return now_us
+
+
+def check_stream_name(stream: str) -> None:
+    """Refuse a name that is no stream's.
+
+    :raises InvalidAppend: it is not a string, empty, over 1 KiB in UTF-8, or not Unicode.
+    """
+    _check_name("stream", stream)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidAppend(f"a {what} needs a name that is a string and not empty")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidAppend(f"{what} name {name!r} is not valid Unicode") from error
+    if size > NAME_BYTES_MAX:
+        raise InvalidAppend(f"{what} name takes {size} bytes (max: {NAME_BYTES_MAX})")
+
+
+def _checked_counters(counters: Mapping[str, int]) -> dict[str, int]:
+    """Return deltas that are some, as a copy: the caller may go on counting in its own."""
+    if not isinstance(counters, Mapping) or len(counters) > TOTALS_MAX:
+        raise InvalidAppend(f"counters map up to {TOTALS_MAX} names to what is added to each")
+    for name, delta in counters.items():
+        _check_name("total", name)
+        check_int("what is added to a total", delta, -I64_MAX - 1, I64_MAX)
+    return {name: delta for name, delta in counters.items() if delta}
+
+
+def _check_durability(
+    durability: Durability, expected_version: int, idempotency_key: str | None
+) -> None:
+    if idempotency_key is not None:
+        check_text("idempotency key", idempotency_key)
+    if durability not in ("commit", "relaxed"):
+        raise InvalidAppend(f"durability {durability!r} is neither commit nor relaxed")
+    if durability == "relaxed" and (expected_version == ANY_VERSION or idempotency_key is not None):
+        raise InvalidAppend("a relaxed append needs an expected version and takes no key")
+
+
+def _request_digest(events: Sequence[Prepared], request: bytes | None) -> bytes:
+    """Return what tells one request from another under the same idempotency key."""
+    if request is not None:
+        return given_digest(request)
+    digest = hashlib.sha256()
+    for prepared in events:
+        data = prepared.raw[2 + int.from_bytes(prepared.raw[:2], "big") :]  # who asks is no matter
+        digest.update(prepared.tag.encode() + len(data).to_bytes(8, "big") + data)
+    return digest.digest()
+
+
+def given_digest(request: bytes) -> bytes:
+    """Return the digest of a request that the caller put in bytes.
+
+    :raises InvalidAppend: it is not bytes.
+    """
+    if not isinstance(request, bytes):
+        raise InvalidAppend("what a request was is told in bytes")
+    return hashlib.sha256(request).digest()
+
+
+def check_checkpoint(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that no store could keep.
+
+    :raises InvalidAppend: a name, position or entry that cannot be stored.
+    """
+    check_text("checkpoint's name", checkpoint.name)
+    check_int("checkpoint's position", checkpoint.position, 0, U64_MAX)
+    for key, value in checkpoint.writes.items():
+        _check_entry_key(key)
+        if not isinstance(value, bytes | None):
+            raise InvalidAppend("an entry's value is bytes")
+
+
+def check_entry(name: str, key: bytes) -> None:
+    """Refuse what can be no entry of a checkpoint.
+
+    :raises InvalidAppend: a name that is not text, a key that is not bytes or over 400 of them.
+    """
+    check_text("checkpoint's name", name)
+    _check_entry_key(key)
+
+
+def _check_entry_key(key: bytes) -> None:
+    if not isinstance(key, bytes):
+        raise InvalidAppend("an entry's key is bytes")
+    if len(key) > ENTRY_KEY_BYTES_MAX:
+        raise InvalidAppend(f"an entry's key takes {len(key)} bytes (max: {ENTRY_KEY_BYTES_MAX})")
+
+
+def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+    """Refuse a snapshot that no store could keep."""
+    check_stream_name(stream)
+    check_int("snapshot's version", snapshot.version, 0, U64_MAX)
+    check_text("snapshot's fingerprint", fingerprint)
+    if not isinstance(snapshot.data, bytes):
+        raise InvalidAppend("a snapshot's data is bytes")
+
+
+def check_int(what: str, value: Any, low: int | None, high: int | None) -> None:
+    """Refuse what is not exactly an int (a bool would not be read back), or out of its range."""
+    if (
+        type(value) is not int
+        or (low is not None and value < low)
+        or (high is not None and value > high)
+    ):
+        raise InvalidAppend(f"{what} {value!r} is no whole number in its range")
+
+
+def check_text(what: str, value: Any) -> None:
+    """Refuse what is not a string of valid Unicode."""
+    try:
+        str.encode(value)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidAppend(f"{what} {value!r} is not valid Unicode text") from error
+
+
+def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, int]:
+    """Return the totals after these deltas.
+
+    :raises InvalidAppend: one would leave 0..2**63-1, or there would be over `TOTALS_MAX`.
+    """
+    after = dict(totals)
+    for name, delta in counters.items():
+        total = after.get(name, 0) + delta
+        if not 0 <= total <= I64_MAX:
+            raise InvalidAppend(
+                f"total {name!r} is {total - delta}: {delta:+} would take it out of its range"
+            )
+        after[name] = total
+        if not total:
+            del after[name]
+    if len(after) > TOTALS_MAX:
+        raise InvalidAppend(f"there would be {len(after)} totals (max: {TOTALS_MAX})")
+    return after

@@ -1,0 +1,72 @@
+"""Subscriptions: every event once, in order: first the past, then live as it comes.
+
+A subscriber that must not miss or repeat anything across restarts stores its position with its own
+results in one transaction (`save_checkpoint`, or the `checkpoint` of an append) and starts again
+from `load_checkpoint`. The position that is stored is what it has done, so a crash in between
+repeats at most work whose results were not stored either.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from eventlog.core.errors import LogClosed
+from eventlog.core.port import EventStore
+from eventlog.core.records import OnDropped, Recorded
+from eventlog.core.searching import version_at
+
+
+def subscribe(
+    log: EventStore,
+    after: int = 0,
+    *,
+    stream: str | None = None,
+    batch: int = 512,
+    dropped: OnDropped = "raise",
+) -> AsyncIterator[Recorded[Any]]:
+    """Yield every event behind position `after`, then each new one; end when the log closes.
+
+    With `stream`, only that stream's: no other one is read, so nothing in another can end it. Only
+    durable events are seen. `dropped` says what to do where retention has dropped a payload: see
+    `EventStore.read_stream`.
+
+    :raises ValueError: a batch that is none.
+    """
+    if batch < 1:
+        raise ValueError(f"batch is {batch}: read at least one event at a time")
+    after = max(after, 0)
+    if stream is None:
+        return _of_all(log, after, batch, dropped)
+    return _of_stream(log, stream, after, batch, dropped)
+
+
+async def _of_all(
+    log: EventStore, position: int, batch: int, dropped: OnDropped
+) -> AsyncIterator[Recorded[Any]]:
+    with suppress(LogClosed):
+        while True:
+            events = await log.read_all(position, batch, dropped=dropped)
+            for event in events:
+                yield event
+            if events:
+                position = events[-1].position
+            elif not await log.wait_beyond(position):
+                return
+
+
+async def _of_stream(
+    log: EventStore, stream: str, after: int, batch: int, dropped: OnDropped
+) -> AsyncIterator[Recorded[Any]]:
+    seen = after  # a position of the log: what was appended up to there is not waited for
+    with suppress(LogClosed):
+        version = await version_at(log, stream, after)
+        while True:
+            events = await log.read_stream(stream, version, batch, dropped=dropped)
+            for event in events:
+                if event.position > after:  # the log may not have come that far
+                    yield event
+            version = events[-1].version if events else version
+            while (await log.head(stream)).version == version:
+                seen = await log.wait_beyond(seen)
+                if not seen:
+                    return

@@ -1,0 +1,1 @@
+"""Files opened, written and replaced so that a crash leaves the old or the new one."""

@@ -1,0 +1,307 @@
+"""What can be said and done about a data file without LMDB: before it is mapped, and around it.
+
+A page that is not there or is damaged kills the process that follows LMDB to it. So the pages are
+checked (pages.py) before LMDB maps a file, where that is quick, and where the file is shorter than
+its own meta page says: it may have been cut, or have free pages at its end that were never written.
+The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
+work. A rename is durable when its directory has been synced.
+
+Directories of a store are for their owner alone, as files are (regular.py), whatever the umask.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from eventlog.core.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed
+from eventlog.files.pages import Meta, check_pages
+from eventlog.files.regular import ANEW, MADE, open_regular, opened
+
+CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
+PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
+STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
+DIRECTORY_MODE = 0o700
+TEMPORARY = ".tmp"  # behind the name of a file that is not finished
+FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
+
+_META_MAGIC = 0xBEEFC0DE
+_PAGE_HEADER = struct.Struct("=QHHHH")
+_META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
+_META_FLAG = 0x08
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
+    """Check the pages of a file that is no larger, or shorter than its newest meta page says.
+
+    :raises CorruptLog: it has no readable meta page, or lacks a page, or has one that would end the
+        process that follows it.
+    """
+    try:
+        with opened(path) as file:
+            head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
+            size = file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+    if size == 0:
+        return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
+    meta = _newest(path, head)
+    if size <= checked_bytes_max or size < meta.stated_bytes:
+        _check_pages(path, meta)
+
+
+def pad(path: Path) -> None:
+    """Make a copy that is cut short as long as it says it is, with zeros, so that it can be mapped.
+
+    :raises CorruptLog: it has no readable meta page.
+    """
+    with opened(path, os.O_RDWR) as file:
+        meta = _newest(path, file.read(2 * 65536))
+        file.truncate(max(meta.stated_bytes, file.seek(0, os.SEEK_END)))
+
+
+def _newest(path: Path, head: bytes) -> Meta:
+    """Return the newest meta page of a file."""
+    metas = list(_metas(head))
+    if not metas:
+        raise CorruptLog(f"{path} has no readable meta page: restore a backup")
+    newest = max(metas)[1]
+    if newest.stated_bytes > STATED_BYTES_MAX:
+        raise CorruptLog(f"{path} has a meta page that cannot be true: restore a backup")
+    return newest
+
+
+def _check_pages(path: Path, meta: Meta) -> None:
+    try:
+        check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+    except CorruptLog as error:
+        raise CorruptLog(f"{path}: {error}") from error
+
+
+def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
+    """Yield each readable meta page, with the number of its transaction."""
+    for at in (0, *PAGE_BYTES):
+        if len(head) < at + _PAGE_HEADER.size + _META.size:
+            return
+        flags = _PAGE_HEADER.unpack_from(head, at)[2]
+        magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
+            head, at + _PAGE_HEADER.size
+        )
+        whole = magic == _META_MAGIC and flags & _META_FLAG and page_bytes in PAGE_BYTES
+        if whole and at in (0, page_bytes):
+            yield txn_id, Meta(at and 1, page_bytes, last_page)
+
+
+def named(directory: str | Path) -> Path:
+    """Return the path of a directory with a name of its own, beside which files can go.
+
+    `.` and `..` become absolute, others stay as they are.
+
+    :raises LogUnavailable: it has none: nothing was named, the root, or what no name can be.
+    """
+    if not str(directory):
+        raise LogUnavailable("no directory is named: name one")
+    path = Path(directory)
+    is_there(path)
+    if path.name in ("", ".."):
+        path = path.resolve()
+    if not path.name:
+        raise LogUnavailable(f"{path} cannot be a store: name a directory in it")
+    return path
+
+
+def is_there(path: Path) -> bool:
+    """Say whether there is something of a name.
+
+    :raises LogUnavailable: there cannot be.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise LogUnavailable(
+            f"cannot use {str(path)!r:.200}: {reason(error)}: give it another name"
+        ) from error
+    return True
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Say why a file cannot be used; a name that the system does not take is a `ValueError`."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that goes with a data file."""
+    return path.with_name(path.name + suffix)
+
+
+def reserve_readers(path: Path) -> None:
+    """Give LMDB's table of readers its blocks: it is mapped, and a full disk would be a SIGBUS."""
+    fd = open_regular(path, os.O_RDWR | MADE)
+    try:
+        os.posix_fallocate(fd, 0, 4 * 4096)
+    finally:
+        os.close(fd)
+
+
+def lock(path: Path) -> int:
+    """Return the descriptor of a file that is locked and says which process holds it.
+
+    :raises LogLocked: another one does, or this one.
+    """
+    make_directory(path.parent)
+    fd = open_regular(path, os.O_RDWR | MADE)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        raise LogLocked(
+            f"{path.parent} is open in process {owner}: close it there, or use another directory"
+        ) from error
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        pass  # it only tells others who holds the lock
+    return fd
+
+
+def unlock(fd: int) -> None:
+    """Give a lock up, even if a forked child holds a copy of the descriptor."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, for its owner alone, and those above it, for good, where they are missing.
+
+    One that is there keeps the mode that it was given.
+    """
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    for each in missing:
+        sync_to_disk(each.parent)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Make a file durable; of a directory, what was created, renamed and removed in it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def written_whole(path: Path, *, contested: bool = False) -> Iterator[BinaryIO]:
+    """Give a file to write to, and put it at `path` when the block is left: whole, and durable.
+
+    What was there stays until then, whatever happens. It is readable by its owner only. What is not
+    finished is removed, but for that of a process that dies: this is `<name>.tmp`, and the next one
+    writes over it, so that what it holds of a secret goes as well. Therefore one may write at a
+    time; where others may, who know nothing of each other, the file is `contested` and each one has
+    a name of its own.
+    """
+    temporary = beside(path, (f".{secrets.token_hex(8)}" if contested else "") + TEMPORARY)
+    file = opened(temporary, ANEW | os.O_EXCL if contested else ANEW)
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_to_disk(path.parent)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a small file so that it is there whole, whatever happens, or as it was before."""
+    with written_whole(path) as file:
+        file.write(data)
+
+
+def remove_named(directory: Path, wanted: Callable[[str], bool]) -> int:
+    """Remove the files of a directory whose names are wanted, for good; return how many there were.
+
+    :raises StorageFailed: it cannot be looked into, or a file cannot be removed: says what is left.
+    """
+    try:
+        left = [name for name in os.listdir(directory) if wanted(name)]  # noqa: PTH208 - names
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StorageFailed(
+            f"{directory} cannot be looked into ({error.strerror}), so nothing in it was removed: "
+            "make it a directory that may be read and written, then repeat this"
+        ) from error
+    count = len(left)
+    try:
+        while left:
+            (directory / left[-1]).unlink(missing_ok=True)
+            left.pop()
+        sync_to_disk(directory)
+    except OSError as error:
+        raise StorageFailed(
+            f"{len(left)} of {count} files are left in {directory} and cannot be removed for good "
+            f"({error}), such as {left[-1:]}: mend that, then repeat this"
+        ) from error
+    return count
+
+
+def bytes_under(directory: Path) -> int:
+    """Return what the files in a directory take, as far as they may be looked at."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):  # it was replaced or removed meanwhile
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how much may still be written to the disk that a directory is on."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def check_disk(directory: Path, needed_bytes: int, what: str) -> None:
+    """Refuse work that the disk has no room for, before it begins.
+
+    :raises DiskFull: it has not.
+    """
+    free = free_bytes(directory)
+    if free < needed_bytes:
+        raise DiskFull(
+            f"{what} needs {needed_bytes:,} bytes and {directory} has {free:,} free: "
+            "free some, try again"
+        )
+
+
+def means_no_room(error: Exception) -> bool:
+    """Say whether the system refused a write for want of room."""
+    return _errno(error) in _NO_ROOM
+
+
+def explains_no_room(path: Path, error: Exception) -> bool:
+    """Say whether a full disk explains `error`: LMDB reports a short write as EIO."""
+    return means_no_room(error) or free_bytes(path.parent) < FULL_BELOW_BYTES
+
+
+def _errno(error: Exception) -> int | None:
+    """Return the system's error number; lmdb.Error keeps its own in `code`, where it has one."""
+    number = getattr(error, "code", None) or getattr(error, "errno", None)
+    return number if isinstance(number, int) else None

@@ -1,0 +1,1 @@
+"""The log on LMDB: the environment, its tables, the writer thread, reads."""

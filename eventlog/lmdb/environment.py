@@ -1,0 +1,401 @@
+"""One LMDB environment, opened safely. The only file that imports lmdb.
+
+LMDB is fast and exact when its rules are kept, and silent or deadly when they are not. The rules
+kept here:
+
+- One process: an flock on a file beside the data, taken before LMDB maps anything. LMDB alone
+  lets two processes overwrite each other's work through our own cached heads.
+- Never across fork: a child that writes corrupts its parent's log, so every use checks the pid.
+- A file cut short is refused before LMDB maps it (datafile.py).
+- Fully synced commits only, and the file's name is synced before the first of them: a commit is of
+  no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
+  resized while readers are live; the limit users feel is `size_max_bytes`, checked before each
+  write.
+- `write` and `read` may be called from any thread; `reopen` waits for readers to leave. LMDB lets
+  nobody begin to read between a write that failed and the reopening: they are to try again.
+- A process opens or closes one file at a time: py-lmdb knows open files by their inodes, and
+  forgets a closed one a moment after the system may have given its inode to a new file.
+
+How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
+rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
+gaps. So `shrink` copies row by row, in order, into a new file, which packs its pages full and holds
+nothing but what is there. Writes wait meanwhile. Then:
+
+- The copy is whole and synced before it is renamed over the file, and the directory is synced
+  before anything may be written to it: whenever the process dies, one whole file is there.
+- The copy was opened under its temporary name, so its table of readers is its own. LMDB's locks
+  belong to files and not to names, so that table is renamed too.
+- Who reads the old file goes on in it; the last reader closes it, and its bytes go then. Handles
+  of tables belong to one file, so `tables` gives those of the file that the caller's thread is in.
+- A new file counts its transactions from 1. `last_transaction` goes on counting: to it is added
+  what `shrink` hands to the caller to be stored, and the caller gives back as `count_from`.
+"""
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import lmdb
+
+from eventlog.core.errors import (
+    CorruptLog,
+    DiskFull,
+    InvalidAppend,
+    LogBusy,
+    LogClosed,
+    LogUnavailable,
+    StorageFailed,
+)
+from eventlog.files.datafile import (
+    CHECKED_BYTES_MAX,
+    beside,
+    check_disk,
+    check_file,
+    explains_no_room,
+    lock,
+    means_no_room,
+    reserve_readers,
+    sync_to_disk,
+    unlock,
+)
+from eventlog.files.pages import META_PAGES
+from eventlog.files.regular import OWNER_ONLY
+from eventlog.files.shared import Shared
+from eventlog.lmdb.copying import Shrunk, copy_table, pages
+
+MAP_BYTES = 1 << 40
+READERS_MAX = 126
+RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
+SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
+DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
+PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
+
+_opening = threading.Lock()  # held by who opens or closes a file
+
+Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """An open LMDB file."""
+
+    env: lmdb.Environment
+    tables: Tables
+    page_bytes: int
+    earlier: int
+    """Transactions counted in the files before this one."""
+
+    def close(self) -> None:
+        with _opening:
+            self.env.close()
+
+    def last_transaction(self) -> int:
+        return self.earlier + self.env.info()["last_txnid"]
+
+    def size(self) -> int:
+        return (self.env.info()["last_pgno"] + 1) * self.page_bytes
+
+
+class Environment:
+    """Named tables in one LMDB file, with an exclusive lock on it.
+
+    The pages of a file of up to `checked_bytes_max` are checked before LMDB follows them. None maps
+    any file: for a child that repairs it. `busy` is raised to readers while nobody can read.
+
+    :raises LogLocked: another process, or this one, has it open.
+    :raises CorruptLog: the file is not whole.
+    :raises LogUnavailable: it cannot be opened or created.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Iterable[str],
+        *,
+        size_max_bytes: int = MAP_BYTES,
+        checked_bytes_max: int | None = CHECKED_BYTES_MAX,
+        busy: type[LogBusy] = LogBusy,
+    ):
+        self.path = path
+        self._busy = busy
+        self._names = tuple(tables)
+        self._size_max_bytes = size_max_bytes
+        self._checked_bytes_max = checked_bytes_max
+        self._pid = os.getpid()
+        self._writing = threading.Lock()
+        self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
+        self._files: Shared[_File] = Shared(str(path), _File.close)
+        with _unavailable(path):
+            self._lock_fd: int | None = lock(beside(path, ".lock"))
+        try:
+            self._discard_copy()
+            self._files.replace(self._load(path, 0))
+            with _unavailable(path):
+                sync_to_disk(path.parent)
+        except BaseException:
+            with self._files.alone():
+                self._files.replace(None)
+            os.close(self._lock_fd)
+            raise
+
+    def _load(self, path: Path, earlier: int) -> _File:
+        if self._checked_bytes_max is not None:
+            check_file(path, self._checked_bytes_max)
+        with _unavailable(path), _opening:
+            reserve_readers(beside(path, "-lock"))
+            env = lmdb.open(
+                str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
+                max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
+            )  # fmt: skip
+            file = _File(env, {}, env.stat()["psize"], earlier)
+        try:
+            with _unavailable(path):
+                env.reader_check()
+                with env.begin(write=True) as txn:
+                    file.tables |= {name: env.open_db(name.encode(), txn) for name in self._names}
+                return file
+        except BaseException:
+            file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file and give up the lock. Idempotent."""
+        if self._lock_fd is None or os.getpid() != self._pid:
+            return
+        with self._alone(), self._files.alone():
+            self._files.replace(None)
+        unlock(self._lock_fd)
+        self._lock_fd = None
+
+    def reopen(self) -> None:
+        """Close and open the file again: the only cure after a write that failed half-way."""
+        with self._files.alone():
+            earlier = self._files.file.earlier
+            self._files.replace(None)
+            self._files.replace(self._load(self.path, earlier))
+
+    @property
+    def tables(self) -> Tables:
+        """The handles of the tables: within a transaction, those of the file that it is in."""
+        return self._files.file.tables
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """Hold a read transaction: one consistent view. Copy rows out; never await inside.
+
+        :raises LogBusy: nobody can read now, which passes.
+        """
+        with self._shared() as file:
+            try:
+                with file.env.begin() as txn:
+                    yield txn
+            except PASSING as error:
+                raise self._busy(f"{self.path}: {error}: try again in a moment") from error
+            except (lmdb.Error, struct.error) as error:
+                raise CorruptLog(f"{self.path} cannot be read: {error}") from error
+
+    def write(self, change: Callable[[Transaction], T]) -> T:
+        """Run `change` in one transaction and commit it with fsync.
+
+        Whatever `change` raises aborts the transaction and passes through.
+
+        :raises DiskFull: no room; nothing was kept.
+        :raises StorageFailed: the outcome is unknown; the file was closed and opened again.
+        """
+        self.check_process()
+        with self._alone():
+            return self._write(change)
+
+    def _write(self, change: Callable[[Transaction], T]) -> T:
+        before = self.last_transaction()
+        try:
+            with self._shared() as file, file.env.begin(write=True) as txn:
+                return change(txn)
+        except lmdb.BadValsizeError as error:
+            raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
+        except lmdb.MapFullError as error:
+            raise DiskFull(f"the address space of {self.path} is used up") from error
+        except (lmdb.Error, OSError) as error:
+            self.reopen()
+            if self.last_transaction() == before and explains_no_room(self.path, error):
+                raise DiskFull(f"no space left for {self.path}: free some, try again") from error
+            raise StorageFailed(f"writing {self.path} failed: {error}; read, then retry") from error
+
+    def last_transaction(self) -> int:
+        """Return the number of the last committed transaction, over all files there have been."""
+        with self._shared() as file:
+            return file.last_transaction()
+
+    def count_from(self, transactions: int) -> None:
+        """Add to `last_transaction` what `shrink` gave to be stored with the file."""
+        with self._shared() as file:
+            file.earlier = transactions
+
+    def check_room(self, txn: Transaction, before_bytes: int, *, reserve: bool = False) -> None:
+        """Refuse a transaction that has grown the pages in use beyond the size limit.
+
+        What does not grow them, a refusal or a repeated request, always passes. `reserve` adds
+        `RESERVE_BYTES` to the limit.
+
+        :raises DiskFull: they are more than `size_max_bytes` now, and than before.
+        """
+        limit_bytes = self._size_max_bytes + (RESERVE_BYTES if reserve else 0)
+        if self.used_bytes(txn) > max(before_bytes, limit_bytes):
+            raise DiskFull(
+                f"{self.path.name} holds {before_bytes:,} bytes and its limit is "
+                f"{self._size_max_bytes:,}: delete or compact, or open it with a higher limit"
+            )
+
+    def used_bytes(self, txn: Transaction) -> int:
+        """Return the bytes of all pages in use (the file may be larger by its free pages)."""
+        file = self._files.file
+        return sum(pages(txn, table) for table in file.tables.values()) * file.page_bytes
+
+    def free_bytes(self, txn: Transaction) -> int:
+        """Return the bytes of pages that are in use no more, and stay in the file."""
+        own_pages = META_PAGES + pages(txn, None)
+        file = self._files.file
+        return max(0, file.size() - own_pages * file.page_bytes - self.used_bytes(txn))
+
+    def file_bytes(self) -> int:
+        """Return the bytes of all pages of the file, free ones included."""
+        with self._shared() as file:
+            return file.size()
+
+    # --- a smaller file
+
+    def shrink(self, store: Callable[[Transaction, int], object] | None = None) -> Shrunk:
+        """Copy what is there into a new file, densely, and put it in the place of this one.
+
+        Blocks, and so do writes meanwhile; reads go on. `store(txn, transactions)` is called in the
+        new file's last transaction, to keep what `count_from` needs when it is opened again.
+
+        :raises DiskFull: no room for the copy; nothing was changed.
+        :raises CorruptLog: a table does not have the rows that it says it has; nothing was changed.
+        :raises StorageFailed: the disk failed; nothing was changed, or the environment is closed.
+        """
+        self.check_process()
+        with self._alone(), self._shared() as file:
+            store = store or (lambda _txn, _transactions: None)
+            copy = self._copied(file, store, self._copy_path)
+            before, after = self.path.stat().st_size, self._copy_path.stat().st_size
+            self._replace(copy)
+        return Shrunk(before, after)
+
+    def copy_to(self, path: Path, store: Callable[[Transaction, int], object]) -> int:
+        """Copy what is there, as of one moment, into a new file; return its last transaction.
+
+        Reads and writes go on. `store` is called as by `shrink`. Blocks.
+
+        :raises DiskFull, CorruptLog, StorageFailed: as by `shrink`; nothing is left of the copy.
+        """
+        with self._shared() as file:
+            copy = self._copied(file, store, path)
+            try:
+                return copy.last_transaction()
+            finally:
+                copy.close()
+                beside(path, "-lock").unlink(missing_ok=True)
+
+    @property
+    def _copy_path(self) -> Path:
+        return beside(self.path, ".shrunk")
+
+    def _discard_copy(self, path: Path | None = None) -> None:
+        """Remove a copy, by default what a process that died has left of one."""
+        with _unavailable(self.path):
+            for suffix in ("", "-lock"):
+                beside(path or self._copy_path, suffix).unlink(missing_ok=True)
+
+    def _copied(
+        self, file: _File, store: Callable[[Transaction, int], object], path: Path
+    ) -> _File:
+        """Return an open copy of `file`, all of it synced."""
+        copy: _File | None = None
+        try:
+            with file.env.begin() as source:
+                if file.env.stat()["entries"] != len(self._names):
+                    raise LogUnavailable(f"{self.path} has tables of another version: not copied")
+                check_disk(path.parent, self.used_bytes(source) + SPARE_BYTES, "a copy")
+                copy = self._load(path, file.last_transaction())
+                begin = partial(copy.env.begin, write=True)
+                for name in self._names:
+                    copy_table(source, file.tables[name], begin, copy.tables[name], copy.page_bytes)
+                with self._files.within(copy), copy.env.begin(write=True) as txn:
+                    store(txn, copy.earlier)
+            return copy
+        except BaseException as error:
+            self._abandon(copy, path)
+            if isinstance(error, lmdb.Error | OSError):
+                raise self._not_copied(error, path) from error
+            raise
+
+    def _not_copied(self, error: Exception, path: Path) -> Exception:
+        if isinstance(error, DAMAGE):
+            return CorruptLog(f"{self.path} cannot be read: {error}: nothing was changed")
+        if explains_no_room(path, error):
+            return DiskFull(f"no space left to copy {self.path}: free some, try again")
+        return StorageFailed(f"copying {self.path} failed: {error}; nothing was changed")
+
+    def _abandon(self, copy: _File | None, path: Path) -> None:
+        if copy is not None:
+            copy.close()
+        with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
+            self._discard_copy(path)
+
+    def _replace(self, copy: _File) -> None:
+        """Put a copy in the place of the file, for good, and then in use."""
+        try:
+            self._copy_path.replace(self.path)
+        except OSError as error:
+            self._abandon(copy, self._copy_path)
+            raise self._not_copied(error, self.path) from error
+        try:
+            beside(self._copy_path, "-lock").replace(beside(self.path, "-lock"))
+            sync_to_disk(self.path.parent)
+        except OSError as error:  # both are whole; which one comes back after a power loss?
+            self._files.replace(None)
+            copy.close()
+            raise StorageFailed(f"syncing {self.path.parent} failed: open it again") from error
+        self._files.replace(copy)
+
+    # --- who is in
+
+    def check_process(self) -> None:
+        """Refuse use in a forked child."""
+        if os.getpid() != self._pid:
+            raise LogClosed(f"{self.path} was opened before a fork: open it again in this process")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Write, shrink or close, one at a time and in turn."""
+        with self._turn:
+            self._writing.acquire()
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    def _shared(self) -> AbstractContextManager[_File]:
+        self.check_process()
+        return self._files.use()
+
+
+@contextmanager
+def _unavailable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (lmdb.Error, OSError, ValueError) as error:
+        if isinstance(error, DAMAGE):
+            raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
+        if means_no_room(error):
+            raise DiskFull(f"no space left to open {path}") from error
+        raise LogUnavailable(f"cannot open {path}: {error}") from error

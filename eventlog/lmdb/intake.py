@@ -1,0 +1,278 @@
+"""The intake: what stands between callers on the event loop and the writer's thread.
+
+It bounds what is queued, by events and by bytes, and lets callers wait for room in turn. It settles
+each caller's future when the writer has answered. And it answers relaxed appends at once, which it
+may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
+all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. One
+whose stream has no key in an encrypted log is answered as `commit`: the key may be gone. A
+stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
+costs one batch of acknowledged writes, and not all that follow. So is one that counts, as long as
+an append under way could make a total refuse it, and every one while commits are stalled.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from eventlog.core.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
+from eventlog.core.keys import Keys
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Appended, StreamHead
+from eventlog.core.requests import AppendRequest
+from eventlog.core.waiting import Turns, settle
+from eventlog.files.anchor import Anchor, Tail
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.totals import Tally
+from eventlog.lmdb.writer import Job, Landed, Outcome, Writer
+
+QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
+
+_logger = get_logger("eventlog")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """Appends of one stream that the writer has not answered yet."""
+
+    appends: int = 0
+    head: StreamHead | None = None
+    """Where the stream stands after them; None when one of them may yet be refused."""
+
+
+class Intake:
+    """Takes work for the writer. Belongs to the event loop it was made on."""
+
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        anchor: Anchor,
+        position: int,
+        tally: Tally,
+        events_max: int,
+        keys: Keys | None = None,
+    ):
+        self._keys = keys
+        self._loop = asyncio.get_running_loop()
+        self.position = position
+        """Of the last event that is durable."""
+        self.queued_events = 0
+        self.queued_bytes = 0
+        self.counts: Counter[str] = Counter()
+        self.is_stalled = False
+        """While the file is replaced: what is answered before it is on disk would be late there."""
+        self._env = env
+        self._ledger = ledger
+        self._anchor = anchor
+        self._tally = tally
+        self._events_max = events_max
+        self._in_flight: dict[str, _InFlight] = {}
+        self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
+        self._turns = Turns()
+        self._tail_waiters: set[asyncio.Future[None]] = set()
+        self._writer: Writer | None = Writer(
+            env,
+            counting=ledger.counting,
+            tail=ledger.tail,
+            committed=self._committed,
+            deliver=self._deliver,
+            keys=keys,
+        )
+
+    def close(self) -> Writer | None:
+        """Take nothing more in; return the writer, which has to be stopped off the loop."""
+        writer, self._writer = self._writer, None
+        self._wake_tail_waiters()
+        self._wake_room_waiters()
+        return writer
+
+    # --- what callers ask
+
+    async def append(self, request: AppendRequest) -> Appended:
+        """Queue an append and return its result once it is durable."""
+        await self._wait_for_room()
+        result: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._put_append(request, None, partial(settle, result))
+        return await result
+
+    async def append_relaxed(self, request: AppendRequest) -> Appended:
+        """Queue an append and return its result at once, from what has been accepted so far."""
+        if request.stream in self._distrusted:
+            durable = await self.append(request)
+            self._distrusted.discard(request.stream)
+            return durable
+        if self._keys is not None and not self._keys.has(request.stream):
+            return msgspec.structs.replace(await self.append(request), last_position=0)
+        await self._wait_for_room()
+        head = await self._accepted(request.stream)
+        if self.is_stalled:
+            return await self.append(request)
+        if request.epoch < head.epoch:
+            raise Fenced(request.stream, request.epoch, head.epoch)
+        if request.expected_version != head.version:
+            raise WrongExpectedVersion(request.stream, request.expected_version, head.version)
+        if request.counters and not self._tally.is_certain(request.counters):
+            return await self.append(request)
+        after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
+        self._put_append(request, after, partial(self._relaxed_done, request))
+        return Appended(request.stream, head.version + 1, after.version, 0)
+
+    async def submit(
+        self,
+        run: Callable[[Transaction], T],
+        *,
+        payload_bytes: int = 0,
+        use_reserve: bool = False,
+        counters: Mapping[str, int] | None = None,
+    ) -> T:
+        """Queue other work for the writer and return what it returns, once it is durable.
+
+        `counters` says by how much it may change totals, up or down.
+        """
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        swing = {} if counters is None else counters
+
+        def done(outcome: Outcome) -> None:
+            self._tally.leave(swing, relaxed=False)
+            settle(result, outcome)
+
+        self._put(Job(run, 0, payload_bytes, done, use_reserve))
+        self._tally.enter(swing, relaxed=False)
+        return await result
+
+    async def flush(self) -> None:
+        """Return when everything accepted so far is durable."""
+        await self.submit(lambda _txn: None)
+
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
+        self.check_loop()
+        while self.position <= position:
+            if self._writer is None:
+                return 0
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._tail_waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._tail_waiters.discard(waiter)
+        return self.position
+
+    # --- room
+
+    async def _wait_for_room(self) -> None:
+        while self._writer is not None and self._full():
+            await self._turns.wait()
+
+    def _full(self) -> bool:
+        return self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
+
+    def _wake_room_waiters(self) -> None:
+        """Wake no more callers than there is room for events; each looks again for itself."""
+        closed = self._writer is None
+        self._turns.wake(len(self._turns) if closed else self._events_max - self.queued_events)
+
+    def _wake_tail_waiters(self) -> None:
+        waiters, self._tail_waiters = self._tail_waiters, set()
+        for waiter in waiters:
+            settle(waiter, None)
+
+    # --- streams in flight
+
+    def _put_append(
+        self, request: AppendRequest, head: StreamHead | None, done: Callable[[Outcome], None]
+    ) -> None:
+        """Queue an append after which its stream is at `head`, None if that is not sure."""
+
+        def landed(outcome: Outcome) -> None:
+            self._leave(request.stream, outcome)
+            if request.counters:
+                self._tally.leave(request.counters, relaxed=head is not None)
+            if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
+                request.counted()
+            done(outcome)
+
+        payload_bytes = sum(event.stored_bytes for event in request.events)
+        self._put(
+            Job(
+                lambda txn: self._ledger.append(txn, request),
+                len(request.events),
+                payload_bytes,
+                landed,
+                request.use_reserve,
+            )
+        )
+        in_flight = self._in_flight.setdefault(request.stream, _InFlight())
+        in_flight.appends += 1
+        in_flight.head = head
+        if request.counters:
+            self._tally.enter(request.counters, relaxed=head is not None)
+        if head is not None:
+            request.counted()
+
+    def _leave(self, stream: str, outcome: Outcome) -> None:
+        in_flight = self._in_flight[stream]
+        in_flight.appends -= 1
+        if isinstance(outcome, Exception):
+            in_flight.head = None
+        if in_flight.appends == 0:
+            del self._in_flight[stream]
+
+    async def _accepted(self, stream: str) -> StreamHead:
+        """Return where a stream stands with everything accepted so far."""
+        while (in_flight := self._in_flight.get(stream)) is not None:
+            if in_flight.head is not None:
+                return in_flight.head
+            await self.flush()
+        with self._env.read() as txn:
+            return self._ledger.stream(txn, stream).head()
+
+    def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
+        if isinstance(outcome, Exception):
+            self._distrusted.add(request.stream)
+            self.counts["relaxed_lost"] += len(request.events)
+            _logger.error(
+                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
+            )
+
+    # --- the writer
+
+    def check_loop(self) -> None:
+        """Refuse use on another loop: nobody there would be told what became of it."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop
+
+    def _put(self, job: Job) -> None:
+        self._env.check_process()
+        self.check_loop()
+        if self._writer is None:
+            raise LogClosed("the log is closed: open it again")
+        self.queued_events += job.events
+        self.queued_bytes += job.payload_bytes
+        self._writer.put(job)
+
+    def _committed(self, tail: Tail) -> None:
+        """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
+        self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
+
+    def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
+        self.queued_events -= sum(job.events for job in batch)
+        self.queued_bytes -= sum(job.payload_bytes for job in batch)
+        self.counts["batches"] += 1
+        if landed is not None and landed.totals is not None:
+            self._tally.committed = landed.totals  # before any caller is told that it has counted
+        for job, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Appended) and not outcome.duplicate:
+                self.counts["events"] += job.events
+            job.done(outcome)
+        if landed is not None and landed.tail.position > self.position:
+            self.position = landed.tail.position
+            self._wake_tail_waiters()
+        self._wake_room_waiters()

@@ -1,0 +1,348 @@
+"""The rules of the log, inside one transaction: who may append what, and where it goes.
+
+Every rule is checked before the first put of an append, so a refused one leaves no trace in the
+transaction that it shares with others.
+"""
+
+from contextlib import suppress
+
+import msgspec
+
+from eventlog.core import frame
+from eventlog.core.errors import (
+    BeingErased,
+    CorruptLog,
+    Fenced,
+    IdempotencyConflict,
+    InvalidAppend,
+    WrongExpectedVersion,
+)
+from eventlog.core.keys import Cipher, Keys
+from eventlog.core.records import ANY_VERSION, Appended, StreamHead
+from eventlog.core.requests import AppendRequest
+from eventlog.files.anchor import Tail
+from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
+from eventlog.lmdb.checkpoints import put_checkpoint
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.tables import (
+    U64,
+    Record,
+    blind_id,
+    key_check,
+    neighbours,
+    seal_record,
+    unseal_record,
+)
+from eventlog.lmdb.totals import Counting
+
+EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
+
+
+class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A stream's name and its end."""
+
+    name: str
+    """Empty when the stream was erased and nobody has written to it since."""
+    version: int
+    epoch: int
+    stored_bytes: int
+    chain: bytes
+    erased_version: int = 0
+    erased_at_us: int = 0
+
+    def head(self) -> StreamHead:
+        """Return it as callers see it."""
+        return StreamHead(
+            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
+        )
+
+
+class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an idempotency key stood for, and what came of it."""
+
+    key: bytes
+    digest: bytes
+    first_version: int
+    last_version: int
+    last_position: int
+
+    def result(self, stream: str) -> Appended:
+        """Return the first result again."""
+        return Appended(
+            stream, self.first_version, self.last_version, self.last_position, duplicate=True
+        )
+
+
+class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An erasure that is under way."""
+
+    until: int
+    """The last version that it erases."""
+    at_us: int
+    events: int
+    """How many it erases."""
+    segments_until: int
+    """The last segment of the stream's archive that it deletes."""
+    projections: list[bytes]
+    """Ids of the names of checkpoints and projections that go with the stream."""
+    stubs_until: int = 0
+    """The last version whose frame is a stub."""
+    key_gone: bool = False
+    """Whether the stream's key has been deleted; until then nobody writes to it."""
+
+
+class Ledger:
+    """Reads and writes of the tables; each takes the transaction it happens in."""
+
+    def __init__(self, env: Environment, keys: Keys | None = None):
+        self._env = env
+        self._keys = keys
+        self.counting = Counting(env)
+
+    # --- the end of things
+
+    def last_position(self, txn: Transaction) -> int:
+        """Return the position of the newest event, 0 if there is none."""
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            return U64.unpack(cursor.key())[0] if cursor.last() else 0
+
+    def tail(self, txn: Transaction) -> Tail:
+        """Return where the log ends in this transaction."""
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            if not cursor.last():
+                return Tail(txn.id())
+            return Tail(txn.id(), U64.unpack(cursor.key())[0], frame.chain_of(cursor.value()))
+
+    def chain_at(self, txn: Transaction, position: int) -> bytes:
+        """Return the chain value of the event at a position, empty if there is none."""
+        return frame.chain_of(txn.get(U64.pack(position), b"", db=self._env.tables["events"]))
+
+    def stream(self, txn: Transaction, name: str) -> StreamRecord:
+        """Return a stream's record, version 0 if it never was."""
+        sid = frame.stream_id(name)
+        record = self._record(txn, "streams", sid, StreamRecord, f"stream {name!r}")
+        if record is None and txn.get(sid + U64.pack(1), db=self._env.tables["versions"]):
+            raise CorruptLog(f"stream {name!r} has events and no record: restore a backup")
+        if record is None:
+            return StreamRecord(name, 0, 0, 0, frame.chain_start(sid))
+        if not record.name and record.erased_version == record.version:
+            return msgspec.structs.replace(record, name=name)
+        if record.name != name:
+            raise CorruptLog(f"stream {name!r} has the key of {record.name!r}")
+        return record
+
+    def stream_names(self, txn: Transaction) -> list[str]:
+        """Return the name of every stream that has one, in no useful order."""
+        with txn.cursor(self._env.tables["streams"]) as cursor:
+            names = (
+                unseal_record(value, StreamRecord, "a stream's record").name
+                for value in cursor.iternext(keys=False, values=True)
+            )
+            return [name for name in names if name]
+
+    def streams_to_read(self, txn: Transaction) -> list[str]:
+        """Return the name of every stream that has events which are not erased.
+
+        One whose record is damaged is left out: no read of it leads anywhere.
+        """
+        names = []
+        with txn.cursor(self._env.tables["streams"]) as cursor:
+            for value in cursor.iternext(keys=False, values=True):
+                with suppress(CorruptLog):
+                    record = unseal_record(value, StreamRecord, "a stream's record")
+                    if record.version > record.erased_version:
+                        names.append(record.name)
+        return names
+
+    # --- encryption
+
+    def cipher(self, stream: StreamRecord) -> Cipher | None:
+        """Return the cipher of a stream that has events, None if the log is not encrypted.
+
+        :raises KeyGone: its key is not here.
+        """
+        return None if self._keys is None else self._keys.cipher(stream.name)
+
+    def cipher_to_write(self, txn: Transaction, stream: StreamRecord) -> Cipher | None:
+        """Return the same for a write; the key of a stream that has nothing to read may be made.
+
+        :raises KeyGone: its key is not here.
+        :raises BeingErased: its key is still to be deleted.
+        :raises InvalidAppend: as much as one key may encrypt has been written under it.
+        """
+        if self._keys is None:
+            return None
+        if self._key_goes(txn, frame.stream_id(stream.name)):
+            raise BeingErased(f"stream {stream.name!r} is being erased: repeat that, then append")
+        if stream.version - stream.erased_version >= ENCRYPTIONS_MAX:
+            raise InvalidAppend(f"stream {stream.name!r} is full: its key encrypts no more")
+        if stream.version == stream.erased_version:
+            return self._keys.make(stream.name)
+        return self._keys.cipher(stream.name)
+
+    def _key_goes(self, txn: Transaction, sid: bytes) -> bool:
+        erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
+        return erasure is not None and not erasure.key_gone
+
+    # --- append
+
+    def append(self, txn: Transaction, request: AppendRequest) -> Appended:
+        """Append a request's events, or return what its idempotency key got before.
+
+        :raises WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend: and nothing is
+            written. The last is for a total that would leave its range.
+        """
+        sid = frame.stream_id(request.stream)
+        stream = self.stream(txn, request.stream)
+        if request.idempotency_key is not None:
+            first = self._first_result(txn, stream, request.idempotency_key, request.digest)
+            if first is not None:
+                return first
+        _check_append(stream, request)
+        cipher = self.cipher_to_write(txn, stream)
+        if request.counters:
+            self.counting.add(txn, request.counters)
+        position = self._put_events(txn, sid, stream, request, cipher)
+        result = Appended(
+            request.stream, stream.version + 1, stream.version + len(request.events), position
+        )
+        self._put_request(txn, sid, request, result, cipher)
+        if request.checkpoint is not None:
+            put_checkpoint(self._env, txn, request.checkpoint)
+        return result
+
+    def first_result(
+        self, txn: Transaction, name: str, idempotency_key: str, digest: bytes
+    ) -> Appended | None:
+        """Return the first result of a request's idempotency key, None if it is new.
+
+        :raises IdempotencyConflict: the key stood for another request.
+        """
+        return self._first_result(txn, self.stream(txn, name), idempotency_key, digest)
+
+    def _first_result(
+        self, txn: Transaction, stream: StreamRecord, idempotency_key: str, digest: bytes
+    ) -> Appended | None:
+        if stream.version == stream.erased_version:
+            return None
+        name, cipher = stream.name, self.cipher(stream)
+        key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
+        digest = _blind_digest(digest, cipher)
+        for row, value in neighbours(self._env, txn, "requests", key):
+            record = unseal_record(value, RequestRecord, "an idempotency key")
+            if record.key != row:
+                raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
+            if row == key and record.last_version > stream.erased_version:
+                return self._first_result_in(record, name, idempotency_key, digest)
+        return None
+
+    def _first_result_in(
+        self, record: RequestRecord, name: str, idempotency_key: str, digest: bytes
+    ) -> Appended:
+        if record.digest != digest:
+            raise IdempotencyConflict(
+                f"idempotency key {idempotency_key!r} of stream {name!r} was used for another "
+                "request: use a new key"
+            )
+        return record.result(name)
+
+    def _put_events(
+        self,
+        txn: Transaction,
+        sid: bytes,
+        stream: StreamRecord,
+        request: AppendRequest,
+        cipher: Cipher | None,
+    ) -> int:
+        position, version, chain = self.last_position(txn), stream.version, stream.chain
+        tables, stored = self._env.tables, stream.stored_bytes
+        for prepared in request.events:
+            position, version = position + 1, version + 1
+            data, chain = frame.pack(
+                prepared, position=position, sid=sid, version=version,
+                recorded_at_us=request.recorded_at_us, prev=chain, cipher=cipher,
+            )  # fmt: skip
+            at, packed_version = U64.pack(position), U64.pack(version)
+            if not txn.put(at, data, db=tables["events"], append=True):
+                raise AssertionError(f"position {position} is not the end of the log")
+            txn.put(sid + packed_version, at, db=tables["versions"])
+            for key in prepared.keys:
+                row = sid + blind_id(key, cipher) + packed_version
+                txn.put(row, key_check(row), db=tables["keys"])
+            stored += len(prepared.body)
+        epoch = max(stream.epoch, request.epoch)
+        end = msgspec.structs.replace(
+            stream, version=version, epoch=epoch, stored_bytes=stored, chain=chain
+        )
+        self.put_stream(txn, sid, end)
+        return position
+
+    def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
+        """Store the record of a stream."""
+        txn.put(sid, seal_record(record), db=self._env.tables["streams"])
+
+    def _put_request(
+        self,
+        txn: Transaction,
+        sid: bytes,
+        request: AppendRequest,
+        result: Appended,
+        cipher: Cipher | None,
+    ) -> None:
+        if request.idempotency_key is None:
+            return
+        key, digest = sid + blind_id(request.idempotency_key, cipher), request.digest
+        record = RequestRecord(
+            key=key,
+            digest=_blind_digest(digest, cipher),
+            first_version=result.first_version,
+            last_version=result.last_version,
+            last_position=result.last_position,
+        )
+        txn.put(key, seal_record(record), db=self._env.tables["requests"])
+
+    def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
+        """Make `epoch` the stream's: every lower one is fenced from now on."""
+        stream = self.stream(txn, name)
+        _check_epoch(stream, epoch)
+        held = msgspec.structs.replace(stream, epoch=epoch)
+        self.put_stream(txn, frame.stream_id(name), held)
+        return held.head()
+
+    def stream_record(self, txn: Transaction, sid: bytes) -> StreamRecord:
+        """Return the record of a stream that has events.
+
+        :raises CorruptLog: it is missing or damaged.
+        """
+        record = self._record(txn, "streams", sid, StreamRecord, "a stream's record")
+        if record is None:
+            raise CorruptLog("an event's stream has no record: restore a backup")
+        return record
+
+    def _record(
+        self,
+        txn: Transaction,
+        table: str,
+        key: bytes,
+        cls: type[Record],
+        what: str,
+        row_key: bytes = b"",
+    ) -> Record | None:
+        value = txn.get(key, db=self._env.tables[table])
+        return None if value is None else unseal_record(value, cls, what, row_key)
+
+
+def _blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
+    """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
+    return digest if cipher is None else cipher.blind(digest)
+
+
+def _check_append(stream: StreamRecord, request: AppendRequest) -> None:
+    _check_epoch(stream, request.epoch)
+    if request.expected_version not in (ANY_VERSION, stream.version):
+        raise WrongExpectedVersion(request.stream, request.expected_version, stream.version)
+
+
+def _check_epoch(stream: StreamRecord, epoch: int) -> None:
+    if epoch < stream.epoch:
+        raise Fenced(stream.name, epoch, stream.epoch)

@@ -1,0 +1,343 @@
+"""Reading events, inside one transaction: from rows to what callers get, checked on the way.
+
+An event whose payload is in the archive reads as any other: its stub says where the payload is, and
+the digest in the stub says whether what came back is what was taken there. Where retention has
+dropped it, the record of its segment says so, and the caller has said what to do about it.
+
+So it is with an event that was erased. Its stub says so; while the erasure is under way, and the
+payload may still be there, the record of its stream does. Such an event does not carry the name of
+its stream, which may be what had to be erased.
+
+Of a log that is encrypted (keys.py) a payload is decrypted here, and nowhere else. There nothing is
+read that is not encrypted: it would have come from somebody without the key.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from eventlog.archive.archive import Archive
+from eventlog.archive.block import Entry
+from eventlog.archive.segment import MissingSegment, SegmentId
+from eventlog.core import frame
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import CorruptLog, KeyGone, PayloadDropped, PayloadErased, UnknownEvent
+from eventlog.core.frame import erased_name
+from eventlog.core.keys import NO_KEYS, Keys
+from eventlog.core.records import Dropped, OnDropped, Recorded
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.ledger import Ledger, StreamRecord
+from eventlog.lmdb.segment_table import load_segment
+from eventlog.lmdb.tables import U64, blind_id, key_check, neighbours, scan
+
+
+class Reading:
+    """Reads of events; each takes the transaction it happens in."""
+
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        registry: EventRegistry,
+        archive: Archive,
+        keys: Keys | None = None,
+    ):
+        self._env = env
+        self._ledger = ledger
+        self._keys = keys
+        self._registry = registry
+        self._archive = archive
+
+    def event(
+        self, txn: Transaction, position: int, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
+        """Return the event at a position of the log."""
+        data = txn.get(U64.pack(position), db=self._env.tables["events"])
+        if data is None and position <= self._ledger.last_position(txn):
+            raise CorruptLog(f"event {position} is missing: restore a backup")
+        if data is None:
+            return None
+        taken = frame.read(position, data)
+        record = self._ledger.stream_record(txn, taken[0])
+        return self._recorded(txn, position, taken, record, dropped)
+
+    def events(
+        self, txn: Transaction, after: int, limit: int, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`.
+
+        Of an encrypted log, marked as dropped are also those of a stream whose key is gone: others
+        go on to be read.
+        """
+        streams: dict[bytes, StreamRecord] = {}
+        found = []
+        for position, data in self._rows_behind(txn, after, limit):
+            taken = frame.read(position, data)
+            stream = streams.get(taken[0])
+            if stream is None:
+                stream = streams[taken[0]] = self._ledger.stream_record(txn, taken[0])
+            try:
+                found.append(self._recorded(txn, position, taken, stream, dropped))
+            except KeyGone:
+                if dropped != "mark":
+                    raise
+                gone = Dropped(taken[2], key_gone=True)
+                found.append(_without_payload(position, taken, stream.name, gone, dropped))
+        return found
+
+    def frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
+        """Yield every frame as stored, with its position; a gap is damage."""
+        return self._rows_behind(txn, 0, self._ledger.last_position(txn))
+
+    def _rows_behind(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
+        """Yield frames as stored, in order of position; a gap is damage.
+
+        :raises CorruptLog: one is missing.
+        """
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            if not cursor.set_range(U64.pack(after + 1)):
+                return
+            for expected, (key, data) in enumerate(cursor, start=after + 1):
+                if expected > after + limit:
+                    return
+                if key != U64.pack(expected):
+                    raise CorruptLog(f"event {expected} is missing: restore a backup")
+                yield expected, data
+
+    def stream_events(
+        self, txn: Transaction, name: str, after: int, limit: int, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`."""
+        sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
+        until = min(stream.version, after + limit)
+        if until <= after:
+            return []
+        found: list[Recorded[Any]] = []
+        events = self._env.tables["events"]
+        with txn.cursor(self._env.tables["versions"]) as cursor:
+            places = (
+                cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
+            )
+            for version, packed in zip(range(after + 1, until + 1), places, strict=False):
+                data = txn.get(packed, db=events)
+                found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
+        if len(found) < until - after:
+            raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
+        return found
+
+    def stream_versions(
+        self,
+        txn: Transaction,
+        name: str,
+        versions: Sequence[int],
+        dropped: OnDropped = "raise",
+    ) -> list[Recorded[Any]]:
+        """Return these events of a stream that has them, in the order asked for.
+
+        :raises CorruptLog: one is missing, damaged or another one.
+        """
+        sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
+        events, found = self._env.tables["events"], []
+        for version in versions:
+            packed = self._packed_position(txn, name, sid, version)
+            data = txn.get(packed, db=events)
+            found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
+        return found
+
+    def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
+        """Return the key of the row of an event.
+
+        :raises CorruptLog: the stream has no such event.
+        """
+        if not 0 < version < 1 << 64:
+            raise CorruptLog(f"stream {name!r} has no event {version}")
+        packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
+        if packed is None:
+            raise _missing(name, version)
+        return packed
+
+    def row(self, txn: Transaction, name: str, sid: bytes, version: int) -> tuple[int, bytes]:
+        """Return the position of an event of a stream and its frame as stored.
+
+        :raises CorruptLog: it is missing.
+        """
+        packed = self._packed_position(txn, name, sid, version)
+        data = txn.get(packed, db=self._env.tables["events"])
+        if data is None:
+            raise _missing(name, version)
+        return U64.unpack(packed)[0], data
+
+    def _event_in(
+        self,
+        txn: Transaction,
+        packed: bytes,
+        data: bytes | None,
+        stream: StreamRecord,
+        sid: bytes,
+        version: int,
+        dropped: OnDropped,
+    ) -> Recorded[Any]:
+        """Return the event in the row at a packed position, which must be this version."""
+        if data is None:
+            raise _missing(stream.name, version)
+        position = U64.unpack(packed)[0]
+        taken = frame.read(position, data)
+        if taken[1] != version or taken[0] != sid:
+            raise CorruptLog(f"event {position} is not version {version} of stream {stream.name!r}")
+        return self._recorded(txn, position, taken, stream, dropped)
+
+    def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
+        """Return the versions of a stream's events about a key, in order.
+
+        :raises CorruptLog: a row there, or beside them, is not as it was written.
+        """
+        stream = self._ledger.stream(txn, name)
+        if stream.version == stream.erased_version:
+            return []
+        prefix = frame.stream_id(name) + blind_id(key, self._ledger.cipher(stream))
+        found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
+        last = found[-1][0] + b"\0" if found else prefix
+        beside = [*neighbours(self._env, txn, "keys", prefix)]
+        beside += neighbours(self._env, txn, "keys", last)
+        damaged = any(check != key_check(row) for row, check in (*found, *beside))
+        missed = any(row.startswith(prefix) for row, _ in set(beside) - set(found))
+        if damaged or missed:
+            raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
+        versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
+        return [version for version in versions if version > stream.erased_version]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether what is encrypted can be read, where its key is among those that were given."""
+        return self._keys is not None and self._keys is not NO_KEYS
+
+    def name_of(self, txn: Transaction, sid: bytes) -> str:
+        """Return the name of a stream, empty where no key has to be found by it."""
+        return "" if self._keys is None else self._ledger.stream_record(txn, sid).name
+
+    def key_rows(self, name: str, taken: frame.Frame, payload: bytes) -> dict[bytes, str]:
+        """Return the rows in the index of keys that an event of a stream has, and each one's key.
+
+        `payload` is what the frame or the archive has of it.
+
+        :raises KeyGone: it is encrypted, and the key is not here.
+        """
+        sid, version, tag = taken.stream_id, taken.version, taken.tag.encode()
+        cipher = None if self._keys is None else self._keys.cipher(name)
+        if cipher is not None or taken.is_encrypted:
+            at = frame.place_of(sid, version, taken.schema, tag)
+            stored = frame.Encrypted(payload) if taken.is_encrypted else payload
+            payload = self._decrypted(name, stored, at, taken.raw_bytes, taken.stored_bytes)
+        data, _ = self._registry.decode(taken.tag, taken.schema, payload)
+        found = {blind_id(key, cipher): key for key in self._registry.keys(data)}
+        return {sid + row + U64.pack(version): key for row, key in found.items()}
+
+    def _recorded(
+        self,
+        txn: Transaction,
+        position: int,
+        taken: frame.Taken,
+        stream: StreamRecord,
+        dropped: OnDropped,
+    ) -> Recorded[Any]:
+        sid, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
+        if version <= stream.erased_version:
+            return _without_payload(
+                position, taken, erased_name(sid), _erased(stream, raw), dropped
+            )
+        name, tag, data = stream.name, "", None
+        try:
+            if isinstance(raw, frame.Elsewhere | frame.Gone):
+                found = self._elsewhere(txn, sid, version, raw)
+                if isinstance(found, Dropped):
+                    return _without_payload(position, taken, name, found, dropped)
+                raw = found
+            if self._keys is not None or isinstance(raw, frame.Encrypted):
+                at = frame.place_of(sid, version, schema, tag_bytes)
+                raw = self._decrypted(name, raw, at, raw_bytes, stored_bytes)
+            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, raw)
+        except (CorruptLog, KeyGone, UnknownEvent) as error:
+            raise type(error)(f"event {position} of stream {name!r}: {error}") from error
+        return Recorded(
+            name, version, position, recorded_at_us, tag, data, raw_bytes, stored_bytes, meta
+        )
+
+    def _decrypted(
+        self, name: str, data: bytes | frame.Encrypted, at: bytes, raw_bytes: int, stored_bytes: int
+    ) -> bytes:
+        """Return the payload of an event of an encrypted log."""
+        if self._keys is None or not isinstance(data, frame.Encrypted):
+            raise CorruptLog("it is encrypted and its log is not, or the reverse: restore a backup")
+        cipher = self._keys.cipher(name)
+        return frame.decrypted(cipher, data.data, at, raw_bytes, stored_bytes)
+
+    # --- the archive
+
+    def _elsewhere(
+        self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere | frame.Gone
+    ) -> bytes | frame.Encrypted | Dropped:
+        """Return a payload from the archive, or since when it is gone.
+
+        :raises CorruptLog: it is missing, damaged or another one, or erased in a stream that is
+            not.
+        """
+        if isinstance(elsewhere, frame.Gone):
+            raise CorruptLog("it is erased and its stream is not: restore a backup")
+        segment = SegmentId(sid, elsewhere.place.number)
+        gone = self._dropped(txn, segment)
+        if gone is not None:
+            return gone
+        try:
+            entry = self._archive.entry(sid, elsewhere.place)
+        except MissingSegment:
+            gone = self.dropped_now(segment)
+            if gone is None:
+                raise
+            return gone
+        check_entry(entry, version, elsewhere)
+        return frame.Encrypted(entry.raw) if elsewhere.is_encrypted else entry.raw
+
+    def dropped_now(self, segment: SegmentId) -> Dropped | None:
+        """Return since when a segment is gone, by what has been committed up to now.
+
+        Retention may drop one while a transaction is open that still sees it.
+        """
+        with self._env.read() as now:
+            return self._dropped(now, segment)
+
+    def _dropped(self, txn: Transaction, segment: SegmentId) -> Dropped | None:
+        since_us = load_segment(self._env, txn, segment).dropped_at_us
+        return None if since_us is None else Dropped(since_us)
+
+
+def _missing(name: str, version: int) -> CorruptLog:
+    return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
+
+
+def _erased(stream: StreamRecord, raw: object) -> Dropped:
+    since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
+    return Dropped(since_us, erased=True)
+
+
+def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:
+    """Compare what an archive has given with the stub that pointed to it.
+
+    :raises CorruptLog: it is not what was taken there.
+    """
+    if entry.version != version or frame.digest_of(entry.salt, entry.raw) != elsewhere.digest:
+        raise CorruptLog(
+            f"what lies in segment {elsewhere.place.number} at {elsewhere.place.offset}, slot "
+            f"{elsewhere.place.slot}, is not the payload of version {version}: restore a backup"
+        )
+
+
+def _without_payload(
+    position: int, taken: frame.Taken, name: str, gone: Dropped, dropped: OnDropped
+) -> Recorded[Any]:
+    _, version, recorded_at_us, raw_bytes, stored_bytes, _, tag_bytes, _ = taken
+    if dropped != "mark":
+        kind = PayloadErased if gone.erased else PayloadDropped
+        raise kind(name, version, gone.since_us)
+    tag = tag_bytes.decode()
+    return Recorded(
+        name, version, position, recorded_at_us, tag, gone, raw_bytes, stored_bytes, b""
+    )

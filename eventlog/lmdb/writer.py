@@ -1,0 +1,179 @@
+"""The writer: one thread that commits what is queued, in order, with one fsync a batch.
+
+It takes a job, adds whatever else waits (no lingering: an idle log commits at once, a busy one
+fills its batches by itself), runs them in one transaction and hands all outcomes to the event loop
+in a single wake-up; waking the loop once per caller would halve the throughput.
+
+A job that is refused by a rule (wrong version, fenced, conflict) has written nothing and fails
+alone. A transaction that fails for want of room, or through a job that breaks off half-way, is
+tried again job by job, so that nobody falls with another. Only a failing disk fails everybody. What
+it kept is then looked up, so that the loop never goes on with less than there is.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
+
+from eventlog.core.errors import (
+    BeingErased,
+    EventLogError,
+    Fenced,
+    IdempotencyConflict,
+    InvalidAppend,
+    KeyGone,
+    LogClosed,
+    LogUnavailable,
+    StorageFailed,
+    WrongExpectedVersion,
+)
+from eventlog.core.keys import Keys
+from eventlog.files.anchor import Tail
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.totals import Counting, load_totals
+
+BATCH_EVENTS_MAX = 1024
+BATCH_BYTES_MAX = 4 << 20
+# What the rules of the log refuse, before anything is put.
+REFUSALS = (
+    WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,
+)  # fmt: skip
+
+Outcome: TypeAlias = Any | Exception
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Work for one transaction, and whom to tell."""
+
+    run: Callable[[Transaction], Any]
+    events: int
+    payload_bytes: int
+    done: Callable[[Outcome], None]
+    """Called on the loop with what `run` returned or raised."""
+    use_reserve: bool = False
+    """Whether it may have the last room of a full log."""
+
+
+class Landed(NamedTuple):
+    """What stands in the log after a commit."""
+
+    tail: Tail
+    totals: dict[str, int] | None
+    """None: as they were."""
+
+
+class Writer:
+    """Runs jobs in a thread of its own.
+
+    `tail(txn)` is read at the end of each transaction, `committed(tail)` told in the writer's
+    thread once it is durable, and `deliver(batch, outcomes, landed)` called on the loop; `landed`
+    is None when nothing was committed. `counting` collects what jobs count in a transaction. `keys`
+    that jobs have made are durable before what was written under them is.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        counting: Counting,
+        tail: Callable[[Transaction], Tail],
+        committed: Callable[[Tail], None],
+        deliver: Callable[[list[Job], list[Outcome], Landed | None], None],
+        keys: Keys | None = None,
+    ):
+        self._keys = keys
+        self._env = env
+        self._counting = counting
+        self._tail = tail
+        self._committed = committed
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        """Queue a job."""
+        self._queue.put(job)
+
+    def stop(self) -> None:
+        """Finish what is queued, then end the thread. Blocks: call it off the loop."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        held: Job | None = None
+        while (first := held or self._queue.get()) is not None:
+            batch, held, stopping = self._take(first)
+            outcomes, landed = self._commit(batch)
+            with suppress(RuntimeError):  # the loop has gone, and with it everyone to tell
+                self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, landed)
+            if stopping:
+                return
+
+    def _take(self, first: Job) -> tuple[list[Job], Job | None, bool]:
+        """Return a batch, the job that did not fit into it, and whether to stop after it."""
+        batch, events, size = [first], first.events, first.payload_bytes
+        while True:
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return batch, None, False
+            if job is None:
+                return batch, None, True
+            events, size = events + job.events, size + job.payload_bytes
+            if events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX:
+                return batch, job, False
+            batch.append(job)
+
+    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Landed | None]:
+        try:
+            outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
+        except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
+            return [error] * len(batch), self._look_up()
+        except Exception as error:  # of one job, or of their sum: nothing was kept
+            return self._commit_apart(batch, error)
+        self._committed(landed.tail)
+        return outcomes, landed
+
+    def _commit_apart(
+        self, batch: list[Job], error: Exception
+    ) -> tuple[list[Outcome], Landed | None]:
+        if len(batch) == 1:
+            return [error], None
+        parts = [self._commit([job]) for job in batch]
+        landed = _last([landed for _, landed in parts if landed is not None])
+        return [outcome for outcomes, _ in parts for outcome in outcomes], landed
+
+    def _look_up(self) -> Landed | None:
+        """Return what stands in the log after a write whose outcome is unknown, if it tells."""
+        with suppress(EventLogError), self._env.read() as txn:
+            return Landed(self._tail(txn), load_totals(self._env, txn))
+        return None
+
+    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Landed]:
+        used_bytes = self._env.used_bytes(txn)
+        self._counting.begin()
+        outcomes: list[Outcome] = []
+        for job in batch:
+            try:
+                outcomes.append(job.run(txn))
+            except REFUSALS as refusal:
+                outcomes.append(refusal)
+        totals = self._counting.finish(txn)
+        self._env.check_room(txn, used_bytes, reserve=all(job.use_reserve for job in batch))
+        if self._keys is not None:
+            self._keys.sync()
+        return outcomes, Landed(self._tail(txn), totals)
+
+
+def _last(landed: Sequence[Landed]) -> Landed | None:
+    """Return what stands in the log after these commits, in order."""
+    if not landed:
+        return None
+    totals = [each.totals for each in landed if each.totals is not None]
+    return Landed(landed[-1].tail, totals[-1] if totals else None)

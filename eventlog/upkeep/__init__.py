@@ -1,0 +1,1 @@
+"""A log kept in order: archiving, backup, verification, repair, increments."""

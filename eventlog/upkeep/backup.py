@@ -1,0 +1,370 @@
+"""Backup and restore: a directory that holds a log as it was at one moment.
+
+Of a log that is encrypted both are made without its keys, and no keys are in a backup.
+
+A backup is made while the log is in use: the tables are copied row by row in one read transaction,
+then the archive's segments that these tables name, then an anchor of their own. It is written under
+another name, opened and verified like any log, synced, and renamed: a directory of the wanted name
+is a whole backup. `backup.json` in it has the digest of every file.
+
+A restore believes nothing of that. It takes the files that a backup can have, and no others, and
+wants those that it must have; what it copies has to have the size and the digest that are listed,
+and the copy has to be a log without findings that ends where the manifest and the anchor say. Only
+then it is put in the place of what is there. That is moved aside and never deleted: nobody wants to
+learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
+of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
+directories are on disk before the first rename, and a rename is atomic; if the process dies between
+the two, who opens the log next does the second (placing.py).
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio.to_thread
+import msgspec
+
+from eventlog.archive.segment import parse_name
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import CorruptLog, LogUnavailable
+from eventlog.core.keys import NO_KEYS
+from eventlog.core.records import Returned, to_datetime
+from eventlog.core.requests import system_clock_us
+from eventlog.files.anchor import Anchor, Tail
+from eventlog.files.atomic_directory import (
+    ANCHOR,
+    ARCHIVE,
+    LOG,
+    RESTORING,
+    files_in,
+    held,
+    put_in_place,
+    say_ready,
+    written,
+)
+from eventlog.files.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
+from eventlog.files.regular import ANEW, open_regular, opened
+from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.opening import Files
+from eventlog.lmdb.segment_table import all_segments
+from eventlog.lmdb.store_format import put_shrunk
+from eventlog.upkeep.verification import Verification
+
+MANIFEST = "backup.json"
+FORMAT = 1
+READ_BYTES = 1 << 20
+MANIFEST_BYTES_MAX = 256 << 20  # a million segments of the archive
+
+Also: TypeAlias = Callable[[Path], object]
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """A file of a backup."""
+
+    name: str
+    """Its path in the backup, with slashes."""
+    size_bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a backup consists of."""
+
+    format: int
+    made_at_us: int
+    position: int
+    chain: str
+    """Of the last event, in hex digits."""
+    files: list[BackupFile]
+
+
+class BackedUp(Returned, frozen=True):
+    """A backup that was written and verified."""
+
+    directory: str
+    position: int
+    """Of its last event."""
+    events: int
+    files: int
+    size_bytes: int
+
+
+class Restored(Returned, frozen=True):
+    """A log that was put in its place."""
+
+    directory: str
+    position: int
+    replaced: str | None
+    """Where the log is now that was there before."""
+
+
+# --- backup
+
+
+def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) -> BackedUp:
+    """Write a backup of an open log. Blocks; nobody may archive or drop meanwhile.
+
+    Raises as `EventLog.backup` does.
+    """
+    if is_there(directory):
+        raise LogUnavailable(f"{directory} is there already: give the backup another name")
+    with written(directory, ".partial") as scratch:
+        tail = _copy_log(files, scratch)
+        _copy_segments(files, scratch / ARCHIVE)
+        if also is not None:
+            also(scratch)
+        verify_copy(scratch, files.registry, now_us)
+        manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
+        _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        _sync_all(scratch)
+        put_in_place(scratch, directory)
+    size = sum(file.size_bytes for file in manifest.files)
+    return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
+
+
+def _copy_log(files: Files, scratch: Path) -> Tail:
+    """Copy the tables as of one moment, and write the anchor that belongs to the copy."""
+    tails = []
+
+    def store(txn: Transaction, transactions: int) -> None:
+        put_shrunk(files.env, txn, transactions)
+        tails.append(files.ledger.tail(txn))
+
+    transaction = files.env.copy_to(scratch / LOG, store)
+    (tail,) = tails
+    anchor = Anchor(scratch / ANCHOR)
+    anchor.write(tail._replace(transaction=transaction))
+    anchor.close()
+    return tail
+
+
+def _copy_segments(files: Files, directory: Path) -> None:
+    with files.env.read() as txn:
+        kept = [found for found in all_segments(files.env, txn) if found[1].dropped_at_us is None]
+    if kept:
+        directory.mkdir(DIRECTORY_MODE)
+    for segment, record in kept:
+        _, digest = copied(files.archive.directory / segment.name, directory / segment.name)
+        if digest != record.sha256.hex():
+            raise CorruptLog(f"{segment.name} is not the file that was sealed: verify the log")
+
+
+def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
+    """Open a copy and verify it; return where it ends, which is how many events it has.
+
+    :raises CorruptLog: it is not whole.
+    """
+    files = Files.open(directory, registry, now_us, MAP_BYTES, keys=NO_KEYS)
+    try:
+        report = Verification(files.env, files.ledger, files.reading, files.archive, None).run()
+        with files.env.read() as txn:
+            tail = files.ledger.tail(txn)
+    finally:
+        files.close()
+    for suffix in (".lock", "-lock"):
+        beside(directory / LOG, suffix).unlink(missing_ok=True)
+    if not report.ok:
+        raise CorruptLog(
+            f"the copy has {len(report.findings)} findings, the first of them: "
+            f"{report.findings[0].message}: verify the log, then repair it or restore a backup"
+        )
+    return tail
+
+
+# --- restore
+
+
+def read_manifest(backup: Path) -> Manifest:
+    """Return what a backup says that it is.
+
+    :raises LogUnavailable: there is no backup, or of a newer format.
+    """
+    try:
+        with opened(backup / MANIFEST) as file:
+            data = file.read(MANIFEST_BYTES_MAX)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (OSError, ValueError, RecursionError) as error:
+        raise LogUnavailable(f"{backup} is no backup: it has no readable {MANIFEST}") from error
+    if manifest.format != FORMAT:
+        raise LogUnavailable(f"{backup} has format {manifest.format}, not {FORMAT}: upgrade")
+    return manifest
+
+
+def _check_names(backup: Path, manifest: Manifest, also: Collection[str]) -> None:
+    """Refuse a list of files that no backup has.
+
+    :raises CorruptLog: see the message.
+    """
+    names = [file.name for file in manifest.files]
+    for name in names:
+        if not (name in (LOG, ANCHOR) or name in also or _is_segment(name)):
+            raise CorruptLog(
+                f"{backup} names a file that does not belong in a backup, {name!r:.80}: it is not "
+                "as it was written, use another one"
+            )
+    missing = {LOG, ANCHOR}.difference(names)
+    if missing or len(set(names)) < len(names):
+        what = f"does not name {min(missing)}" if missing else "names a file twice"
+        raise CorruptLog(f"{backup} {what}: it is not as it was written, use another one")
+
+
+def _is_segment(name: str) -> bool:
+    found = parse_name(name.removeprefix(f"{ARCHIVE}/"))
+    return found is not None and name == f"{ARCHIVE}/{found[0].name}"
+
+
+def _check_apart(backup: Path, directory: Path) -> None:
+    """Refuse to restore a directory onto itself: it would be moved aside, or cleared away.
+
+    :raises LogUnavailable: it is that.
+    """
+    for place in (directory, beside(directory, RESTORING)):
+        if is_there(place) and backup.samefile(place):
+            raise LogUnavailable(
+                f"{backup} is the directory that it would be restored to: name another directory, "
+                "or open it where it is"
+            )
+
+
+def _copy_listed(backup: Path, manifest: Manifest, scratch: Path) -> None:
+    """Copy the files of a backup.
+
+    :raises CorruptLog: one is missing, or is not what was written.
+    """
+    for listed in manifest.files:
+        source = backup / listed.name
+        if copied(source, scratch / listed.name) != (listed.size_bytes, listed.sha256):
+            raise CorruptLog(f"{source} is damaged: use another backup")
+
+
+def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
+    """Refuse a copy that does not end where the manifest and the anchor say.
+
+    :raises CorruptLog: it does not.
+    """
+    anchor = Anchor(scratch / ANCHOR)
+    known = anchor.read()
+    anchor.close()
+    ends = {(end.position, end.chain.hex()) for end in (known, tail)}
+    if not known.is_known or ends != {(manifest.position, manifest.chain)}:
+        raise CorruptLog(
+            f"{backup} says that it ends at position {manifest.position}, its anchor at "
+            f"{known.position}, and its log does at {tail.position}, or with another event: they "
+            "are not of one backup, use another one"
+        )
+
+
+def restore_files(
+    backup: Path,
+    directory: Path,
+    registry: EventRegistry,
+    now_us: int,
+    also: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> Restored:
+    """Put a backup in the place of a log that is closed, or of none. Blocks.
+
+    `also` names what a backup may have beside the log: what was put there by who made it. What is
+    there is moved to `<directory>.before-<time>`; files of it named in `kept` are copied into the
+    new one. Nothing is changed before the copy of the backup has been verified.
+
+    :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
+        `directory` holds something else or cannot be used.
+    :raises LogLocked: the log that is there is open.
+    :raises CorruptLog: the backup is damaged, or not what it says that it is.
+    :raises DiskFull, StorageFailed: nothing was changed, or see the message.
+    """
+    manifest = read_manifest(backup)
+    _check_names(backup, manifest, also)
+    _check_apart(backup, directory)
+    with held(directory) as replaces, written(directory, RESTORING) as scratch:
+        _copy_listed(backup, manifest, scratch)
+        tail = verify_copy(scratch, registry, now_us)
+        _check_end(backup, manifest, scratch, tail)
+        for name in kept:
+            if is_there(directory / name):
+                copied(directory / name, scratch / name)
+        _sync_all(scratch)
+        say_ready(scratch)
+        aside = _moved_aside(directory, now_us) if replaces else None
+        _take_its_place(scratch, directory, aside)
+    return Restored(str(directory), tail.position, None if aside is None else str(aside))
+
+
+def _moved_aside(directory: Path, now_us: int) -> Path:
+    aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
+    directory.rename(aside)
+    return aside
+
+
+def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
+    try:
+        put_in_place(scratch, directory)
+    except OSError:
+        if aside is not None and not directory.exists():
+            aside.rename(directory)
+        raise
+
+
+# --- files
+
+
+def copied(source: Path, target: Path) -> tuple[int, str]:
+    """Copy a file, synced and for its owner only; return its size and digest.
+
+    :raises CorruptLog: it is missing.
+    :raises LogUnavailable: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        file = opened(source)
+    except FileNotFoundError as error:
+        raise CorruptLog(f"{source} is missing: restore a backup that has it") from error
+    except OSError as error:
+        raise LogUnavailable(f"cannot read {source}: {error.strerror}") from error
+    target.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    with file, opened(target, ANEW | os.O_EXCL) as copy:
+        while data := file.read(READ_BYTES):
+            digest.update(data)
+            copy.write(data)
+        copy.flush()
+        os.fsync(copy.fileno())
+        return copy.tell(), digest.hexdigest()
+
+
+def _listed(directory: Path) -> list[BackupFile]:
+    found = []
+    for path in files_in(directory):
+        with os.fdopen(open_regular(path), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            name = path.relative_to(directory).as_posix()
+            found.append(BackupFile(name, file.tell(), digest))
+    return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    with opened(path, ANEW | os.O_EXCL) as file:
+        file.write(data)
+
+
+def _sync_all(directory: Path) -> None:
+    """Make everything in a directory durable."""
+    for path in [*directory.rglob("*"), directory]:
+        sync_to_disk(path)
+
+
+async def restore(
+    backup: str | Path,
+    directory: str | Path,
+    registry: EventRegistry,
+    *,
+    clock: Callable[[], int] = system_clock_us,
+    also: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> Restored:
+    """Put a backup in the place of a log. See `restore_files`, which it runs in a thread."""
+    return await anyio.to_thread.run_sync(
+        restore_files, named(backup), named(directory), registry, clock(), also, kept
+    )

@@ -1,0 +1,265 @@
+"""Export and import of what a log got since a position: a file that another log appends.
+
+    magic "EVEXPORT" | message | message | ... | SHA-256 of all of that
+
+A message is `length u32 | msgpack`: where it begins, each stream with something new, each event as
+a frame with its payload (also from the archive) or as the stub of an erased one, idempotency keys,
+and where it ends. `digest` at the end is that of published heads (heads.py): SHA-256 over the
+chains of all events from the first one on, in order. So the other log can tell before it writes
+anything whether it has the very same past and the file continues it without a gap. What it has
+already of the file is passed over: an import that was interrupted is repeated.
+
+An erasure travels with the next export: the stream is erased there as well, up to the same version.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
+from eventlog.core.frame import Frame
+from eventlog.core.records import Returned
+from eventlog.files.datafile import is_there, means_no_room, reason, written_whole
+from eventlog.files.regular import opened
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.ledger import RequestRecord, StreamRecord
+from eventlog.lmdb.opening import Files
+from eventlog.lmdb.reading import check_entry
+from eventlog.lmdb.tables import U64, scan, unseal_record
+from eventlog.lmdb.totals import load_totals
+from eventlog.upkeep.verification import Progress
+
+FORMAT = 1
+PROGRESS_EVENTS = 256
+MESSAGE_BYTES_MAX = 32 << 20  # an event is at most 16 MiB, its frame a little more
+
+_MAGIC = b"EVEXPORT"
+_LENGTH = struct.Struct(">I")
+_DIGEST_BYTES = 32
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True):
+    """Behind which position a file goes on."""
+
+    format: int
+    since: int
+    made_at_us: int
+
+
+class Stream(msgspec.Struct, frozen=True, tag=True):
+    """A stream with something new."""
+
+    sid: bytes
+    name: str
+    epoch: int
+    erased_version: int
+    erased_at_us: int
+
+
+class Event(msgspec.Struct, frozen=True, tag=True):
+    """An event."""
+
+    position: int
+    data: bytes
+    """Its frame."""
+
+
+class Key(msgspec.Struct, frozen=True, tag=True):
+    """An idempotency key, as it is stored."""
+
+    key: bytes
+    data: bytes
+
+
+class End(msgspec.Struct, frozen=True, tag=True):
+    """Where a log stands that has all of it."""
+
+    position: int
+    digest: bytes
+    totals: dict[str, int]
+
+
+Message = Begin | Stream | Event | Key | End
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+class Exported(Returned, frozen=True):
+    """A file that was written."""
+
+    file: str
+    since: int
+    position: int
+    """Of its last event: where the next export goes on."""
+    events: int
+    size_bytes: int
+
+
+def write_export(
+    files: Files, path: Path, since: int, now_us: int, progress: Progress | None = None
+) -> Exported:
+    """Write what came behind a position to a new file. Blocks.
+
+    `progress(done, total)` counts the events of the whole log, for all of them are read.
+
+    :raises LogUnavailable: there is a file already, or there are no `since` events.
+    :raises PayloadDropped: retention has dropped one of the payloads.
+    :raises CorruptLog: a payload or a row is damaged.
+    :raises DiskFull, StorageFailed: there is nothing of it.
+    """
+    if is_there(path):
+        raise LogUnavailable(f"{path} is there already: give the export another name")
+    try:
+        with written_whole(path) as out, files.env.read() as txn:
+            position = _write(out, _messages(files, txn, since, now_us, progress))
+    except OSError as error:
+        if means_no_room(error):
+            raise DiskFull(f"no space left for {path}: free some, try again") from error
+        raise StorageFailed(f"writing {path} failed: {error}") from error
+    return Exported(str(path), since, position, position - since, path.stat().st_size)
+
+
+def _write(out: BinaryIO, messages: Iterator[Message]) -> int:
+    """Write messages; return the position in the last one."""
+    digest, position = hashlib.sha256(_MAGIC), 0
+    out.write(_MAGIC)
+    for message in messages:
+        body = _encode(message)
+        data = _LENGTH.pack(len(body)) + body
+        digest.update(data)
+        out.write(data)
+        position = message.position if isinstance(message, End) else position
+    out.write(digest.digest())
+    return position
+
+
+def _messages(
+    files: Files, txn: Transaction, since: int, now_us: int, progress: Progress | None
+) -> Iterator[Message]:
+    last = files.ledger.last_position(txn)
+    if not 0 <= since <= last:
+        raise LogUnavailable(f"the log has {last} events: nothing was written behind {since}")
+    yield Begin(FORMAT, since, now_us)
+    streams = {stream.sid: stream for stream in _streams(files, txn, since)}
+    yield from streams.values()
+    digest = hashlib.sha256()
+    for position, data in files.reading.frames(txn):
+        digest.update(frame.chain_of(data))
+        if position > since:
+            yield Event(position, _whole(files, txn, position, data, streams))
+        if progress is not None and (position % PROGRESS_EVENTS == 0 or position == last):
+            progress(position, last)
+    for key, value in scan(files.env, txn, "requests", b""):
+        if unseal_record(value, RequestRecord, "an idempotency key").last_position > since:
+            yield Key(key, value)
+    yield End(last, digest.digest(), load_totals(files.env, txn))
+
+
+def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
+    for sid, value in scan(files.env, txn, "streams", b""):
+        record = unseal_record(value, StreamRecord, "a stream's record")
+        at = txn.get(sid + U64.pack(record.version), U64.pack(0), db=files.env.tables["versions"])
+        if U64.unpack(at)[0] > since or record.erased_version:
+            yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)
+
+
+def _whole(
+    files: Files, txn: Transaction, position: int, data: bytes, streams: Mapping[bytes, Stream]
+) -> bytes:
+    """Return a frame with its payload in it, wherever that lies; of an erased stream, its stub."""
+    taken = frame.unpack(position, data)
+    stream = streams[taken.stream_id]
+    if taken.version <= stream.erased_version:  # also where the erasure is not finished yet
+        return frame.erased(position, data, stream.erased_at_us)
+    if taken.place is None:
+        return data
+    since = files.reading.dropped_now(SegmentId(taken.stream_id, taken.place.number))
+    if since is not None:
+        name = files.ledger.stream_record(txn, taken.stream_id).name
+        raise PayloadDropped(name, taken.version, since.since_us)
+    entry = files.archive.entry(taken.stream_id, taken.place)
+    check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
+    return frame.refilled(position, data, entry.salt, entry.raw)
+
+
+# --- reading
+
+
+def read_export(path: Path) -> Iterator[Message]:
+    """Yield what is in a file. Blocks.
+
+    :raises LogUnavailable: it cannot be read, or is of a newer format.
+    :raises CorruptLog: it is not what was written; that may show at the end only.
+    """
+    try:
+        file = opened(path)
+    except (OSError, ValueError) as error:
+        raise LogUnavailable(f"cannot read {str(path)!r:.200}: {reason(error)}") from error
+    try:
+        with file:
+            yield from _read(file, path)
+    except OSError as error:
+        raise LogUnavailable(f"cannot read {path}: {error.strerror}") from error
+
+
+def unpacked(path: Path, event: Event) -> Frame:
+    """Take the frame of an event in a file apart.
+
+    :raises CorruptLog: it is not what was written.
+    :raises UnknownEvent: it was written in a newer format.
+    """
+    with found_in(path):
+        return frame.unpack(event.position, event.data)
+
+
+@contextmanager
+def found_in(path: Path) -> Iterator[None]:
+    """Say of damage in which file it is."""
+    try:
+        yield
+    except CorruptLog as error:
+        raise CorruptLog(f"{path} is damaged, export it again ({error})") from error
+
+
+def _read(file: BinaryIO, path: Path) -> Iterator[Message]:
+    digest = hashlib.sha256()
+
+    def take(size: int) -> bytes:
+        data = file.read(size)
+        if len(data) != size:
+            raise CorruptLog(f"{path} is cut short: export it again")
+        digest.update(data)
+        return data
+
+    if take(len(_MAGIC)) != _MAGIC:
+        raise LogUnavailable(f"{path} is no export of a log")
+    message: Message | None = None
+    while not isinstance(message, End):
+        first, message = message is None, _message(take, path)
+        if isinstance(message, Begin) != first:
+            raise CorruptLog(f"{path} does not begin as an export, or does so twice")
+        yield message
+    expected = digest.digest()
+    if file.read(_DIGEST_BYTES + 1) != expected:
+        raise CorruptLog(f"{path} is damaged: export it again")
+
+
+def _message(take: Callable[[int], bytes], path: Path) -> Message:
+    (size,) = _LENGTH.unpack(take(_LENGTH.size))
+    if size > MESSAGE_BYTES_MAX:
+        raise CorruptLog(f"{path} is damaged: a message of {size} bytes")
+    try:
+        message: Any = _decode(take(size))
+    except (ValueError, RecursionError) as error:
+        raise CorruptLog(f"{path} is damaged: {error}") from error
+    if isinstance(message, Begin) and message.format != FORMAT:
+        raise LogUnavailable(f"{path} has format {message.format}, not {FORMAT}: upgrade")
+    checked: Message = message
+    return checked

@@ -1,0 +1,292 @@
+"""Import of an export (exporting.py) into a log that has the same past.
+
+First the whole file is read and compared with the log, and nothing is written. What the file says
+is not believed where it can be checked: names of streams must be those of their ids, each event
+must follow from the one before it, bring its payload unless it is erased, and fit the log's own
+stream, and idempotency keys must be about events that are there. (Whoever can write an export can
+still write events of their own making: heads that were published show that.) Then erasures are
+carried out, and events appended in order, so many a transaction, each with its idempotency keys;
+the totals come with the last one. A crash in between leaves a log that ends somewhere in the file,
+and the import is repeated.
+
+Events of an encrypted log come encrypted, and stay so: this log must be encrypted too, and must
+have the keys that they are under, in a copy of the other one's file of keys.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from eventlog.core import frame
+from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
+from eventlog.core.frame import STREAM_ID_BYTES, Frame
+from eventlog.core.records import Returned
+from eventlog.core.requests import I64_MAX, count
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
+from eventlog.lmdb.opening import Files
+from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, unseal_record
+from eventlog.upkeep.exporting import (
+    Begin,
+    End,
+    Event,
+    Key,
+    Message,
+    Stream,
+    found_in,
+    read_export,
+    unpacked,
+)
+
+WHOLE_LOG = "the whole log"
+
+
+class Imported(Returned, frozen=True):
+    """What an import has added."""
+
+    events: int
+    position: int
+    """Of the last event now."""
+    erased_streams: int
+
+
+class Importing:
+    """One import."""
+
+    def __init__(self, files: Files, path: Path):
+        self._files = files
+        self._path = path
+        self._ends: dict[bytes, tuple[int, bytes]] = {}
+        """Version and chain of each stream after the events read so far."""
+        self.streams: dict[bytes, Stream] = {}
+        self.keys: dict[int, list[Key]] = {}
+        """By the position of the last event that each is about."""
+        self.totals: dict[str, int] = {}
+        self.last = 0
+        self.position = 0
+        """Where the log stood when it was checked."""
+
+    def check(self) -> None:
+        """Read the whole file and compare it with the log. Blocks.
+
+        :raises EncryptionMismatch: one of the two logs is encrypted and the other one is not.
+        :raises KeyGone: this log has not the key of a stream with something new.
+        :raises WrongExpectedVersion: the log ends before the file begins, or behind its end.
+        :raises CorruptLog: the file is damaged, or the log has another past.
+        :raises UnknownEvent: it has events that the registry does not know.
+        :raises LogUnavailable: the file cannot be read.
+        """
+        digest = hashlib.sha256()
+        with self._files.env.read() as txn:
+            self.position = self._files.ledger.last_position(txn)
+            chains = (frame.chain_of(data) for _, data in self._files.reading.frames(txn))
+            for message in read_export(self._path):
+                self._take(txn, message, chains, digest)
+
+    def _take(
+        self, txn: Transaction, message: Message, chains: Iterator[bytes], digest: "hashlib._Hash"
+    ) -> None:
+        if isinstance(message, Begin):
+            if message.since < 0:
+                raise self._made_up("a beginning")
+            self.last = message.since
+            if message.since > self.position:
+                raise gap(self._path, message.since, self.position)
+            for chain in islice(chains, message.since):
+                digest.update(chain)
+        elif isinstance(message, Stream):
+            self._take_stream(txn, message)
+        elif isinstance(message, Event):
+            self._take_event(message, chains, digest)
+        elif isinstance(message, Key):
+            self._take_key(message)
+        else:
+            self._take_end(message, digest)
+
+    def _take_stream(self, txn: Transaction, stream: Stream) -> None:
+        is_nameless = stream.erased_version > 0 and len(stream.sid) == STREAM_ID_BYTES
+        is_named = is_nameless if not stream.name else frame.stream_id(stream.name) == stream.sid
+        numbers = (stream.epoch, stream.erased_version, abs(stream.erased_at_us))
+        in_range = all(0 <= number <= I64_MAX for number in numbers)
+        if not is_named or not in_range or stream.sid in self.streams:
+            raise self._made_up(f"stream {stream.name!r:.80}")
+        record = self._record(txn, stream)
+        if record.erased_version < stream.erased_version < record.version:
+            raise self._made_up("an erasure of what was written after it")
+        self.streams[stream.sid] = stream
+        self._ends[stream.sid] = record.version, record.chain
+
+    def _take_event(self, event: Event, chains: Iterator[bytes], digest: "hashlib._Hash") -> None:
+        self.last += 1
+        known, taken = self.last <= self.position, unpacked(self._path, event)
+        if event.position != self.last or taken.stream_id not in self.streams:
+            raise CorruptLog(f"{self._path} has event {event.position} out of place")
+        if not known:
+            self._check_event(event, taken)
+        digest.update(next(chains, b"") if known else frame.chain_of(event.data))
+
+    def _check_event(self, event: Event, taken: Frame) -> None:
+        """See that a new event follows from the one before it, and has its payload or is erased."""
+        version, chain = self._ends[taken.stream_id]
+        erased = taken.version <= self.streams[taken.stream_id].erased_version
+        with found_in(self._path):
+            follows = taken.version == version + 1 and frame.check_chain(taken, chain)
+        if not follows or taken.place is not None or (taken.gone is not None) != erased:
+            raise self._made_up(f"event {event.position}")
+        self._ends[taken.stream_id] = taken.version, taken.chain
+        if taken.gone is None:
+            self._check_key(taken)
+            with found_in(self._path):
+                self._key_rows(taken)
+
+    def _take_key(self, key: Key) -> None:
+        """Take an idempotency key whose events are there, of a stream that the file is about."""
+        with found_in(self._path):
+            record = unseal_record(key.data, RequestRecord, "an idempotency key")
+        last, _ = self._ends.get(key.key[:STREAM_ID_BYTES], (0, b""))
+        is_row = record.key == key.key and len(key.key) == STREAM_ID_BYTES + KEY_ID_BYTES
+        if not (is_row and 0 < record.first_version <= record.last_version <= last):
+            raise self._made_up("an idempotency key")
+        self.keys.setdefault(record.last_position, []).append(key)
+
+    def _made_up(self, what: str) -> CorruptLog:
+        return CorruptLog(
+            f"{self._path} has {what} as no log would export it: it is not as it was written, "
+            "export it again"
+        )
+
+    def _check_key(self, taken: Frame) -> None:
+        keys = self._files.keys
+        if taken.is_encrypted != (keys is not None):
+            which = "" if taken.is_encrypted else "not "
+            raise EncryptionMismatch(
+                f"{self._path} is of a log that is {which}encrypted: import it into one that is so"
+            )
+        if keys is not None:
+            keys.cipher(self.streams[taken.stream_id].name)
+
+    def _take_end(self, end: End, digest: "hashlib._Hash") -> None:
+        if self.position > end.position:
+            raise WrongExpectedVersion(
+                WHOLE_LOG, end.position, self.position,
+                f"{self._path} ends at position {end.position}, and this store at "
+                f"{self.position} already: import a later one, if there is one",
+            )  # fmt: skip
+        if end.position != self.last or end.digest != digest.digest():
+            raise CorruptLog(
+                f"{self._path} continues another log: the two have parted; restore a backup of "
+                "that one instead"
+            )
+        for sid, stream in self.streams.items():
+            if stream.erased_version > self._ends[sid][0]:
+                raise self._made_up("an erasure of what never was")
+        try:
+            self.totals = count({}, end.totals)
+        except InvalidAppend as error:
+            raise self._made_up("totals") from error
+
+    # --- what is to be done
+
+    def erased(self, txn: Transaction) -> Iterator[tuple[Stream, str]]:
+        """Yield the streams of which this log has more than the other one, and their names here."""
+        for stream in self.streams.values():
+            record = self._record(txn, stream)
+            if record.version and record.erased_version < min(
+                stream.erased_version, record.version
+            ):
+                yield stream, record.name
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Yield the events that are new, so many at a time. Reads the file again."""
+        events = (
+            message
+            for message in read_export(self._path)
+            if isinstance(message, Event) and message.position > self.position
+        )
+        while batch := list(islice(events, EVENTS_AT_ONCE)):
+            yield batch
+
+    def append(self, txn: Transaction, events: Sequence[Event]) -> None:
+        """Append events that follow each other.
+
+        :raises WrongExpectedVersion: somebody else has appended meanwhile.
+        :raises CorruptLog: one does not follow from the one before it.
+        """
+        last = self._files.ledger.last_position(txn)
+        if last != events[0].position - 1:
+            raise WrongExpectedVersion(
+                WHOLE_LOG, events[0].position - 1, last,
+                f"somebody else has appended to this store, which ends at position {last} now: "
+                "let nobody, and import again",
+            )  # fmt: skip
+        records: dict[bytes, StreamRecord] = {}
+        for event in events:
+            taken = unpacked(self._path, event)
+            stream = self.streams[taken.stream_id]
+            before = records.get(taken.stream_id) or self._record(txn, stream)
+            if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
+                raise CorruptLog(f"event {event.position} does not follow from the one before it")
+            self._put(txn, event, taken)
+            records[taken.stream_id] = _after(before, stream, taken)
+        for sid, record in records.items():
+            self._files.ledger.put_stream(txn, sid, record)
+        if events[-1].position == self.last:
+            self.finish(txn)
+
+    def finish(self, txn: Transaction) -> None:
+        """Take over the totals, and names and epochs of streams."""
+        self._files.ledger.counting.replace(self.totals)
+        for sid, stream in self.streams.items():
+            record = self._record(txn, stream)
+            if record.version:
+                named = msgspec.structs.replace(
+                    record, name=stream.name, epoch=max(record.epoch, stream.epoch)
+                )
+                self._files.ledger.put_stream(txn, sid, named)
+
+    def _record(self, txn: Transaction, stream: Stream) -> StreamRecord:
+        value = txn.get(stream.sid, db=self._files.env.tables["streams"])
+        if value is not None:
+            return unseal_record(value, StreamRecord, "a stream's record")
+        return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))
+
+    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
+        name = self.streams[taken.stream_id].name
+        return self._files.reading.key_rows(name, taken, frame.payload(taken))
+
+    def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
+        tables, at = self._files.env.tables, U64.pack(event.position)
+        version = U64.pack(taken.version)
+        if not txn.put(at, event.data, db=tables["events"], append=True):
+            raise CorruptLog(f"position {event.position} is not the end of the log")
+        txn.put(taken.stream_id + version, at, db=tables["versions"])
+        if taken.gone is None:
+            for row in self._key_rows(taken):
+                txn.put(row, key_check(row), db=tables["keys"])
+        for key_row in self.keys.get(event.position, ()):
+            txn.put(key_row.key, key_row.data, db=tables["requests"])
+
+
+def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
+    """Return what to raise about a file that begins behind the end of a log."""
+    return WrongExpectedVersion(
+        WHOLE_LOG, since, position,
+        f"{path} begins behind position {since}, and this store ends at {position}: import what "
+        "was exported in between first",
+    )  # fmt: skip
+
+
+def _after(before: StreamRecord, stream: Stream, taken: Frame) -> StreamRecord:
+    gone = taken.gone is not None
+    return msgspec.structs.replace(
+        before,
+        name="" if gone else stream.name,
+        version=taken.version,
+        stored_bytes=before.stored_bytes + taken.stored_bytes,
+        chain=taken.chain,
+        erased_version=taken.version if gone else before.erased_version,
+        erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
+    )

@@ -1,0 +1,371 @@
+"""Repair: the valid beginning of each stream of a damaged log, in a new one.
+
+Nothing is repaired in place, and nothing is guessed. The damaged file is copied first and only the
+copy is opened. Event by event, in order of position, what is whole (CRC, digest, chain, payload in
+the archive) and follows from what was kept of its stream goes into a new log, at the next position
+that is free there. The first event that is not ends its stream; what is behind it is left behind
+and reported. Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections
+can be made again, and are left out; totals are for the caller to count.
+
+A log that is encrypted stays so, under the same keys. An event whose key is not here is kept, and
+is not found by what it is about.
+
+LMDB can end the process that reads a damaged tree: do it in a child.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from eventlog.archive.archive import Archive
+from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
+from eventlog.core.frame import Frame
+from eventlog.core.keys import NO_KEYS, Keys
+from eventlog.core.records import Returned
+from eventlog.core.requests import count
+from eventlog.files.anchor import Anchor
+from eventlog.files.atomic_directory import (
+    ANCHOR,
+    ARCHIVE,
+    LOG,
+    files_in,
+    held,
+    put_in_place,
+    written,
+)
+from eventlog.files.datafile import is_there, pad, sync_to_disk
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
+from eventlog.lmdb.reading import Reading, check_entry
+from eventlog.lmdb.segment_table import SegmentRecord, load_segment, put_segment
+from eventlog.lmdb.store_format import load_keys_identity, put_format
+from eventlog.lmdb.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
+from eventlog.lmdb.totals import put_totals
+from eventlog.upkeep.backup import copied, verify_copy
+
+
+class LeftBehind(Returned, frozen=True):
+    """The part of a stream that was not whole."""
+
+    stream: str
+    """Its id, in hex digits."""
+    kept: int
+    """How many of its events are in the new log."""
+    lost: int
+    """How many are known not to be."""
+    reason: str
+
+
+class RepairReport(Returned, frozen=True):
+    """What came of a repair."""
+
+    directory: str
+    events: int
+    """In the new log."""
+    streams: int
+    unreadable: int
+    """Positions of the old log at which there was no whole event."""
+    left_behind: list[LeftBehind]
+    missing: int | None
+    """Events that the old log or its anchor knows of, beyond those that are in the new one or in
+    `left_behind`: whose they were cannot be told. None: neither says how many there were."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is known that nothing was left behind."""
+        return not self.left_behind and self.missing == 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A stream in the making."""
+
+    record: StreamRecord
+    broken: str | None = None
+    lost: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    """Where its events are now, by version."""
+
+
+def repair(
+    source: Path,
+    target: Path,
+    registry: EventRegistry,
+    now_us: int,
+    *,
+    keys: Keys = NO_KEYS,
+    recount: Callable[[Path], Mapping[str, int]] | None = None,
+    also: Callable[[Path], object] | None = None,
+) -> RepairReport:
+    """Write what is whole of the log in `source` to a new one in `target`. Blocks.
+
+    `keys` are those of the log, if it is encrypted. `recount(path)` and `also(path)` are called
+    with the new log, closed, before it is given its name: `target` is there with all of it, or not
+    at all. The totals that `recount` returns are put into it; without, there are none.
+
+    :raises LogLocked: `source` is open.
+    :raises LogUnavailable: it is no log, or there is something at `target`.
+    :raises UnknownEvent: it has events that the registry does not know.
+    :raises CorruptLog: nothing of it can be read.
+    :raises KeysUnavailable: `keys` are not those of the log; see the message.
+    :raises DiskFull, StorageFailed: there is nothing of the new log.
+    """
+    if is_there(target) or not is_there(source / LOG):
+        raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
+    with written(target, ".repairing") as scratch, held(source):
+        for name in (LOG, ANCHOR):
+            if is_there(source / name):
+                copied(source / name, scratch / f"damaged-{name}")
+        pad(scratch / f"damaged-{LOG}")
+        report = _Repair(source, scratch, registry, now_us, keys).run(target)
+        for path in scratch.glob("damaged-*"):
+            path.unlink()
+        verify_copy(scratch, registry, now_us)
+        if recount is not None:
+            _put_totals(scratch / LOG, recount(scratch))
+        if also is not None:
+            also(scratch)
+        for path in files_in(scratch):
+            sync_to_disk(path)
+        put_in_place(scratch, target)
+    return report
+
+
+def _put_totals(log: Path, totals: Mapping[str, int]) -> None:
+    env = Environment(log, TABLES)
+    try:
+        env.write(lambda txn: put_totals(env, txn, count({}, totals)))
+    finally:
+        env.close()
+
+
+class _Repair:
+    def __init__(
+        self, source: Path, scratch: Path, registry: EventRegistry, now_us: int, keys: Keys
+    ):
+        self._scratch = scratch
+        self._now_us = now_us
+        self._old = Environment(scratch / f"damaged-{LOG}", TABLES, checked_bytes_max=None)
+        self._new = Environment(scratch / LOG, TABLES)
+        self._archive = Archive(source / ARCHIVE)
+        self._registry = registry
+        self._keys = keys
+        self._streams: dict[bytes, _Kept] = {}
+        self._dropped: Counter[SegmentId] = Counter()
+        self._position = 0
+        self._unreadable = 0
+        self._last: int | None = None
+        """Of the old log; None if it cannot be told."""
+
+    def run(self, target: Path) -> RepairReport:
+        try:
+            self._last = self._last_position()
+            identity = self._matched()
+            ledger, keys = Ledger(self._new), self._keys if identity else None
+            self._reading = Reading(self._new, ledger, self._registry, self._archive, keys)
+            self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
+            self._copy_events()
+            self._new.write(self._finish)
+            return self._report(target)
+        finally:
+            self._old.close()
+            self._new.close()
+
+    def _matched(self) -> bytes:
+        """Return the identity of the keys of the old log, empty if it is not encrypted."""
+        try:
+            with self._old.read() as txn:
+                identity = load_keys_identity(self._old, txn)
+        except CorruptLog:  # what events there are say whether it was
+            identity = b"" if self._has_encrypted() else None
+        return b"" if identity is None else self._keys.attach(identity)
+
+    def _has_encrypted(self) -> bool:
+        """Say whether the first event that is whole is encrypted."""
+        for position in range(1, (self._last or 0) + 1):
+            with suppress(EventLogError), self._old.read() as txn:
+                data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
+                return frame.unpack(position, data).is_encrypted
+        return False
+
+    def _report(self, target: Path) -> RepairReport:
+        left = [self._left(sid, kept) for sid, kept in self._streams.items()]
+        streams = sum(kept.record.version > 0 for kept in self._streams.values())
+        left_behind = [each for each in left if each is not None]
+        missing = None
+        if self._last is not None:
+            found = self._position + sum(each.lost for each in left_behind)
+            missing = max(0, self._last - found)
+        return RepairReport(
+            str(target), self._position, streams, self._unreadable, left_behind, missing
+        )
+
+    def _left(self, sid: bytes, kept: _Kept) -> LeftBehind | None:
+        known = self._old_record(sid)
+        missing = 0 if known is None else known.version - kept.record.version
+        lost = max(kept.lost, missing)
+        if not lost:
+            return None
+        reason = kept.broken or "its last events are missing"
+        return LeftBehind(sid.hex(), kept.record.version, lost, reason)
+
+    # --- from the old log
+
+    def _copy_events(self) -> None:
+        batch: list[tuple[Frame, bytes]] = []
+        for position in range(1, (self._last or 0) + 1):
+            whole = self._whole(position)
+            if whole is None:
+                continue
+            batch.append(whole)
+            if len(batch) == EVENTS_AT_ONCE:
+                self._put(batch)
+                batch = []
+        self._put(batch)
+
+    def _last_position(self) -> int | None:
+        """Return how far the log went, by what is left of it and by the anchor."""
+        anchor = Anchor(self._scratch / f"damaged-{ANCHOR}")
+        known = anchor.read()
+        anchor.close()
+        try:
+            with self._old.read() as txn:
+                return max(known.position, Ledger(self._old).last_position(txn))
+        except EventLogError:
+            return known.position if known.is_known else None
+
+    def _whole(self, position: int) -> tuple[Frame, bytes] | None:
+        """Return an event that is whole and follows, with its payload; count it otherwise."""
+        try:
+            with self._old.read() as txn:
+                data = txn.get(U64.pack(position), db=self._old.tables["events"])
+            taken = None if data is None else frame.unpack(position, data)
+        except CorruptLog:
+            taken = data = None
+        if taken is None or data is None:
+            self._unreadable += 1
+            return None
+        kept = self._kept(taken.stream_id)
+        if kept.broken is None:
+            kept.broken = self._why_broken(taken, kept.record)
+        if kept.broken is None:
+            try:
+                data = self._with_payload(position, taken, data)
+            except CorruptLog as error:
+                kept.broken = f"the payload of version {taken.version}: {error}"
+        if kept.broken is not None:
+            kept.lost += 1
+            return None
+        self._keep(taken, kept)
+        return taken, data
+
+    def _kept(self, sid: bytes) -> _Kept:
+        if sid not in self._streams:
+            known = self._old_record(sid)
+            record = StreamRecord(
+                "" if known is None else known.name, 0, 0, 0, frame.chain_start(sid)
+            )
+            if known is not None:
+                record = msgspec.structs.replace(record, epoch=known.epoch)
+            self._streams[sid] = _Kept(record, "its record is lost" if known is None else None)
+        return self._streams[sid]
+
+    def _old_record(self, sid: bytes) -> StreamRecord | None:
+        try:
+            with self._old.read() as txn:
+                value = txn.get(sid, db=self._old.tables["streams"])
+                return None if value is None else unseal_record(value, StreamRecord, "a stream")
+        except CorruptLog:
+            return None
+
+    def _why_broken(self, taken: Frame, before: StreamRecord) -> str | None:
+        if taken.version != before.version + 1:
+            return f"version {before.version + 1} is missing"
+        if not frame.check_chain(taken, before.chain):
+            return f"version {taken.version} does not follow from the one before it"
+        return None
+
+    def _with_payload(self, position: int, taken: Frame, data: bytes) -> bytes:
+        if taken.place is None:
+            return data
+        segment = SegmentId(taken.stream_id, taken.place.number)
+        with self._old.read() as txn:
+            record = load_segment(self._old, txn, segment)
+        if record.dropped_at_us is not None:
+            self._dropped[segment] += 1
+            return data
+        entry = self._archive.entry(taken.stream_id, taken.place)
+        check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
+        return frame.refilled(position, data, entry.salt, entry.raw)
+
+    def _keep(self, taken: Frame, kept: _Kept) -> None:
+        changes = {"version": taken.version, "chain": taken.chain}
+        stored = kept.record.stored_bytes + taken.stored_bytes
+        if taken.gone is not None:
+            changes |= {"erased_version": taken.version, "erased_at_us": taken.gone.erased_at_us}
+        kept.record = msgspec.structs.replace(kept.record, stored_bytes=stored, **changes)
+
+    # --- into the new one
+
+    def _put(self, batch: list[tuple[Frame, bytes]]) -> None:
+        first = self._position + 1
+        self._new.write(lambda txn: self._put_all(txn, first, batch))
+        self._position += len(batch)
+
+    def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
+        tables = self._new.tables
+        for position, (taken, data) in enumerate(batch, start=first):
+            at, version = U64.pack(position), U64.pack(taken.version)
+            moved = frame.moved(position, data)
+            txn.put(at, moved, db=tables["events"], append=True)
+            txn.put(taken.stream_id + version, at, db=tables["versions"])
+            self._streams[taken.stream_id].positions[taken.version] = position
+            for row in self._key_rows(frame.unpack(position, moved)):
+                txn.put(row, key_check(row), db=tables["keys"])
+
+    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
+        if taken.gone is not None or taken.place is not None:
+            return ()
+        name = self._streams[taken.stream_id].record.name
+        with suppress(KeyGone):
+            return self._reading.key_rows(name, taken, frame.payload(taken))
+        return ()
+
+    def _finish(self, txn: Transaction) -> None:
+        tables = self._new.tables
+        for sid, kept in self._streams.items():
+            if not kept.record.version:
+                continue
+            nameless = kept.record.version == kept.record.erased_version
+            record = msgspec.structs.replace(kept.record, name="") if nameless else kept.record
+            txn.put(sid, seal_record(record), db=tables["streams"])
+            for key, request in self._requests(sid, kept):
+                txn.put(key, seal_record(request), db=tables["requests"])
+        for segment, events in self._dropped.items():
+            with self._old.read() as old:
+                record_of = load_segment(self._old, old, segment)
+            gone = SegmentRecord(events, 0, 0, b"", record_of.sealed_at_us, record_of.dropped_at_us)
+            put_segment(self._new, txn, segment, gone)
+
+    def _requests(self, sid: bytes, kept: _Kept) -> Iterator[tuple[bytes, RequestRecord]]:
+        """Yield the idempotency keys of events that were kept, as far as they can be read."""
+        try:
+            with self._old.read() as txn:
+                rows = list(scan(self._old, txn, "requests", sid))
+        except CorruptLog:
+            return
+        for key, value in rows:
+            try:
+                request = unseal_record(value, RequestRecord, "an idempotency key")
+            except (CorruptLog, UnknownEvent):
+                continue
+            position = kept.positions.get(request.last_version)
+            if position is not None and request.last_version > kept.record.erased_version:
+                yield sid + key, msgspec.structs.replace(request, last_position=position)

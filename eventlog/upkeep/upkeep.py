@@ -1,0 +1,291 @@
+"""Upkeep of a log while it is in use: archiving, retention, erasure, and a smaller file.
+
+One piece of upkeep is under way at a time. Each goes on to its end once it has begun: a caller who
+is cancelled stops what has not begun. Closing the log waits for it.
+
+A log whose file is being replaced commits nothing for as long as the copy takes. Appends wait in
+their queue, and relaxed ones are answered when they are on disk, because what is acknowledged at
+once must be there 50 ms later.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import anyio.to_thread
+
+from eventlog.core.errors import CorruptLog, DiskFull, LogClosed
+from eventlog.core.frame import stream_id
+from eventlog.core.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
+from eventlog.core.requests import check_int, check_stream_name, check_text
+from eventlog.lmdb.copying import Shrunk
+from eventlog.lmdb.erase import STEP_BYTES
+from eventlog.lmdb.intake import Intake
+from eventlog.lmdb.opening import Files
+from eventlog.lmdb.segment_table import archive_statistics
+from eventlog.lmdb.store_format import load_format, put_shrunk
+from eventlog.upkeep.archiving import Archiving
+from eventlog.upkeep.backup import Also, BackedUp, write_backup
+from eventlog.upkeep.exporting import Exported, write_export
+from eventlog.upkeep.importing import Imported, Importing
+from eventlog.upkeep.verification import Progress
+
+SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
+STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
+
+OfErased: TypeAlias = Callable[[Sequence[str]], object]
+"""Takes the names of streams that are about to be erased."""
+T = TypeVar("T")
+
+
+class Upkeep:
+    """Upkeep of one log. Belongs to the event loop."""
+
+    def __init__(self, files: Files, intake: Intake, clock: Callable[[], int]):
+        self._files = files
+        self._env = files.env
+        self._ledger = files.ledger
+        self._intake = intake
+        self._clock = clock
+        self._archiving = Archiving(files.env, files.reading, files.archive)
+        self._erasing = files.erasing
+        self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()  # at most one
+        self._closed = False
+
+    async def close(self) -> None:
+        """Let nothing more begin, and return when nothing is under way."""
+        self._closed = True
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move payloads out of the log. See `EventStore.archive`."""
+        wanted = await self._wanted(stream, versions)
+        total = Archived()
+        while wanted:
+            asked, moved = await self._alone(partial(self._archive_some, stream, wanted))
+            wanted = wanted[asked:]
+            total = _sum(total, moved)
+        return total
+
+    async def _wanted(self, stream: str, versions: Sequence[int]) -> list[int]:
+        check_stream_name(stream)
+        await self._intake.flush()
+        with self._env.read() as txn:
+            last = self._ledger.stream(txn, stream).version
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, last)
+        return sorted(set(versions))
+
+    async def _archive_some(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
+        """Archive a segment's worth; return how many versions that did."""
+        batch = await anyio.to_thread.run_sync(self._archiving.take, stream, versions)
+        if not batch.hot:
+            return batch.asked, Archived()
+        written = await anyio.to_thread.run_sync(self._archiving.write, batch)
+        replace = partial(
+            self._archiving.replace, batch=batch, written=written, now_us=self._clock()
+        )
+        try:
+            moved = await self._intake.submit(
+                replace, payload_bytes=STUB_BYTES * len(batch.hot), use_reserve=True
+            )
+        except (CorruptLog, DiskFull):  # after any other error it may be named: opening will tell
+            await anyio.to_thread.run_sync(self._archiving.forget, [written.segment])
+            raise
+        return batch.asked, moved
+
+    async def drop_archived(self, before_us: int, stream: str | None) -> DroppedPayloads:
+        """Delete archived payloads. See `EventStore.drop_archived`."""
+        check_int("time", before_us, None, None)
+        if stream is not None:
+            check_stream_name(stream)
+        sid = b"" if stream is None else stream_id(stream)
+        return await self._alone(partial(self._drop, before_us, sid))
+
+    async def _drop(self, before_us: int, sid: bytes) -> DroppedPayloads:
+        segments = await anyio.to_thread.run_sync(self._archiving.sealed_before, before_us, sid)
+        drop = partial(self._archiving.drop, segments=segments, now_us=self._clock())
+        dropped = await self._intake.submit(drop, use_reserve=True)
+        await anyio.to_thread.run_sync(self._archiving.forget, segments)
+        return dropped
+
+    async def erase(
+        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+    ) -> Erased:
+        """Erase a stream. See `EventStore.erase`."""
+        check_stream_name(stream)
+        for name in projections:
+            check_text("projection's name", name)
+        return await self._alone(partial(self._erase, stream, counted, projections))
+
+    async def _erase(
+        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+    ) -> Erased:
+        sid, now_us = stream_id(stream), self._clock()
+        erasure = await self._intake.submit(
+            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections),
+            use_reserve=True,
+            counters=counted,
+        )
+        if erasure is None:
+            keys = self._files.keys
+            if keys is None:
+                return Erased()
+            # other streams may have been under its key
+            return Erased(key_deleted=await anyio.to_thread.run_sync(keys.forget, sid))
+        key_deleted = await self._delete_key(sid)
+        segments = await self._erase_payloads(sid)
+        shrunk = await self._forget_erased([sid])
+        return Erased(
+            erasure.events, erasure.at_us, segments, shrunk.before_bytes, shrunk.after_bytes,
+            key_deleted,
+        )  # fmt: skip
+
+    async def _erase_payloads(self, sid: bytes) -> int:
+        """Do what is left of an erasure but key and copy; return how many archive files went."""
+        step = partial(self._erasing.step, sid=sid)
+        while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
+            pass
+        return await anyio.to_thread.run_sync(self._erasing.remove_files, sid)
+
+    async def _delete_key(self, sid: bytes) -> bool:
+        """Delete the key of a stream that is being erased; say whether this erasure deleted one."""
+        keys = self._files.keys
+        with self._env.read() as txn:
+            erasure = self._erasing.pending(txn)[sid]
+        if keys is None or erasure.key_gone:
+            return erasure.key_gone
+        deleted = await anyio.to_thread.run_sync(keys.forget, sid)
+        await self._intake.submit(partial(self._erasing.key_gone, sid=sid), use_reserve=True)
+        return deleted
+
+    async def _forget_erased(self, sids: Sequence[bytes]) -> Shrunk:
+        """Take the bytes of erased streams out of the file, and note that they are done."""
+        shrunk = await self._shrink(force=True)
+        for sid in sids:
+            await self._intake.submit(partial(self._erasing.done, sid=sid), use_reserve=True)
+        return shrunk
+
+    async def backup(self, directory: Path, also: Also | None) -> BackedUp:
+        """Write a backup. See `EventLog.backup`."""
+        return await self._alone(partial(self._backup, directory, also))
+
+    async def _backup(self, directory: Path, also: Also | None) -> BackedUp:
+        await self._intake.flush()
+        backup = partial(write_backup, self._files, directory, self._clock(), also)
+        return await anyio.to_thread.run_sync(backup)
+
+    async def export_since(self, position: int, path: Path, progress: Progress | None) -> Exported:
+        """Write an export. See `EventLog.export_since`."""
+        check_int("position", position, 0, None)
+        return await self._alone(partial(self._export, position, path, progress))
+
+    async def _export(self, position: int, path: Path, progress: Progress | None) -> Exported:
+        await self._intake.flush()
+        write = partial(write_export, self._files, path, position, self._clock(), progress)
+        return await anyio.to_thread.run_sync(write)
+
+    async def import_events(
+        self, path: Path, progress: Progress | None, erasing: OfErased | None
+    ) -> Imported:
+        """Append an export. See `EventLog.import_events`."""
+        return await self._alone(partial(self._import, path, progress, erasing))
+
+    async def _import(
+        self, path: Path, progress: Progress | None, erasing: OfErased | None
+    ) -> Imported:
+        await self._intake.flush()
+        importing = Importing(self._files, path)
+        await anyio.to_thread.run_sync(importing.check)
+        erased = await self._erase_too(importing, erasing)
+        await self._append_all(importing, progress)
+        if erased:
+            await self._forget_erased(erased)
+        return Imported(importing.last - importing.position, importing.last, len(erased))
+
+    async def _erase_too(self, importing: Importing, erasing: OfErased | None) -> list[bytes]:
+        """Erase the payloads of streams that are erased where the file comes from."""
+        with self._env.read() as txn:
+            erased = list(importing.erased(txn))
+        if erased and erasing is not None:
+            await anyio.to_thread.run_sync(erasing, [name for _, name in erased])
+        for stream, _ in erased:
+            mark = partial(self._erasing.mark_id, sid=stream.sid, now_us=stream.erased_at_us)
+            await self._intake.submit(mark)
+            await self._delete_key(stream.sid)
+            await self._erase_payloads(stream.sid)
+        return [stream.sid for stream, _ in erased]
+
+    async def _append_all(self, importing: Importing, progress: Progress | None) -> None:
+        batches, new = importing.batches(), importing.last - importing.position
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
+            size = sum(len(event.data) for event in batch)
+            await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
+            if progress is not None:
+                progress(batch[-1].position - importing.position, new)
+        if not new:  # else it comes with the last of them
+            await self._intake.submit(importing.finish)
+
+    async def shrink(self, *, force: bool) -> Shrunk:
+        """Replace the file by a smaller one. See `EventLog.shrink`."""
+        return await self._alone(partial(self._shrink, force=force))
+
+    async def _shrink(self, *, force: bool) -> Shrunk:
+        file_bytes = self._env.file_bytes()
+        if not force and self.reclaimable_bytes() * SHRINK_PART < file_bytes:
+            return Shrunk(file_bytes, file_bytes)
+        self._intake.is_stalled = True
+        try:
+            await self._intake.flush()
+            shrunk = await anyio.to_thread.run_sync(
+                self._env.shrink, partial(put_shrunk, self._env)
+            )
+        finally:
+            self._intake.is_stalled = False
+        await self._intake.flush()  # anchors the new file, so that the old one cannot come back
+        return shrunk
+
+    def reclaimable_bytes(self) -> int:
+        """Return by how much shrinking would at least make the file smaller."""
+        with self._env.read() as txn:
+            return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
+
+    async def statistics(self, stream: str | None) -> ArchiveStatistics:
+        """Return what is in the archive."""
+        sid = b"" if stream is None else stream_id(stream)
+
+        def read() -> ArchiveStatistics:
+            with self._env.read() as txn:
+                return archive_statistics(self._env, txn, sid)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do a piece of upkeep when no other is under way, to its end once it has begun."""
+        self._intake.check_loop()
+        await self._lock.acquire()
+        if self._closed:
+            self._lock.release()
+            raise LogClosed("the log is closed: open it again")
+        task = asyncio.ensure_future(work())
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._lock.release()
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have gone
+
+
+def _sum(one: Archived, other: Archived) -> Archived:
+    return Archived(
+        one.events + other.events,
+        one.segments + other.segments,
+        one.hot_bytes + other.hot_bytes,
+        one.archive_bytes + other.archive_bytes,
+    )

@@ -1,0 +1,374 @@
+"""Verification: whether everything in the log is what was written.
+
+Three walks in one read transaction. The first goes over the events in order of position and checks
+each frame's CRC, digest and chain, that positions and versions have no gaps, and that the indexes
+lead to it. The second goes over the archive, segment by segment, and checks every payload against
+the digest in its stub. The third goes over every other table and checks each row by itself and
+against the events: a row that leads nowhere, a record that disagrees, a table with more or fewer
+rows than it should have. Findings are collected, not raised: a report of all the damage is worth
+more than the first of it. What retention has dropped is no damage; it is counted. So is, in a log
+that is encrypted, what there is no key for: its digest and its place in the chain are over the
+ciphertext and are verified; what the index of keys should have of it is unknown.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from eventlog.archive.archive import Archive
+from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.core.errors import EventLogError, KeyGone
+from eventlog.core.records import Returned
+from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.heads import Heads, check_heads
+from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
+from eventlog.lmdb.reading import Reading
+from eventlog.lmdb.segment_table import TABLE, SegmentRecord, unpack_segment
+from eventlog.lmdb.snapshots import SnapshotRecord
+from eventlog.lmdb.store_format import KEYS_ROW, load_keys_identity, unpack_format
+from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, scan, unseal, unseal_record
+from eventlog.lmdb.totals import unseal_totals
+from eventlog.upkeep.archive_verification import ArchiveCheck
+
+PROGRESS_EVERY_EVENTS = 2048
+META_ROWS = 2  # the format and the totals; one more if it is encrypted
+SID = frame.STREAM_ID_BYTES
+
+Progress = Callable[[int, int], None]
+Check = Callable[[bytes, bytes], object]
+
+
+class Finding(Returned, frozen=True):
+    """One thing that is not as it should be."""
+
+    position: int
+    """0 where it is not about one event."""
+    stream: str
+    message: str
+
+
+class VerifyReport(Returned, frozen=True):
+    """What a verification read and what it found."""
+
+    events: int
+    streams: int
+    findings: list[Finding]
+    archived_events: int = 0
+    """Whose payloads are in the archive."""
+    dropped_events: int = 0
+    """Whose payloads retention has dropped: only their digests could be verified."""
+    erased_events: int = 0
+    unread_events: int = 0
+    """Which are encrypted, and their key is not here: only their digests could be verified."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+
+@dataclass(slots=True)
+class _End:
+    """Where a stream stands after the events walked so far."""
+
+    version: int
+    chain: bytes
+    stored_bytes: int = 0
+    erased: int = 0
+    """The last version whose payload is erased."""
+
+
+class Verification:
+    """One verification of a log."""
+
+    def __init__(
+        self,
+        env: Environment,
+        ledger: Ledger,
+        reading: Reading,
+        archive: Archive,
+        progress: Progress | None,
+        against: Heads | None = None,
+    ):
+        self._env = env
+        self._ledger = ledger
+        self._reading = reading
+        self._archive = archive
+        self._progress = progress or (lambda _done, _total: None)
+        self._against = against
+        self._findings: list[Finding] = []
+        self._ends: dict[bytes, _End] = {}
+        self._prefix = b""
+        self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
+        self._stubs: Counter[SegmentId] = Counter()
+        self._dropped: set[SegmentId] = set()
+        self._erased = 0
+        self._unread = Counter[bytes]()  # events whose key is not here, by stream
+        self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
+
+    def run(self) -> VerifyReport:
+        """Read everything and report."""
+        with self._env.read() as txn:
+            self._erasing = self._under_way(txn)
+            last = self._ledger.last_position(txn)
+            count = 0
+            for position, data in self._raw_frames(txn):
+                count += 1
+                self._check_frame(txn, position, data)
+                if count % PROGRESS_EVERY_EVENTS == 0:
+                    self._progress(count, last)
+            self._check_archive(txn)
+            self._check_tables(txn, count)
+            self._check_unread()
+            if self._against is not None:
+                check_heads(self._env, txn, self._against, self._found)
+        self._progress(last, last)
+        dropped = sum(self._stubs[segment] for segment in self._dropped)
+        archived = self._stubs.total() - dropped
+        return VerifyReport(
+            count,
+            len(self._ends),
+            self._findings,
+            archived,
+            dropped,
+            self._erased,
+            self._unread.total(),
+        )
+
+    # --- the events
+
+    def _raw_frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
+        expected = 1
+        for key, data in self._rows(txn, "events"):
+            if len(key) != U64.size:
+                self._found(0, b"", f"an event has the key {key.hex()}")
+                continue
+            position = U64.unpack(key)[0]
+            if position != expected:
+                self._found(position, b"", f"events {expected} to {position - 1} are missing")
+            expected = position + 1
+            yield position, data
+
+    def _check_frame(self, txn: Transaction, position: int, data: bytes) -> None:
+        try:
+            taken = frame.unpack(position, data)
+        except EventLogError as error:
+            self._found(position, b"", str(error))
+            return
+        sid = taken.stream_id
+        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        self._ends[sid] = end
+        if taken.version != end.version + 1:
+            self._found(position, sid, f"version {taken.version} follows {end.version}")
+        else:
+            self._check_chain(position, taken, end.chain)
+        end.version, end.chain = taken.version, taken.chain
+        end.stored_bytes += taken.stored_bytes
+        if taken.gone is not None or taken.version <= self._erasing.get(sid, 0):
+            end.erased = taken.version
+        self._check_indexes(txn, position, taken)
+
+    def _check_chain(self, position: int, taken: frame.Frame, before: bytes) -> None:
+        try:
+            follows = frame.check_chain(taken, before)
+        except EventLogError as error:
+            self._found(position, taken.stream_id, str(error))
+            return
+        if not follows:
+            message = "digest or chain does not follow from the event before it"
+            self._found(position, taken.stream_id, message)
+
+    def _check_indexes(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
+        at = taken.stream_id + U64.pack(taken.version)
+        if txn.get(at, db=self._env.tables["versions"]) != U64.pack(position):
+            self._found(position, taken.stream_id, "the index of versions leads elsewhere")
+        if taken.gone is not None or taken.version <= self._erasing.get(taken.stream_id, 0):
+            self._erased += 1
+            return
+        if taken.place is not None:  # its keys are known when the archive is read
+            self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
+            return
+        self._check_keys(txn, position, taken)
+
+    def _check_keys(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
+        try:
+            name = self._reading.name_of(txn, taken.stream_id)
+            rows = self._reading.key_rows(name, taken, frame.payload(taken))
+        except KeyGone:
+            self._keys = None
+            self._unread[taken.stream_id] += 1
+            return
+        except EventLogError as error:
+            self._found(position, taken.stream_id, str(error))
+            self._keys = None
+            return
+        if self._keys is not None:
+            self._keys += len(rows)
+        for at, key in rows.items():
+            if txn.get(at, db=self._env.tables["keys"]) != key_check(at):
+                self._found(position, taken.stream_id, f"not found under its key {key!r}")
+
+    # --- the archive
+
+    def _check_archive(self, txn: Transaction) -> None:
+        checked = ArchiveCheck(self._env, self._reading, self._archive, self._found)
+        segments = self._segments(txn)
+        for segment, record in segments.items():
+            if segment.sid in self._erasing:
+                continue
+            if record.dropped_at_us is not None or checked.check(txn, segment, record):
+                self._dropped.add(segment)
+            if self._stubs[segment] != record.events:
+                message = (
+                    f"{self._stubs[segment]} events are in {segment.name}, not {record.events}"
+                )
+                self._found(0, segment.sid, message)
+        for segment in self._stubs.keys() - segments.keys():
+            self._found(0, segment.sid, f"{segment.name} has no record")
+        gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
+        self._unread.update(checked.unread)
+        known = self._keys is not None and checked.keys is not None and not gone
+        self._keys = (self._keys or 0) + (checked.keys or 0) if known else None
+
+    def _under_way(self, txn: Transaction) -> dict[bytes, int]:
+        """Return up to which version streams are just being erased; damage shows with the table."""
+        found = {}
+        for sid, value in scan(self._env, txn, ERASURES, b""):
+            with suppress(EventLogError):
+                found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
+        return found
+
+    def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
+        """Return the records that are whole; the others are found with the other tables."""
+        segments = {}
+        for key, value in self._rows(txn, TABLE):
+            with suppress(EventLogError):
+                segment, record = unpack_segment(key, value)
+                segments[segment] = record
+        return segments
+
+    # --- the other tables
+
+    def _check_tables(self, txn: Transaction, events: int) -> None:
+        checks: dict[str, Check] = {
+            "streams": self._check_stream,
+            "versions": lambda key, _value: self._check_version(key[:SID], key[SID:]),
+            "keys": lambda key, value: self._check_key(txn, key, value),
+            "requests": self._check_request,
+            "snapshots": lambda _key, value: unseal_record(value, SnapshotRecord, "a snapshot"),
+            "checkpoints": self._check_checkpoint,
+            "projections": self._check_entry,
+            "meta": self._check_meta,
+            TABLE: unpack_segment,
+            ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
+        }
+        should = {"streams": None, "versions": events, "keys": self._keys}
+        with suppress(EventLogError):  # which the check of its row finds
+            is_encrypted = load_keys_identity(self._env, txn) is not None
+            should["meta"] = META_ROWS + is_encrypted
+        for table, check in checks.items():
+            self._check_table(txn, table, check, should.get(table))
+        for sid in self._ends:
+            if txn.get(sid, db=self._env.tables["streams"]) is None:
+                self._found(0, sid, "the stream has events and no record")
+
+    def _check_unread(self) -> None:
+        """Tell of streams whose key should be among those that were given."""
+        if self._reading.has_keys:
+            for sid, events in self._unread.items():
+                self._found(
+                    0, sid,
+                    f"its key is not in the file of keys (events that cannot be read: {events:,}): "
+                    "put a newer copy of that file back, or, if it was erased since the backup "
+                    "that this is, erase it again",
+                )  # fmt: skip
+
+    def _check_table(
+        self,
+        txn: Transaction,
+        table: str,
+        check: Check,
+        should: int | None,
+    ) -> None:
+        count = 0
+        for key, value in self._rows(txn, table):
+            count += 1
+            if txn.get(key, db=self._env.tables[table]) != value:
+                self._found(0, key[:SID], f"a search in table {table} misses a row that is there")
+            try:
+                check(key, value)
+            except EventLogError as error:
+                self._found(0, key[:SID], f"in table {table}: {error}")
+        if should is not None and count != should:
+            self._found(0, b"", f"table {table} has {count} rows and should have {should}")
+
+    def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a table; they must be in order, and as many as it says it has."""
+        handle, count, before = self._env.tables[table], 0, b""
+        with txn.cursor(handle) as cursor:
+            for key, value in cursor:
+                if count and key <= before:
+                    self._found(0, b"", f"table {table} is out of order at {key.hex()}")
+                count, before = count + 1, key
+                yield key, value
+        entries = txn.stat(handle)["entries"]
+        if count != entries:
+            self._found(0, b"", f"table {table} says {entries} rows and has {count}")
+
+    def _check_stream(self, sid: bytes, value: bytes) -> None:
+        record = unseal_record(value, StreamRecord, "a stream's record")
+        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        nameless = not record.name and record.erased_version == record.version
+        if not nameless and frame.stream_id(record.name) != sid:
+            self._found(0, sid, f"its record is of stream {record.name!r}")
+        if record.erased_version != end.erased:
+            self._found(0, sid, f"its record says it is erased up to {record.erased_version}")
+        if (record.version, record.chain) != (end.version, end.chain):
+            self._found(0, sid, f"its record says version {record.version}, not {end.version}")
+        if record.stored_bytes != end.stored_bytes:
+            self._found(0, sid, f"its record says {record.stored_bytes} stored bytes")
+
+    def _check_version(self, sid: bytes, version: bytes) -> None:
+        end = self._ends.get(sid)
+        if end is None or len(version) != U64.size or not 0 < U64.unpack(version)[0] <= end.version:
+            self._found(0, sid, f"an index has version {version.hex()}, which the stream has not")
+
+    def _check_key(self, txn: Transaction, key: bytes, value: bytes) -> None:
+        if value != key_check(key):
+            self._found(0, key[:SID], "a row in the index of keys is damaged")
+        prefix = key[: SID + KEY_ID_BYTES]
+        if prefix != self._prefix:  # the first row of a key: a search for the key must lead here
+            self._prefix = prefix
+            with txn.cursor(self._env.tables["keys"]) as cursor:
+                if not cursor.set_range(prefix) or cursor.key() != key:
+                    self._found(0, key[:SID], "a search in the index of keys leads elsewhere")
+        self._check_version(key[:SID], key[SID + KEY_ID_BYTES :])
+
+    def _check_request(self, key: bytes, value: bytes) -> None:
+        record = unseal_record(value, RequestRecord, "an idempotency key")
+        end = self._ends.get(key[:SID])
+        if record.key != key:
+            self._found(0, key[:SID], "an idempotency key is kept under another one")
+        if end is None or not 0 < record.first_version <= record.last_version <= end.version:
+            self._found(0, key[:SID], "an idempotency key got events that are not there")
+
+    def _check_checkpoint(self, key: bytes, value: bytes) -> None:
+        if len(unseal(value, "a checkpoint", key)) != U64.size:
+            self._found(0, b"", "a checkpoint is no position")
+
+    def _check_meta(self, key: bytes, value: bytes) -> None:
+        if key == b"format":
+            unpack_format(value)
+        elif key == KEYS_ROW:
+            unseal(value, "the identity of the store's keys", key)
+        else:  # what it should come to is known to those who count; that it is whole, to its CRC
+            unseal_totals(key, value)
+
+    def _check_entry(self, key: bytes, value: bytes) -> None:
+        unseal(value, "an entry", key)
+
+    def _found(self, position: int, sid: bytes, message: str) -> None:
+        self._findings.append(Finding(position, sid.hex(), message))

@@ -1,0 +1,1 @@
+"""What callers hold: `MemorySystem`, the handles of users, and how the parts are wired."""

@@ -1,0 +1,42 @@
+"""`user.delete_many(...)`: all that matches is deleted.
+
+Each memory has a command of its own, as for `delete`. They are given to the actor many at a time,
+so that it decides them in one batch, and a commit deletes as many.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import anyio.to_thread
+
+from memory_actors.api.handles.finding import state_now
+from memory_actors.api.handles.listing import Chosen, matching
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Receipt
+from memory_actors.search.reading import Found
+from memory_actors.users.writers.scope import Scope
+from memory_actors.users.writers.writer import Writer
+
+DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
+
+
+async def delete_many(scope: Scope, writers: Mapping[str, Writer], which: Chosen) -> list[Receipt]:
+    """Delete memories. See `UserMemory.delete_many`; `writers` are by the names of their kinds."""
+    found = await anyio.to_thread.run_sync(matching, await state_now(scope), which)
+    receipts: list[Receipt] = []
+    for start in range(0, len(found), DELETED_AT_ONCE):
+        batch = found[start : start + DELETED_AT_ONCE]
+        deleting = [_deleted(writers[one.kind.NAME], one) for one in batch]
+        for outcome in await asyncio.gather(*deleting, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            receipts += outcome
+    return receipts
+
+
+async def _deleted(writer: Writer, one: Found) -> list[Receipt]:
+    """Delete one; return no receipt if it went meanwhile, or with another one."""
+    try:
+        return [await writer.delete(one.row)]
+    except NotFoundError:
+        return []

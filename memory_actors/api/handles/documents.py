@@ -1,0 +1,178 @@
+"""`user.documents`: JSON documents in collections, queried by field."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.records import Document, Metadata, Receipt, Time, least
+from memory_actors.base.validation import check_count, check_name, json_copy
+from memory_actors.kinds import structured
+from memory_actors.kinds.ordering import SortKey, ordering
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.structured.document import Row
+from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.user_state import UserState
+from memory_actors.search.reading import READ_AT_ONCE
+from memory_actors.users.writers.scope import Scope
+from memory_actors.users.writers.structured import DEFAULT_COLLECTION, StructuredWriter
+
+Valued = tuple[Row, Any]
+
+
+class Documents:
+    """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
+
+    def __init__(self, scope: Scope, writer: StructuredWriter):
+        self._scope = scope
+        self._writer = writer
+
+    async def put(
+        self,
+        collection: str,
+        document: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Put a document under a key of a collection, in place of the one that is there.
+
+        Without a key it is kept under its own memory id. `metadata` and `pinned` None keep what
+        was. With `auto_prune` the oldest tenth of all documents makes room if there is none.
+
+        :raises QuotaExceededError: too many documents, or too many bytes.
+        :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+        """
+        return await self._writer.put(
+            collection,
+            document,
+            key=key,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+
+    async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
+        """Return a document by key, or by memory id whatever its collection.
+
+        :raises NotFoundError: there is none.
+        """
+        async with self._scope.live() as live:
+            state = live.state
+            row = self._row(state.structured, check_name(collection, "collection"), key)
+            (value,) = await live.values.of([row])
+        return _document(row, value, state.provenance)
+
+    async def find(
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Document]:
+        """Return the documents of a collection that match, a page of them.
+
+        `filters` is the language of filters.py, over the fields of the documents. `order_by` names
+        fields, `-price` for descending; without one, in the order they were first put.
+
+        :raises InvalidInputError: a bad filter, field or page.
+        """
+        matches, by = predicate(filters), None if order_by is None else ordering(order_by)
+        first = check_count(offset, "offset")
+        until = first + check_count(limit, "limit")
+        found, state = await self._found(collection, matches, by)
+        documents: list[Document] = []
+        for start in range(first, min(until, len(found)), READ_AT_ONCE):
+            page = found[start : min(until, start + READ_AT_ONCE)]
+            documents += [_document(row, value, state.provenance) for row, value in page]
+            await asyncio.sleep(0)
+        return documents
+
+    async def count(
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Return how many documents of a collection match: `filters` is as in `find`.
+
+        :raises InvalidInputError: a bad filter.
+        """
+        found, _ = await self._found(collection, predicate(filters), None)
+        return len(found)
+
+    async def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> Receipt:
+        """Delete a document by key, or by memory id whatever its collection.
+
+        :raises NotFoundError: there is none.
+        """
+        self._scope.check_writable()
+        async with self._scope.live() as live:
+            row = self._row(live.state.structured, check_name(collection, "collection"), key)
+        return await self._writer.delete(row)
+
+    async def collections(self) -> dict[str, int]:
+        """Return how many documents each collection has, by name."""
+        async with self._scope.live() as live:
+            return dict(structured.collections(live.state.structured))
+
+    async def _found(
+        self, collection: str, matches: Predicate | None, by: SortKey | None
+    ) -> tuple[list[Valued], UserState]:
+        """Return the documents that match, in order, and the state that they are of."""
+        async with self._scope.live() as live:
+            state = live.state
+            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
+            values = await live.values.of(rows)
+        choose = partial(_chosen, rows, values, matches, by)
+        return await anyio.to_thread.run_sync(choose), state
+
+    def _row(self, state: Structured, collection: str, key: str) -> Row:
+        row = structured.find_key(state, collection, check_name(key, "key"))
+        row = row or structured.find(state, key)
+        if row is None:
+            raise NotFoundError(f"no document {key!r} in collection {collection!r}")
+        return row
+
+
+def _chosen(
+    rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
+) -> list[Valued]:
+    """Return what matches, in order. Slow for many: in a thread."""
+    found = list(zip(rows, values, strict=True))
+    if matches is not None:
+        found = [one for one in found if matches(one[1])]
+    found.sort(key=lambda one: (one[0].created_at_us, one[0].version))
+    if by is not None:
+        found.sort(key=lambda one: by(one[1]))
+    return found
+
+
+def _document(row: Row, value: Any, provenance: Provenance) -> Document:
+    origins = provenance.of(row.memory_id)
+    return Document(
+        memory_id=row.memory_id,
+        collection=row.collection,
+        key=row.key,
+        value=json_copy(msgspec.to_builtins(value), "value"),
+        metadata=json_copy(row.metadata, "metadata"),
+        created_at=to_datetime(row.created_at_us),
+        occurred_at=to_datetime(row.occurred_at_us),
+        pinned=row.pinned,
+        size_bytes=row.size_bytes,
+        origins=origins,
+        trust=least(origins),
+    )

@@ -1,0 +1,87 @@
+"""What a summary was made of, read back from the log, wherever it keeps that."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from eventlog import Dropped
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Memory
+from memory_actors.kinds import provenance
+from memory_actors.kinds.compression import Compressed, Summary
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.reading import Found, memories
+from memory_actors.users.past_events import About, pages, versions_about
+from memory_actors.users.writers.scope import Scope
+
+
+async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
+    """Return the ids of what a summary was made of."""
+    (recorded,) = await scope.services.log.read_versions(scope.stream, [row.version])
+    summary: Summary = recorded.data
+    return summary.compressed_from_ids
+
+
+async def expand(scope: Scope, summary: Found) -> list[Memory]:
+    """Return the originals of a summary as they were when it was made, in order of time.
+
+    :raises NotFoundError: it was made elsewhere, or retention dropped its originals.
+    """
+    kind, row = summary
+    ids = await originals_of(scope, row)
+    made_at = await _made_at(scope, row.memory_id)
+    about = await versions_about(scope.services.log, scope.stream, ids, before=made_at)
+    rows, dropped, known = await _as_they_were(scope, kind, about)
+    if len(rows) < len(ids):
+        gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
+        raise NotFoundError(
+            f"{len(ids) - len(rows)} of {len(ids)} originals of {row.memory_id!r} are not in this "
+            f"store.{gone} The summary is what is left of them"
+        )
+    rows.sort(key=lambda one: (one.occurred_at_us, one.version))
+    found = [Found(kind, one) for one in rows]
+    return await memories(scope.services.log, scope.stream, found, known)
+
+
+async def _made_at(scope: Scope, memory_id: str) -> int:
+    """Return the version of the event that a summary was made by; 0 if it was made elsewhere."""
+    log = scope.services.log
+    versions = await log.versions_about(scope.stream, memory_id)
+    (first,) = await log.read_versions(scope.stream, versions[:1])
+    return first.version if isinstance(first.data, Compressed) else 0
+
+
+async def _as_they_were(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[list[Any], Dropped | None, Provenance]:
+    """Return the rows of memories after these events, since when others are gone, and origins.
+
+    What happened to a memory before an event of it that was dropped says nothing of it any more.
+    """
+    state, gone, origins = await _folded(scope, kind, about)
+    if gone:
+        about = {memory_id: list(_after(gone, about[memory_id])) for memory_id in about}
+        state, _, origins = await _folded(scope, kind, about)
+    found = [kind.find(state, memory_id) for memory_id in about]
+    since = next(iter(gone.values()), None)
+    return [row for row in found if row is not None], since, origins
+
+
+def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int]:
+    last = max((version for version in versions if version in gone), default=0)
+    return (version for version in versions if version > last)
+
+
+async def _folded(
+    scope: Scope, kind: Kind, about: About
+) -> tuple[Any, dict[int, Dropped], Provenance]:
+    """Return the state that these events alone make, those whose payloads are gone, and origins."""
+    versions = (version for each in about.values() for version in each)
+    state, origins = kind.initial, provenance.initial
+    gone: dict[int, Dropped] = {}
+    async for page in pages(scope.services.log, scope.stream, versions):
+        gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}
+        whole = [one for one in page if one.version not in gone]
+        state = kind.fold(state, whole)
+        origins = provenance.follow(origins, whole, kind.registry.keys)
+    return state, gone, origins

@@ -1,0 +1,57 @@
+"""`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
+
+from eventlog.core.records import OnDropped
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.streams import known_user, stream_of
+from memory_actors.base.validation import check_name
+from memory_actors.history.folding import state_at
+from memory_actors.history.moments import AsOf, moment
+from memory_actors.history.past_user import PastScope, PastUser
+from memory_actors.users.services import Services
+
+
+class PastMemory(UserMemory):
+    """One user's memory as it was. It is read like any other, and takes no writes.
+
+    What expires is decided at `moment`, limits and prices are those of today's settings. Every
+    write raises `ReadOnlyError`. A read whose answer rests on a text that retention has dropped
+    raises `PayloadDropped`.
+    """
+
+    def __init__(self, scope: PastScope, lost: int):
+        super().__init__(scope)
+        self.moment = scope.moment
+        """Which moment it is."""
+        self.lost = lost
+        """How many events about what was there then have lost their payload to retention."""
+        self._past = scope
+
+    async def close(self) -> None:
+        """Let go of it, as the end of its block does. It answers nothing more."""
+        await self._past.close()
+
+
+async def past_memory(
+    services: Services,
+    user_id: str,
+    as_of: AsOf,
+    *,
+    agent_id: str | None,
+    session_id: str | None,
+    dropped: OnDropped,
+) -> PastMemory:
+    """Return a user's memory as it was. See `MemorySystem.replay`."""
+    stream = stream_of(check_name(user_id, "user_id"))
+    head = await known_user(services.log, stream)
+    then = await moment(services.log, stream, head, as_of, services.clock_us())
+    state, lost = await state_at(
+        services.log,
+        services.decider,
+        stream,
+        then.version,
+        erased=head.erased_version,
+        dropped=dropped,
+    )
+    past = PastUser(services, stream, state)
+    scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
+    return PastMemory(scope, lost)

@@ -1,0 +1,146 @@
+"""`user.purge(...)`: what came from a source, out of one user's memory.
+
+Memories are taken out in batches, each in one append: so a batch is whole or not at all, and the
+work goes on after a crash by being asked for again.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from eventlog import EventLogError
+from eventlog.core.logs import get_logger
+from eventlog.core.records import to_datetime
+from eventlog.upkeep.verification import Progress
+from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
+from memory_actors.base.origins import matches
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.records import Purged, PurgeReport, Trust
+from memory_actors.base.sources import check_optional_trust
+from memory_actors.base.validation import check_flag, check_optional_name
+from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.purging import Purge
+from memory_actors.kinds.purging.command import PURGED_AT_ONCE
+from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.users.live_user import LiveUser
+from memory_actors.users.services import Services
+from memory_actors.users.writers.scope import Scope
+
+_logger = get_logger("memory_actors.kinds.purging")
+
+
+async def purge(
+    scope: Scope, source: str | None, trust: Trust | str | None, *, dry_run: bool
+) -> Purged:
+    """Take what came from a source, or of a trust, out of memory. See `UserMemory.purge`."""
+    named, level = checked(source, trust)
+    check_flag(dry_run, "dry_run")
+    started_us = scope.now_us()
+    work = _purge(scope, named, level, dry_run=dry_run)
+    with scope.measured("Purge", "any"):
+        done = await (work if dry_run else scope.unattended(work))
+    return Purged(
+        user_id=scope.user_id,
+        source=named,
+        trust=level,
+        dry_run=dry_run,
+        purged_at=to_datetime(started_us),
+        gone=_by_kind(one for each in done for one in each.gone),
+        changed=_by_kind(one for each in done for one in each.changed),
+        came_back=tuple(one for each in done for one in each.came_back),
+        left_out=tuple(one for each in done for one in each.left_out),
+        lost=tuple(one for each in done for one in each.lost),
+    )
+
+
+async def purge_users(
+    services: Services,
+    user_ids: Sequence[str],
+    source: str | None,
+    trust: Trust | str | None,
+    *,
+    dry_run: bool,
+    progress: Progress | None,
+) -> PurgeReport:
+    """Take the same out of the memory of many users. See `MemorySystem.purge`."""
+    checked(source, trust)
+    check_flag(dry_run, "dry_run")
+    receipts, failed = [], []
+    for done, user_id in enumerate(user_ids, start=1):
+        try:
+            receipt = await purge(
+                Scope(services, user_id, None, None), source, trust, dry_run=dry_run
+            )
+        except (MemoryActorsError, EventLogError) as error:
+            _logger.warning("user not purged", user=hashed(user_id), error=reason(error))
+            failed.append(user_id)
+        else:
+            receipts += [receipt] if receipt.count else []
+        if progress is not None:
+            progress(done, len(user_ids))
+    return PurgeReport(
+        users=len(user_ids), dry_run=dry_run, receipts=tuple(receipts), failed=tuple(failed)
+    )
+
+
+def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, Trust | None]:
+    """Return what is to be purged.
+
+    :raises InvalidInputError: neither is given, or one is not what it must be.
+    """
+    if source is None and trust is None:
+        raise InvalidInputError("purge what? Give a source, a trust, or both")
+    return check_optional_name(source, "source"), check_optional_trust(trust)
+
+
+async def _purge(
+    scope: Scope, source: str | None, trust: Trust | None, *, dry_run: bool
+) -> list[SourcePurged]:
+    done = []
+    async with scope.writable() as live:
+        for batch in _batches(live.state, source, trust):
+            command = Purge(now_us=scope.now_us(), memory_ids=batch, source=source, trust=trust)
+            events = await _decided(scope, live, command, dry_run=dry_run)
+            done += [event for event in events if isinstance(event, SourcePurged)]
+        await live.indexes.catch_up(KINDS)  # with what changed or came back
+    return done
+
+
+def _batches(
+    state: UserState, source: str | None, trust: Trust | None
+) -> Iterator[tuple[str, ...]]:
+    """Yield the memories that the source may have had a say in, summaries one by one."""
+    found = sorted(
+        state.provenance.matching(
+            lambda origins: any(matches(one, source, trust) for one in origins)
+        )
+    )
+    compacted = {*state.long_term.summaries.ids, *state.episodic.summaries.ids}
+    others = [one for one in found if one not in compacted]
+    for start in range(0, len(others), PURGED_AT_ONCE):
+        yield tuple(others[start : start + PURGED_AT_ONCE])
+    for one in found:
+        if one in compacted:
+            yield (one,)
+
+
+async def _decided(
+    scope: Scope, live: LiveUser, command: Purge, *, dry_run: bool
+) -> Sequence[object]:
+    """Decide a batch; where all users together have no room, without what would come back."""
+    decide = live.actor.dry_run if dry_run else partial(_carried_out, scope, live)
+    try:
+        return await decide(command)
+    except GlobalQuotaExceededError:
+        return await decide(command.without_return())
+
+
+async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
+    reply = await scope.ask(live, command)
+    return [recorded.data for recorded in reply.events]
+
+
+def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    kinds: dict[str, list[str]] = {}
+    for kind, memory_id in found:
+        kinds.setdefault(kind, []).append(memory_id)
+    return {kind: tuple(ids) for kind, ids in kinds.items()}

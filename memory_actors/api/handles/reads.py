@@ -1,0 +1,278 @@
+"""What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, get_args
+
+import anyio.to_thread
+
+from eventlog.core.records import to_datetime
+from memory_actors.api.handles.exporting import in_export_order
+from memory_actors.api.handles.finding import found_in, found_summary, state_now
+from memory_actors.api.handles.lineage import expand
+from memory_actors.api.handles.listing import (
+    SEARCHED,
+    chosen,
+    matching,
+    named_kinds,
+    newest_first,
+    only_kind,
+)
+from memory_actors.api.handles.user_context import UserContext
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.filters import predicate
+from memory_actors.base.records import (
+    HistoryEntry,
+    Hit,
+    Memory,
+    MemoryType,
+    Order,
+    Time,
+    Trust,
+    Usage,
+    Why,
+)
+from memory_actors.base.sources import wanted
+from memory_actors.base.validation import (
+    QUERY_BYTES_MAX,
+    check_choice,
+    check_count,
+    check_name,
+    check_names,
+    check_optional_name,
+    check_share,
+    check_top_k,
+    text_bytes,
+    time_us,
+)
+from memory_actors.history.why import why
+from memory_actors.kinds import context
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.search import retrieval
+from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
+from memory_actors.search.reading import Found, history, memories
+from memory_actors.search.weights import Weights, check_weights
+from memory_actors.users.usage import CostEstimate, estimate, usage
+from memory_actors.users.writers.scope import Scope
+
+LIST_PAGE = 256
+
+
+class UserReads:
+    """The reads of one user's memory. See `UserMemory`."""
+
+    context: UserContext
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is."""
+        return self._scope.user_id
+
+    async def retrieve(
+        self,
+        query: str,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        memory_type: MemoryType | str | None = None,
+        top_k: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        session_id: str | None = None,
+        exclude_ids: Sequence[str] = (),
+        exclude_session: str | None = None,
+        min_score: float = 0.0,
+        token_budget: int | None = None,
+        diversity: float = 0.0,
+        order: Order | None = None,
+        explain: bool = False,
+        weights: Weights | None = None,
+        reference_time: Time | None = None,
+        compressed: bool = True,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> list[Hit]:
+        """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
+
+        `memory_types` None means all but context documents: named, their archives are searched;
+        `memory_type` names one. The best comes first. Where several kinds are named, they come kind
+        by kind, working memory first, the best of each among the `top_k`; `order` ("score", "kind")
+        says otherwise. Short-term memory is searched in `session_id`, the handle's session, or the
+        three used last.
+
+        What narrows a query down is exact and comes before ranking: `filters` on metadata (see
+        filters.py), `since` and `until` on when a memory was true (first, last, or in between),
+        `as_of` (what was recorded by then; relationships that were true at it), `exclude_ids` and
+        `exclude_session` (the message that was just stored is no answer to itself).
+
+        Messages and facts that say the same are one hit; `near_duplicates` names the others.
+        `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,
+        and about one for four tokens. `diversity` (0 to 1) makes results that are like better ones
+        give way: then they come in the order in which they were chosen. `explain` gives each hit
+        its signals. `weights` changes what a signal counts for; 0 switches it off. `reference_time`
+        is what "last week" in a query is relative to (None: now).
+
+        `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
+        less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
+
+        Behind them come up to two summaries of compressed memories (`source="compressed"`), the
+        best ones; `compressed=False` leaves them out.
+
+        :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
+        :raises EmbedderError: the query could not be embedded.
+        """
+        text_bytes(query, "query", QUERY_BYTES_MAX)
+        if memory_type is not None:
+            memory_types = only_kind(memory_type, memory_types)
+        kinds = named_kinds(memory_types, SEARCHED)
+        several = memory_types is not None and len(kinds) > 1
+        most = TOP_K if token_budget is None else BUDGET_TOP_K
+        asked = Query(
+            text=query,
+            kinds=kinds,
+            top_k=most if top_k is None else check_top_k(top_k),
+            now_us=self._scope.now_us(),
+            filters=filters,
+            matches=predicate(filters),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            as_of_us=time_us(as_of, "as_of"),
+            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            exclude_ids=check_names(exclude_ids, "exclude_ids"),
+            exclude_session=check_optional_name(exclude_session, "exclude_session"),
+            min_score=check_share(min_score, "min_score"),
+            token_budget=None if token_budget is None else check_count(token_budget, "budget"),
+            diversity=check_share(diversity, "diversity"),
+            explain=explain,
+            weights=Weights() if weights is None else check_weights(weights),
+            reference_us=time_us(reference_time, "reference_time"),
+            compressed=compressed,
+            of_origin=wanted(sources, min_trust),
+            each_kind=several,
+            order=("kind" if several else "score")
+            if order is None
+            else check_choice(order, get_args(Order), "order"),
+        )
+        with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
+            async with self._scope.searching() as live:
+                hits = await retrieval.retrieve(self._scope.services, live, asked)
+                await self._scope.recalled(query, [hit.memory_id for hit in hits])
+        return hits
+
+    async def expand(self, compressed_id: str) -> list[Memory]:
+        """Return the originals of a summary as they were, from the log, in order of time.
+
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        return await expand(self._scope, await found_summary(self._scope, compressed_id))
+
+    async def get(self, memory_id: str) -> Memory:
+        """Return one memory.
+
+        :raises NotFoundError: there is none with this id: never was, deleted, evicted, expired, or
+            compressed into a summary: `why` tells.
+        """
+        check_name(memory_id, "memory_id")
+        state = await state_now(self._scope)
+        one = found_in(state, memory_id)
+        with self._scope.measured("Get", one.kind.NAME):
+            if one.kind is context:
+                await self.context.note_read(memory_id)
+            (memory,) = await self._read([one], state.provenance)
+        return memory
+
+    async def list_memories(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """Return memories, newest first by the time they were true.
+
+        `sources` and `min_trust` are as in `retrieve`.
+        """
+        which = chosen(memory_types, filters, sources, min_trust)
+        first = check_count(offset, "offset")
+        until = first + check_count(limit, "limit")
+        async with self._scope.live() as live:
+            state = live.state.at(self._scope.now_us())
+            rows = await anyio.to_thread.run_sync(newest_first, state, which)
+            page = rows[first:until]
+            return await self._read(page, state.provenance)
+
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> int:
+        """Return how many memories `list_memories` would list with the same arguments.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+        """
+        which = chosen(memory_types, filters, sources, min_trust)
+        state = await state_now(self._scope)
+        return len(await anyio.to_thread.run_sync(matching, state, which))
+
+    async def history(self, memory_id: str) -> list[HistoryEntry]:
+        """Return every event that touched a memory, oldest first; also of one that is deleted.
+
+        Of an event whose payload retention has dropped, `data` says since when it is gone.
+
+        :raises NotFoundError: no event ever named it.
+        """
+        log, stream = self._scope.services.log, self._scope.stream
+        versions = await self._scope.versions_about(check_name(memory_id, "memory_id"))
+        if not versions:
+            raise NotFoundError(f"no event names memory {memory_id!r}")
+        return history(await log.read_versions(stream, versions, dropped="mark"))
+
+    async def why(self, memory_id: str) -> Why:
+        """Return why a memory is there, or no longer is: each event of its life in words.
+
+        Of a memory that was compressed, with what became of its summary; of a summary, with the ids
+        of its originals. Entities, relationships, episodes and documents alike.
+
+        :raises NotFoundError: no event ever named it.
+        """
+        return await why(self._scope, check_name(memory_id, "memory_id"))
+
+    async def usage(self) -> Usage:
+        """Return how much of each kind this user holds, and how full each limit is."""
+        now_us = self._scope.now_us()
+        async with self._scope.live() as live:
+            state = live.state.at(now_us)
+        return usage(self.user_id, state, self._scope.limits(state), to_datetime(now_us))
+
+    async def estimate_monthly_cost(self) -> CostEstimate:
+        """Return what this user's memory would cost a month at the prices in the settings."""
+        settings = self._scope.services.settings
+        async with self._scope.searching() as live:
+            vector_bytes = live.indexes.vector_bytes
+            plan = settings.plan(live.state.account.tier)
+        return estimate(await self.usage(), vector_bytes, settings.prices, plan)
+
+    async def export(self) -> AsyncIterator[Memory]:
+        """Yield every living memory as it was when the export began, kind by kind.
+
+        The order is that of handles/exporting.py: what a memory needs comes before it.
+        """
+        async with self._scope.live() as live:
+            state = live.state.at(self._scope.now_us())
+        rows = await anyio.to_thread.run_sync(in_export_order, state)
+        for start in range(0, len(rows), LIST_PAGE):
+            page = rows[start : start + LIST_PAGE]
+            for memory in await self._read(page, state.provenance):
+                yield memory
+
+    async def _read(self, found: Sequence[Found], provenance: Provenance) -> list[Memory]:
+        return await memories(self._scope.services.log, self._scope.stream, found, provenance)

@@ -1,0 +1,64 @@
+"""`user.restore(...)`: what has gone, of whatever kind, comes back.
+
+Each kind has a command of its own, and so an append of its own. So that a refusal leaves nothing
+half done, every id is looked up and every command made before the first is carried out; and where
+there are several, each is decided once beforehand.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Receipt
+from memory_actors.base.validation import check_name
+from memory_actors.kinds.kind import Kind, Restore
+from memory_actors.kinds.user_state import kind_of_tag
+from memory_actors.users.past_events import pages, versions_about
+from memory_actors.users.writers.scope import Scope
+from memory_actors.users.writers.writer import Writer
+
+Restoring = tuple[Writer, Restore]
+
+
+async def restore(
+    scope: Scope, writers: Mapping[str, Writer], memory_ids: Sequence[str]
+) -> list[Receipt]:
+    """Bring memories back. See `UserMemory.restore`; `writers` are by the names of their kinds."""
+    by_kind: dict[str, list[str]] = {}
+    for memory_id, kind in (await _kinds_ever(scope, memory_ids)).items():
+        by_kind.setdefault(kind.NAME, []).append(memory_id)
+    commands = [(writers[name], writers[name].restoring(ids)) for name, ids in by_kind.items()]
+    return await scope.unattended(_carried_out(scope, commands))
+
+
+async def _carried_out(scope: Scope, commands: Sequence[Restoring]) -> list[Receipt]:
+    if len(commands) > 1:
+        async with scope.writable() as live:
+            for _, command in commands:
+                await live.actor.dry_run(command)
+    return [
+        receipt for writer, command in commands for receipt in await writer.write_restore(command)
+    ]
+
+
+async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind]:
+    """Return the kinds of memories, alive or not, by id: by the events they began with.
+
+    :raises NotFoundError: one of them never was.
+    """
+    scope.services.runtime.check_open()
+    log, stream = scope.services.log, scope.stream
+    ids = dict.fromkeys(check_name(one, "memory_id") for one in memory_ids)
+    about = dict(await versions_about(log, stream, ids))
+    if unknown := [one for one in ids if not about[one]]:  # they may be on their way to the log
+        await log.flush()
+        about |= await versions_about(log, stream, unknown)
+    firsts = (versions[0] for versions in about.values() if versions)
+    begun = [one async for page in pages(log, stream, firsts) for one in page]
+    kinds = {recorded.version: kind_of_tag(recorded.tag) for recorded in begun}
+    return {one: _began(one, kinds.get(next(iter(about[one]), 0))) for one in ids}
+
+
+def _began(memory_id: str, kind: Kind | None) -> Kind:
+    if kind is None:
+        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
+    return kind

@@ -1,0 +1,327 @@
+"""`memory.user(...)`: everything one user's memory can do."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any, Self
+
+from memory_actors.api.handles.deleting import delete_many
+from memory_actors.api.handles.documents import Documents
+from memory_actors.api.handles.entities import EntityGraph
+from memory_actors.api.handles.episodes import Episodes
+from memory_actors.api.handles.finding import found, found_summary, full_id
+from memory_actors.api.handles.lineage import originals_of
+from memory_actors.api.handles.listing import chosen
+from memory_actors.api.handles.prompt import prompt
+from memory_actors.api.handles.purging import purge
+from memory_actors.api.handles.reads import UserReads
+from memory_actors.api.handles.restoring import restore
+from memory_actors.api.handles.short_term import ShortTermMemory
+from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.handles.working import WorkingMemory
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.origins import Origins
+from memory_actors.base.records import (
+    Item,
+    Memory,
+    MemoryType,
+    Metadata,
+    OnDuplicate,
+    Purged,
+    Receipt,
+    Tier,
+    Time,
+    Trust,
+)
+from memory_actors.base.sources import origin
+from memory_actors.base.validation import check_memory_type
+from memory_actors.users.writers.account import set_tier
+from memory_actors.users.writers.context import ContextWriter
+from memory_actors.users.writers.entity import EntityWriter
+from memory_actors.users.writers.episodic import EpisodicWriter
+from memory_actors.users.writers.long_term import LongTermWriter
+from memory_actors.users.writers.scope import Scope
+from memory_actors.users.writers.short_term import ShortTermWriter
+from memory_actors.users.writers.structured import StructuredWriter
+from memory_actors.users.writers.working import WorkingWriter
+
+
+class UserMemory(UserReads):
+    """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
+
+    Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
+    (this user's actor keeps failing; reads still work) and `SystemClosedError`.
+    """
+
+    def __init__(self, scope: Scope):
+        super().__init__(scope)
+        working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
+        self._long_term, episodic = LongTermWriter(scope), EpisodicWriter(scope)
+        entity, structured = EntityWriter(scope), StructuredWriter(scope)
+        self._documents = ContextWriter(scope)
+        kinds = (working, short_term, self._long_term, entity, episodic, structured)
+        self._writers = {writer.kind.NAME: writer for writer in (*kinds, self._documents)}
+        self._compacted = {writer.kind.NAME: writer for writer in (self._long_term, episodic)}
+        self.working = WorkingMemory(scope, working)
+        self.short_term = ShortTermMemory(scope, short_term)
+        self.entities = EntityGraph(scope, entity)
+        self.episodes = Episodes(scope, episodic)
+        self.documents = Documents(scope, structured)
+        counter = scope.services.settings.context_budget().counter
+        self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
+
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        """Return a handle for what a source says: all that is written with it comes from there.
+
+        `source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user
+        or the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,
+        the output of a tool), or "unknown". No I/O.
+
+        :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
+        """
+        return self.from_origins(origin(source, trust))
+
+    def from_origins(self, origins: Origins) -> Self:
+        """Return a handle for words of several origins, as another store has them. No I/O."""
+        handle = copy(self)
+        UserMemory.__init__(handle, self._scope.speaking_for(origins))
+        return handle
+
+    # --- write
+
+    async def add(
+        self,
+        content: str,
+        memory_type: MemoryType | str = MemoryType.LONG_TERM,
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        session_id: str | None = None,
+        role: str | None = None,
+        key: str | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+    ) -> Receipt:
+        """Add one memory, given as a text.
+
+        What the text is depends on the type: a fact (long_term), a message (short_term), the value
+        of `key` (working; without one, kept under its own id), an entity's name (entity; with
+        `key`, that is the name and the text an observation), the goal of a new episode (episodic),
+        a JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry
+        of MEMORY.md (context; in the section `key`).
+        `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
+        `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
+        working memory is durable when this returns; that is on disk within 50 ms. `auto_prune`
+        makes room as `add_with_auto_prune` does (None: as the handle says).
+
+        A fact in the words of one that is there, of the same session, metadata and source, is that
+        one: it was seen once more (`times_seen`), the receipt's operation is `seen`, and its id the
+        known one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves
+        all as it was. If it says nothing (the settings do, then), what has a session or an id of
+        your own is kept.
+
+        :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
+        :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
+        """
+        item = Item(
+            content=content,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            session_id=session_id,
+            role=role,
+            key=key,
+            memory_id=memory_id,
+            pinned=pinned,
+        )
+        writer = self._writers[check_memory_type(memory_type)]
+        prunes = self._scope.prunes(auto_prune)
+        if on_duplicate is None:
+            return await writer.add(item, auto_prune=prunes, idempotency_key=idempotency_key)
+        if writer is not self._long_term:
+            raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
+        return await self._long_term.add(
+            item,
+            auto_prune=prunes,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+        )
+
+    async def add_with_auto_prune(
+        self,
+        content: str,
+        memory_type: MemoryType | str = MemoryType.LONG_TERM,
+        **fields: Any,
+    ) -> Receipt:
+        """Add one memory, and make room first if there is none; `fields` as for `add`.
+
+        The oldest tenth (at least one, never a pinned one) of its kind is pruned: the receipt's
+        operation is then `add_with_prune`, and `restore(receipt.pruned)` brings them back. Working
+        memory lets the least recently used entries go, short-term memory always makes room.
+
+        :raises QuotaExceededError: everything else is pinned, or it could never fit.
+        """
+        return await self.add(content, memory_type, auto_prune=True, **fields)
+
+    async def add_many(
+        self,
+        items: Sequence[Item],
+        *,
+        auto_prune: bool | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+    ) -> list[Receipt]:
+        """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
+
+        An item with a `memory_id` that this user has used before adds nothing (its receipt says
+        `unchanged`), so an interrupted run can be repeated. `on_duplicate` is as for `add`.
+
+        :raises QuotaExceededError: they do not all fit; none was added.
+        """
+        return await self._long_term.add_many(
+            items,
+            auto_prune=self._scope.prunes(auto_prune),
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+        )
+
+    async def update(
+        self, memory_id: str, *, content: str | None = None, metadata: Metadata | None = None
+    ) -> Receipt:
+        """Replace what a memory says, its metadata (as a whole), or both.
+
+        :raises NotFoundError: there is no such memory.
+        """
+        if content is None and metadata is None:
+            raise InvalidInputError("nothing to update: give a content, metadata, or both")
+        self._scope.check_writable()
+        kind, row = await found(self._scope, memory_id)
+        return await self._writers[kind.NAME].update(row, content, metadata)
+
+    async def delete(self, memory_id: str) -> Receipt:
+        """Delete a memory: it is never returned again. The log keeps what it was, for audits.
+
+        :raises NotFoundError: there is no such memory.
+        """
+        self._scope.check_writable()
+        kind, row = await found(self._scope, memory_id)
+        return await self._writers[kind.NAME].delete(row)
+
+    async def full_id(self, beginning: str) -> str:
+        """Return the id that begins so, of a memory that is there or, if none is, that was.
+
+        Where no living memory's id does, all events of the user are read.
+
+        :raises NotFoundError: none does.
+        :raises InvalidInputError: several do.
+        """
+        return await full_id(self._scope, beginning)
+
+    async def delete_many(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+    ) -> list[Receipt]:
+        """Delete the memories that match; return a receipt for each. `count` says how many do.
+
+        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted
+        or not, and after a crash, or an error, repeat it. What goes with another one (the
+        relationships of an entity) has no receipt of its own.
+
+        :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
+            matches everything, without `memory_types`.
+        """
+        self._scope.check_writable()
+        which = chosen(memory_types, filters, sources, min_trust)
+        if not filters and memory_types is None:
+            raise InvalidInputError(
+                "no filter matches everything: name memory_types as well, or use "
+                "`MemorySystem.erase` to forget the user"
+            )
+        return await self._scope.unattended(delete_many(self._scope, self._writers, which))
+
+    async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        """Bring back memories that were pruned, evicted or deleted, as they were.
+
+        All or none: what is refused leaves all as it was. What lives is left as it is. Working and
+        short-term memory does not come back. Each kind is one append: where the process dies
+        between two of them, or another write takes the room meanwhile, those of the first kinds are
+        back; repeat it.
+
+        :raises QuotaExceededError: there is no room for them.
+        :raises NotFoundError: one of them never was.
+        :raises InvalidInputError: one is a summary whose originals all live.
+        """
+        if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
+            raise InvalidInputError("restore takes a list of memory ids")
+        self._scope.check_writable()
+        return await restore(self._scope, self._writers, memory_ids)
+
+    async def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+    ) -> Purged:
+        """Take all that came from a source, or was of a trust, or both, out of memory.
+
+        Each memory becomes what it would be had the source not spoken: what it wrote goes, what it
+        changed says again what others have said. Summaries that have anything of it go, and their
+        other originals come back, as far as there is room. The log keeps all of it, for audits.
+
+        It is done in batches of up to 100 memories, each whole or not at all; after a crash, or an
+        error, repeat it. With `dry_run` nothing changes.
+
+        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
+        """
+        return await purge(self._scope, source, trust, dry_run=dry_run)
+
+    async def set_tier(self, tier: Tier | str) -> None:
+        """Set this user's tier, and with it the limits, from now on and durably.
+
+        A tier below the present use deletes nothing: reads work, adds are refused until there is
+        room, and `usage` says so.
+
+        :raises InvalidInputError: there is no such tier.
+        """
+        await set_tier(self._scope, tier)
+
+    async def put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+        """Put a block of a context document as an export of another store has it.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no block, or its id stands for another memory.
+        """
+        return await self._documents.put_block(memory_id, item, data)
+
+    async def put_summary(self, memory: Memory) -> Receipt:
+        """Add a summary as an export of another store has it: an import does that.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no summary, or its id stands for another memory.
+        """
+        if not isinstance(memory, Memory):
+            raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
+        writer = self._compacted.get(check_memory_type(memory.memory_type))
+        if writer is None:
+            raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
+        return await writer.put_summary(memory)
+
+    async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
+        """Bring the originals of a summary back, all or none; the summary goes.
+
+        They are left alone by compaction from then on.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: it is no summary, or its originals are not here (any more).
+        """
+        self._scope.check_writable()
+        kind, row = await found_summary(self._scope, compressed_id)
+        ids = await originals_of(self._scope, row)
+        return await self._compacted[kind.NAME].undo_compaction(compressed_id, ids)

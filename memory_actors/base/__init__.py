@@ -1,0 +1,1 @@
+"""What all rooms speak in: records, errors, settings, limits, checks of input."""

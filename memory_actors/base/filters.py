@@ -1,0 +1,344 @@
+r"""The filters of metadata and JSON documents. What a filter means is said here.
+
+`indexes/fields.py` answers many filters faster, for rows in memory; its tests hold it to this.
+
+    {"category": "sports"}                              equal
+    {"price": {"gt": 10, "lte": 20}, "tags": {"contains": "new"}}
+    {"or": [{"city": "Porto"}, {"not": {"open": True}}], "guests.0.name": {"exists": True}}
+
+A filter is a dict; all of its keys must hold, so `{}` matches everything. A key is `and` or `or`
+with a list of filters (an empty `and` matches all, an empty `or` nothing), `not` with a filter, or
+the path of a field with what must be true of it: a dict of operators, or a value that is no dict
+and that the field equals. `and`, `or` and `not` may also stand under a field:
+`{"n": {"not": {"gt": 5}}}`. They and the operators may be written with Mongo's `$`.
+
+Operators:  eq ne   gt gte lt lte   in nin (a list)   contains   exists (true or false)
+
+- Equality is JSON's, at any depth: 1 equals 1.0, and true is not 1. A list equals a list.
+- `gt gte lt lte` compare two numbers, or two strings by code point. Anything else is no match, not
+  an error; a boolean is no number.
+- `contains`: a list has the element, a string has the substring, an object has the key.
+- `ne`, `nin` and `not` are true exactly where `eq`, `in` and the inner filter are false. So a
+  missing field matches `ne`, `nin`, `exists: false` and `not`, and nothing else. null is there.
+
+Paths. `a.b` is the field `b` of the object `a`. In each object the longest run of segments that is
+a key of it is taken, so the literal key "a.b" wins. A numeric segment indexes a list (from 0). Any
+other segment on a list asks for any of its elements; each operator may be met by another one.
+
+Escapes. A leading backslash makes the rest of a key the path of a field: `\and`, `\$x`, `\\x` for
+`\x`. Equality with an object is `{"eq": {...}}`: a dict under a field has operators as keys and
+nothing else, so that a misspelled one is an error and not an object that nothing equals. Any other
+name that begins with `$`, in a path too, is an error as well.
+
+A filter is checked once and turned into closures; a match then costs little and never fails.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import json_copy
+
+Predicate = Callable[[Mapping[str, Any]], bool]
+
+DEPTH_MAX = 16  # of `and`, `or`, `not`: what a person can follow, and far from Python's stack
+CONDITIONS_MAX = 256  # all of them may be asked of each of 10,000 rows
+IN_VALUES_MAX = 1_000
+FILTER_BYTES_MAX = 64 * 1024  # 1,000 ids fit; with the others it bounds what compiling may cost
+PATH_BYTES_MAX = 512
+SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with the square of it
+
+GROUPS = ("and", "or", "not")
+NEGATED = {"ne": "eq", "nin": "in"}
+ESCAPE = "\\"
+_MISSING = object()
+_Test = Callable[[Any], bool]
+"""Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
+_Part = Callable[[object, str, int], _Test]
+"""What compiles a part of a group: (given, where it stands, depth)."""
+
+
+def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
+    """Return a test of metadata or of a document, None for no filter.
+
+    It takes any mapping; what is nested in it must be dicts and lists, as decoded JSON is.
+
+    :raises InvalidInputError: a bad or too large filter; the message names the place in it.
+    """
+    if filters is None:
+        return None
+    matches = _Compiler().filter(filters, "filters", 0)
+    return matches if filters else None
+
+
+# --- from a filter to closures
+
+
+class _Compiler:
+    """Turns one filter into a test, and counts what it may cost."""
+
+    def __init__(self) -> None:
+        self._conditions = 0
+        self._bytes = 0
+
+    def filter(self, given: object, where: str, depth: int) -> _Test:
+        if not isinstance(given, Mapping):
+            raise InvalidInputError(f"{where} must be a dict, not {type(given).__name__}")
+        if not given:
+            self._spend(where)
+        return _all_of([self._entry(key, value, where, depth) for key, value in given.items()])
+
+    def _entry(self, key: object, value: object, where: str, depth: int) -> _Test:
+        name = checked_path(key, where)
+        where = f"{where}.{name}"
+        if bare(name) in GROUPS:
+            return self._group(bare(name), value, where, depth + 1, self.filter)
+        if not name.startswith(ESCAPE) and any(part.startswith("$") for part in name.split(".")):
+            raise InvalidInputError(
+                f"{where}: unknown operator: use $and $or $not here, \\{name} for such a field"
+            )
+        return self._field(name.removeprefix(ESCAPE), value, where, depth)
+
+    def _group(self, name: str, operand: object, where: str, depth: int, part: _Part) -> _Test:
+        """Compile `and`, `or` or `not`, of filters or of what is asked of one field."""
+        if depth > DEPTH_MAX:
+            raise InvalidInputError(f"{where} is nested deeper than {DEPTH_MAX} levels")
+        if name == "not":
+            return _negated(part(operand, where, depth))
+        operands = _list_of(operand, where)
+        if not operands:
+            self._spend(where)
+        parts = [part(item, f"{where}[{at}]", depth) for at, item in enumerate(operands)]
+        return _all_of(parts) if name == "and" else _any_of(parts)
+
+    def _field(self, path: str, asked: object, where: str, depth: int) -> _Test:
+        """Compile what is asked of one field: operators, or a value it equals."""
+        if not isinstance(asked, Mapping):
+            return self._condition(path, "eq", asked, where)
+        _check_operators(asked, where)
+        tests = []
+        for key, operand in asked.items():
+            name, place = bare(key), f"{where}.{key}"
+            if name in GROUPS:
+                part = partial(self._field, path)
+                tests.append(self._group(name, operand, place, depth + 1, part))
+            else:
+                tests.append(self._condition(path, name, operand, place))
+        return _all_of(tests)
+
+    def _condition(self, path: str, name: str, given: object, where: str) -> _Test:
+        operand = json_copy(given, where)
+        self._spend(where, len(msgspec.json.encode((path, operand))))
+        negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
+        holds = _at(path, _OPERATORS[NEGATED.get(name, name)](operand, where))
+        return _negated(holds) if negative else holds
+
+    def _spend(self, where: str, size: int = 0) -> None:
+        """Count a condition; an empty filter or list counts as one, so that width is bounded."""
+        self._conditions += 1
+        self._bytes += size
+        if self._conditions > CONDITIONS_MAX:
+            raise InvalidInputError(f"{where}: more than {CONDITIONS_MAX} conditions: use fewer")
+        if self._bytes > FILTER_BYTES_MAX:
+            raise InvalidInputError(f"{where}: the filter is over {FILTER_BYTES_MAX:,} bytes")
+
+
+def bare(key: str) -> str:
+    """Return an operator's name without the `$` of Mongo."""
+    return key.removeprefix("$")
+
+
+def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
+    if not asked:
+        raise InvalidInputError(
+            f'{where}: {{}} has no operator: use {{"eq": {{}}}} for equality with the empty object'
+        )
+    for key in asked:
+        if not isinstance(key, str) or bare(key) not in _KNOWN:
+            raise InvalidInputError(
+                f"{where}: unknown operator {key!r:.80}: use only {' '.join(_KNOWN)} in one dict, "
+                'a path of its own for each field, or {"eq": {...}} for equality with an object'
+            )
+
+
+def checked_path(key: object, where: str) -> str:
+    """Return a path, in text that JSON can hold.
+
+    :raises InvalidInputError: it is no string, or too long or too deep.
+    """
+    if not isinstance(key, str):
+        raise InvalidInputError(f"{where} has the key {key!r:.80}: keys must be strings")
+    path = str(json_copy(key, f"{where}: a path"))
+    if len(path.encode()) > PATH_BYTES_MAX or path.count(".") >= SEGMENTS_MAX:
+        raise InvalidInputError(
+            f"{where}: the path {path!r:.80} is longer than {PATH_BYTES_MAX} bytes "
+            f"or {SEGMENTS_MAX} segments"
+        )
+    return path
+
+
+def _list_of(value: Any, where: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInputError(f"{where} needs a list, not {value!r:.80}")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{where} needs true or false, not {value!r:.80}")
+    return value
+
+
+# --- closures: groups. Plain loops: all() and any() with a generator take twice as long.
+
+
+def _all_of(tests: Sequence[_Test]) -> _Test:
+    def matches(held: Any) -> bool:
+        for test in tests:  # noqa: SIM110
+            if not test(held):
+                return False
+        return True
+
+    return tests[0] if len(tests) == 1 else matches
+
+
+def _any_of(tests: Sequence[_Test]) -> _Test:
+    def matches(held: Any) -> bool:
+        for test in tests:  # noqa: SIM110
+            if test(held):
+                return True
+        return False
+
+    return matches
+
+
+def _negated(test: _Test) -> _Test:
+    return lambda held: not test(held)
+
+
+# --- closures: operators. Each gives a test of one value, false for a missing one.
+
+
+def _equals(wanted: Any, _where: str = "") -> _Test:
+    if wanted is None or isinstance(wanted, bool):
+        return lambda held: held is wanted
+    if isinstance(wanted, str):
+        return lambda held: bool(held == wanted)
+    if isinstance(wanted, list | dict):
+        return lambda held: held == wanted and _same_types(held, wanted)
+    return lambda held: held == wanted and held.__class__ is not bool
+
+
+def _same_types(held: Any, wanted: Any) -> bool:
+    """Tell equal values of JSON apart where Python does not: true from 1, at any depth."""
+    if isinstance(wanted, list):
+        return all(map(_same_types, held, wanted))
+    if isinstance(wanted, dict):
+        return all(_same_types(held[key], value) for key, value in wanted.items())
+    return isinstance(held, bool) == isinstance(wanted, bool)
+
+
+def _is_in(wanted: Any, where: str) -> _Test:
+    values = _list_of(wanted, where)
+    if len(values) > IN_VALUES_MAX:
+        raise InvalidInputError(f"{where} has {len(values):,} values (max: {IN_VALUES_MAX:,})")
+    plain = frozenset(v for v in values if not isinstance(v, list | dict | bool))
+    others = _any_of([_equals(v) for v in values if isinstance(v, list | dict | bool)])
+
+    def matches(held: Any) -> bool:
+        if isinstance(held, list | dict | bool):
+            return others(held)
+        return held in plain
+
+    return matches
+
+
+def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, str], _Test]:
+    def compile_(limit: Any, _where: str) -> _Test:
+        if isinstance(limit, str):
+            return lambda held: isinstance(held, str) and compare(held, limit)
+        if not _is_number(limit):
+            return lambda _held: False
+        return lambda held: _is_number(held) and compare(held, limit)
+
+    return compile_
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _contains(part: Any, _where: str) -> _Test:
+    same = _equals(part)
+
+    def matches(held: Any) -> bool:
+        if isinstance(held, list):
+            return any(map(same, held))
+        return isinstance(part, str) and isinstance(held, str | dict) and part in held
+
+    return matches
+
+
+def _exists(_wanted: Any, _where: str) -> _Test:
+    return lambda held: held is not _MISSING
+
+
+_OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
+    "eq": _equals,
+    "gt": _comparison(operator.gt),
+    "gte": _comparison(operator.ge),
+    "lt": _comparison(operator.lt),
+    "lte": _comparison(operator.le),
+    "in": _is_in,
+    "contains": _contains,
+    "exists": _exists,
+}
+_KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
+
+
+# --- paths
+
+
+class _Step(NamedTuple):
+    """How to go on at one segment of a path."""
+
+    keys: tuple[tuple[str, int], ...]
+    """In an object: (key, the segment after it), longest first."""
+    element: int | None
+    """In a list: which one, None for any."""
+
+
+def steps_of(path: str) -> list[_Step]:
+    """Return how `values_at` is to read a path."""
+    names, steps = path.split("."), []
+    for at, name in enumerate(names):
+        keys = tuple((".".join(names[at:end]), end) for end in range(len(names), at, -1))
+        steps.append(_Step(keys, int(name) if name.isascii() and name.isdigit() else None))
+    return steps
+
+
+def _at(path: str, test: _Test) -> _Test:
+    """Return a test of a document: whether a value at the path passes."""
+    if "." not in path:
+        return lambda document: test(document.get(path, _MISSING))
+    steps = steps_of(path)
+    return lambda document: any(map(test, values_at(document, steps, 0)))
+
+
+def values_at(held: Any, steps: Sequence[_Step], at: int) -> Iterator[Any]:
+    """Yield what the rest of a path finds in a value, in the order of the lists on its way."""
+    if at == len(steps):
+        yield held
+    elif isinstance(held, list):
+        n = steps[at].element
+        for element in held if n is None else held[n : n + 1]:
+            yield from values_at(element, steps, at if n is None else at + 1)
+    elif isinstance(held, dict) or at == 0:  # a document may be any mapping
+        for key, following in steps[at].keys:
+            if key in held:
+                yield from values_at(held[key], steps, following)
+                return

@@ -1,0 +1,75 @@
+"""What is opened by `async with`, or by `await` and closed by `close`.
+
+`MemorySystem.open(...)` opens nothing yet. Whoever uses what it returns has forgotten a word, and
+is told which.
+"""
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+from memory_actors.base.errors import NotOpenError
+
+
+class Closable(Protocol):
+    """What can be closed, more than once."""
+
+    async def close(self) -> None:
+        """Close it."""
+        ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class Opening(AbstractAsyncContextManager[T, None]):
+    """Something that is not open yet. `call` is what made it, as it is written in a program."""
+
+    def __init__(self, call: str, open_: Callable[[], Coroutine[Any, Any, T]]):
+        self._call = call
+        self._open = open_
+        self._opened: T
+
+    async def __aenter__(self) -> T:
+        """Open it, until the end of the block."""
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        await self._opened.close()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Open it, until `close` is called."""
+        return self._open().__await__()
+
+    def __enter__(self) -> NoReturn:
+        """Name the fix.
+
+        :raises NotOpenError: always.
+        """
+        raise self._not_open("`with`")
+
+    def __exit__(self, *_: object) -> None:
+        """Never get here."""
+
+    def _not_open(self, use: str) -> NotOpenError:
+        return NotOpenError(
+            f"{self._call} is not open yet ({use}): write `async with {self._call} as it:` and use "
+            f"it in the block, or `it = await {self._call}` and `await it.close()` at the end"
+        )
+
+    if not TYPE_CHECKING:  # a type checker finds these by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Name the fix.
+
+            :raises NotOpenError: always.
+            """
+            raise self._not_open(f"`.{name}`")

@@ -1,0 +1,79 @@
+"""Whose words an event has: its origins, in its meta or in itself.
+
+A write carries the origin of its words in the meta of its events, beside who asked. What comes
+back, and a summary, names its origins in its own event: who brings it back, or makes it, is not its
+source.
+
+Origins are bounded: beyond `ORIGINS_MAX` they become one, which any source may be a part of. So
+they may name a source too many, and none too few; the log knows it exactly.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventlog import Recorded
+from eventlog.core.records import decode_meta
+from memory_actors.base.records import UNSAID, Origin, Trust, least
+
+ORIGINS_MAX = 64  # of one memory: an entity that many web pages tell of has as many
+ORIGINS_BYTES_MAX = 2_000  # as meta, which ends at 4096 bytes
+MANY = "*"
+"""The source of those that were too many to be named."""
+
+Origins: TypeAlias = tuple[Origin, ...]
+
+
+def meta_of(origins: Origins) -> dict[str, str]:
+    """Return origins as they stand in the meta of an event."""
+    if not origins or origins == (UNSAID,):
+        return {}
+    if len(origins) == 1:
+        (one,) = origins
+        named = {} if one.source is None else {"source": one.source}
+        return {**named, "trust": one.trust.value}
+    packed = msgspec.json.encode(origins)
+    if len(packed) > ORIGINS_BYTES_MAX:
+        packed = msgspec.json.encode((_many(origins),))
+    return {"origins": packed.decode()}
+
+
+def origins_of(recorded: Recorded[Any]) -> Origins:
+    """Return whose words an event has; () if nobody said."""
+    given: Origins = getattr(recorded.data, "origins", ())
+    if given:
+        return given
+    raw = recorded.raw_meta
+    return _in_meta(raw) if b"trust" in raw else ()
+
+
+@lru_cache(maxsize=4096)  # one source says many things: its origin is one object
+def _in_meta(raw: bytes) -> Origins:
+    meta = decode_meta(raw)
+    if "origins" in meta:
+        return msgspec.json.decode(meta["origins"], type=Origins)
+    return (Origin(meta.get("source"), Trust(meta["trust"])),) if "trust" in meta else ()
+
+
+def merged(origins: Iterable[Origin]) -> Origins:
+    """Return each origin once; one that stands for all if they are too many."""
+    found = tuple(dict.fromkeys(origins))
+    return found if len(found) <= ORIGINS_MAX else (_many(found),)
+
+
+def _many(origins: Origins) -> Origin:
+    return Origin(MANY, least(origins))
+
+
+def matches(one: Origin, source: str | None, trust: Trust | None) -> bool:
+    """Say whether an origin is one of a source, and of a trust; None is any.
+
+    Words of which nobody said where they come from are of no source, not of one of unknown trust:
+    they have no origin, unless they are told of beside others that have.
+    """
+    if one == UNSAID:
+        return False
+    of_source = source is None or one.source in (source, MANY)
+    return of_source and (trust is None or one.trust == trust or one.source == MANY)

@@ -1,0 +1,156 @@
+"""What can be set when a memory system is opened. Every default is meant for a laptop."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from memory_actors.base.quota import (
+    MIB,
+    SET_BY_TIER,
+    TIERS,
+    GlobalLimits,
+    Limits,
+    Plan,
+    Prices,
+)
+from memory_actors.base.records import MemoryType, OnDuplicate, Tier
+from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
+
+EXCLUSIVE_RELATIONS = frozenset(
+    {
+        "based_in", "born_in", "employed_by", "engaged_to", "has_status", "is_located_in",
+        "lives_in", "located_in", "married_to", "reports_to", "resides_in", "studies_at",
+        "works_as", "works_at", "works_for",
+    }
+)  # fmt: skip
+
+
+SUNDAYS = "0 3 * * 0"
+"""Sundays at 03:00, local time: a `compaction_schedule`."""
+COMPACTION_AFTER_DAYS = 90.0
+DEADLINE_S = 30.0
+"""Of a write, and of a batch of the embedder: what takes longer is down, not busy."""
+
+
+LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
+    {MemoryType.WORKING: 1.0, MemoryType.SHORT_TERM: 10.0, MemoryType.LONG_TERM: 100.0}
+)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a `MemorySystem`."""
+
+    tiers: Mapping[Tier, Plan] = {}
+    """Tiers that allow or cost something else than `quota.TIERS` says."""
+    default_tier: Tier = Tier.PRO
+    """Of a user whose tier was never set."""
+    global_limits: GlobalLimits = GlobalLimits()
+    """What all users together may hold."""
+    exclusive_relations: frozenset[str] = EXCLUSIVE_RELATIONS
+    """Relations of which an entity has one at a time, unless `relate` says otherwise."""
+    prices: Prices = Prices()
+    """What `estimate_monthly_cost` reckons with."""
+    context_soft_tokens: int = 1_500
+    """Tokens of a context document from which on each write warns."""
+    context_hard_tokens: int = 2_000
+    """Tokens that a context document never reaches."""
+    token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
+    """Who counts them: the estimate "words" (1.3 each) or "calibrated" (by classes of characters),
+    or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
+    live_bytes_max: int = 512 * MIB
+    """Memory of all live users together; beyond it the least recently used leave."""
+    memory_soft_bytes: int | None = None
+    """Resident memory of the process from which idle users leave memory, with a warning."""
+    memory_hard_bytes: int | None = None
+    """Resident memory of the process beyond which writes are refused; reads go on."""
+    idle_s: float = 600.0
+    """A user who was idle for this long leaves memory."""
+    on_duplicate: OnDuplicate = "count"
+    """What becomes of a fact in the words of one that is there, of the same session, metadata and
+    source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
+    does not, what has a session, or an id of the caller's own, is kept."""
+    deadline_s: float = DEADLINE_S
+    """How long a write may wait for its answer."""
+    embedder_deadline_s: float = DEADLINE_S
+    """How long one batch of the embedder may take."""
+    embedding_cache_texts: int = 10_000
+    """How many embeddings of texts are kept in memory: 4 KB each with the default model. At least
+    as many as may be added at once."""
+    latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
+    """What a call about a kind of memory should take at most: longer ones are counted and, now and
+    then, logged. A kind that is not named has no target."""
+    shutdown_s: float = 10.0
+    """How long closing waits for work in hand; for a call of the embedder no longer than 5 s."""
+    log_bytes_max: int = 512 * 1024 * MIB
+    """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
+    checked_bytes_max: int = 1024 * MIB
+    """A file of up to this size is checked page by page when it is opened, in some 0.5 s a GiB. A
+    damaged page of a larger one may end the process."""
+    compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
+    """How long ago a memory must have been true to be compressed; by tier, else 90."""
+    compaction_episodes: bool = False
+    """Whether episodes that ended as long ago are compressed, too: an agent's own together."""
+    compaction_eps: float = 0.3
+    """Cosine distance within which memories are neighbours, between 0 and 1."""
+    compaction_min_samples: int = 5
+    """Neighbours that make a cluster, and the least that are compressed."""
+    compaction_batch: int = 1000
+    """How many memories are clustered together, in order of time: at most in one summary, too."""
+    compaction_schedule: str | None = None
+    """When compaction runs by itself, as a cron expression: `SUNDAYS`, which is what `serve` sets;
+    None: only when asked."""
+    summarizer_deadline_s: float = 300.0
+    """How long a summariser may take for one cluster."""
+    archive_retention_days: float | None = None
+    """How long the texts of compressed memories are kept; None: for ever. Then they cannot come
+    back: their digests and places in the log are all that stays."""
+    recall_audit: str | None = None
+    """Keep which memories were returned to whom for which query: "hashed", "plain", or None: not.
+    See recalls.py."""
+    recall_audit_days: float = 90.0
+    """How long that is kept."""
+    check_replay: bool = False
+    """Compare the live state with a full replay after each write. For tests: it is slow."""
+
+    def plan(self, tier: Tier | None) -> Plan:
+        """Return what a tier allows and costs; None is the default tier."""
+        tier = tier or self.default_tier
+        return self.tiers.get(tier) or TIERS[tier]
+
+    def context_budget(self) -> TokenBudget:
+        """Return how many tokens a context document may have."""
+        return TokenBudget(
+            soft_tokens=self.context_soft_tokens,
+            hard_tokens=self.context_hard_tokens,
+            counter=ESTIMATES[self.token_counter]
+            if isinstance(self.token_counter, str)
+            else self.token_counter,
+        )
+
+    def after_days(self, tier: Tier | None) -> float:
+        """Return from which age on memories of a tier are compressed."""
+        days = self.compaction_after_days
+        if isinstance(days, int | float):
+            return days
+        return days.get(tier or self.default_tier, COMPACTION_AFTER_DAYS)
+
+    def limits_by_tier(self) -> dict[Tier | None, Limits]:
+        """Return the limits of each tier, named after it; under None those of the default tier."""
+        plain = {tier: self.plan(tier).limits for tier in Tier}
+        by_tier: dict[Tier | None, Limits] = {
+            tier: msgspec.structs.replace(
+                limits, tier=tier, more_in_a_tier=_raised(limits, plain.values())
+            )
+            for tier, limits in plain.items()
+        }
+        by_tier[None] = by_tier[self.default_tier]
+        return by_tier
+
+
+def _raised(limits: Limits, others: Iterable[Limits]) -> frozenset[str]:
+    """Return the names of the limits that are higher in one of the others."""
+    names = set(Limits.__struct_fields__).difference(SET_BY_TIER)
+    return frozenset(
+        name for other in others for name in names if getattr(other, name) > getattr(limits, name)
+    )

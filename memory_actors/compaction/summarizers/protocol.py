@@ -1,0 +1,136 @@
+"""What a summariser is given, what it gives back, and how a summary opens."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final, Protocol
+
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError, SummarizerError
+from memory_actors.search.embedding.protocol import Vectors
+
+WORDS_MAX: Final = 500
+"""Longest summary, heading included: what an agent can afford to paste into a prompt."""
+WORDS_MAX_LEAST: Final = 20
+"""Below that there is room for the heading and hardly a sentence."""
+NAME_CHARACTERS_MAX: Final = 100
+"""Of a summariser's name: it stands in every event that replaces a cluster."""
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Memories of one user that are about the same thing, in order of time.
+
+    :raises InvalidInputError: it is empty, the lengths differ, a time is naive or out of order.
+    """
+
+    texts: tuple[str, ...]
+    times: tuple[datetime, ...]
+    """When each was true: aware, none before the one in front of it."""
+    vectors: Vectors | None = None
+    """Unit vectors, float32 `[len(texts), dimension]`. None: go by the words alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no summariser could work with."""
+        lengths = {len(self.texts), len(self.times)}
+        if self.vectors is not None:
+            lengths.add(len(self.vectors))
+        if lengths != {len(self.texts)} or not self.texts:
+            raise InvalidInputError("a cluster needs texts, and as many times and vectors as texts")
+        if any(time.tzinfo is None for time in self.times):
+            raise InvalidInputError("the times of a cluster must be aware: give them a time zone")
+        if any(earlier > later for earlier, later in pairwise(self.times)):
+            raise InvalidInputError("a cluster must be in order of time: sort it")
+
+    @property
+    def time_range_start(self) -> datetime:
+        """When the first memory was true."""
+        return self.times[0]
+
+    @property
+    def time_range_end(self) -> datetime:
+        """When the last memory was true."""
+        return self.times[-1]
+
+    @property
+    def content_bytes(self) -> int:
+        """UTF-8 bytes of all texts together: what a summary must be shorter than."""
+        return sum(len(text.encode()) for text in self.texts)
+
+    @property
+    def heading(self) -> str:
+        """How the summary of this cluster opens."""
+        return heading(len(self.texts), self.time_range_start, self.time_range_end)
+
+
+class Summarizer(Protocol):
+    """Makes one text of many. Bring your own by matching these two members.
+
+    One that has an `async aclose()` is closed with the system it was given to.
+    """
+
+    @property
+    def name(self) -> str:
+        """Say how the summary was made, for the record: at most 100 printable characters."""
+        ...
+
+    async def summarize(self, cluster: Cluster) -> str:
+        """Return the body of a summary; `cluster.heading` goes in front of it.
+
+        Never blocks the event loop. Should keep heading and body within 500 words, and within fewer
+        bytes than the originals have: a longer summary is refused and the originals stay.
+
+        :raises SummarizerError: there is no summary; the originals stay.
+        """
+        ...
+
+
+def heading(count: int, start: datetime, end: datetime) -> str:
+    """Return how the summary of `count` memories opens; the text that is stored is it and the body.
+
+    `[Summary of 100 memories from 2025-08-02 to 2025-11-14]: `, the days in UTC.
+    """
+    memories = "memory" if count == 1 else "memories"
+    return f"[Summary of {count} {memories} from {day(start)} to {day(end)}]: "
+
+
+def day(time: datetime) -> str:
+    """Return the day of a time, in UTC."""
+    return time.astimezone(UTC).date().isoformat()
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a summariser.
+
+    :raises InvalidInputError: it cannot stand in an event.
+    """
+    if not (0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()):
+        raise InvalidInputError(
+            f"a summariser needs a name of 1 to {NAME_CHARACTERS_MAX} printable"
+        )
+    return name
+
+
+def checked_words_max(words_max: int) -> int:
+    """Return the longest that a summary may be.
+
+    :raises InvalidInputError: it leaves no room but for the heading.
+    """
+    if words_max < WORDS_MAX_LEAST:
+        raise InvalidInputError(f"a summary needs words_max >= {WORDS_MAX_LEAST}")
+    return words_max
+
+
+def checked_body(body: object, name: str) -> str:
+    """Return what a summariser made, without the space around it.
+
+    :raises SummarizerError: it is no text, or an empty one.
+    """
+    if not isinstance(body, str):
+        raise SummarizerError(
+            f"summariser {name} returned {type(body).__name__}, not str: return the summary's text"
+        )
+    if not body.strip():
+        raise SummarizerError(
+            f"summariser {name} returned an empty text: raise an error where there is no summary"
+        )
+    return body.strip()

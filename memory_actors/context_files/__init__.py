@@ -1,7 +1,0 @@
-"""Context documents as files that people edit: `sync` once, `watch` while an agent runs."""
-
-from memory_actors.context_files.merge import Conflict
-from memory_actors.context_files.syncing import SyncReport, sync
-from memory_actors.context_files.watching import watch
-
-__all__ = ["Conflict", "SyncReport", "sync", "watch"]

@@ -1,0 +1,168 @@
+"""What happened to one user's memories between two moments.
+
+The states at both moments say what was there, the events between them who did what. Where only the
+clock did it, no event says so: a session that fell silent expires by itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from eventlog import Dropped, EventStore, Recorded, StreamHead
+from eventlog.core.records import OnDropped, to_us
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Change, Diff, Memory, Moment, WhyStep
+from memory_actors.base.streams import known_user, stream_of
+from memory_actors.base.validation import check_name
+from memory_actors.history.folding import state_at
+from memory_actors.history.moments import AsOf, moment
+from memory_actors.history.steps import steps_of
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect
+from memory_actors.kinds.kind import Events, Kind, timeless
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, kind_of_event
+from memory_actors.search.reading import Found, memory
+from memory_actors.users.past_events import pages
+from memory_actors.users.services import Services
+
+PAGE = 512  # events read at a time
+
+Key: TypeAlias = tuple[str, str]
+"""The name of a kind and the id of a memory."""
+Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
+"""Events by what they are about."""
+
+
+class _End(NamedTuple):
+    """One of the two moments, and what was there."""
+
+    moment: Moment
+    state: UserState
+    lost: int
+
+    def find(self, kind: Kind, memory_id: str) -> Any:
+        """Return a row, None if there was none."""
+        return kind.find(self.state.of(kind), memory_id)
+
+
+async def diff(
+    services: Services, user_id: str, a: AsOf, b: AsOf, dropped: OnDropped = "raise"
+) -> Diff:
+    """Return what happened to a user's memories between two moments. See `MemorySystem.diff`."""
+    log, stream = services.log, stream_of(check_name(user_id, "user_id"))
+    head = await known_user(log, stream)
+    first = await _end(services, stream, head, a, dropped)
+    last = await _end(services, stream, head, b, dropped)
+    if first.moment.version > last.moment.version:
+        raise InvalidInputError("a is later than b: name the earlier moment first")
+    since = max(first.moment.version, head.erased_version)
+    touched = await _touched(log, stream, since, last.moment.version)
+    ids = [*touched, *_gone_by_the_clock(first, last, touched)]
+    texts = await _texts(log, stream, (first, last), ids, dropped)
+    found = [_change(first, last, one, touched.get(one, []), texts) for one in ids]
+    return Diff(
+        user_id=user_id,
+        a=first.moment,
+        b=last.moment,
+        changes=tuple(change for change in found if change is not None),
+        tier_before=first.state.account.tier,
+        tier_after=last.state.account.tier,
+        lost=first.lost + last.lost,
+    )
+
+
+async def _end(
+    services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
+) -> _End:
+    log, erased = services.log, head.erased_version
+    then = await moment(log, stream, head, as_of, services.clock_us())
+    state, lost = await state_at(
+        log, services.decider, stream, then.version, erased=erased, dropped=dropped
+    )
+    return _End(then, state.at(to_us(then.at)), lost)
+
+
+async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touched:
+    """Return the events between two versions by what they are about, the last touched last."""
+    touched: Touched = {}
+    while after < until:
+        page = await log.read_stream(stream, after, min(PAGE, until - after), dropped="mark")
+        for recorded in page:
+            for key in _keys(recorded.data):
+                events = touched.pop(key, [])
+                events.append(recorded)
+                touched[key] = events
+        after += len(page)
+    return touched
+
+
+def _keys(event: Any) -> list[Key]:
+    """Return what an event is about; nothing, where it can no longer be told.
+
+    That is an event of a memory that was compressed later, and the event which did that names it.
+    """
+    kind = None if isinstance(event, Dropped) else kind_of_event(event)
+    if kind is None:
+        return []
+    return [(kind.NAME, memory_id) for memory_id in dict.fromkeys(kind.registry.keys(event))]
+
+
+def _gone_by_the_clock(first: _End, last: _End, touched: Touched) -> list[Key]:
+    """Return what was there first and is not any more, though no event says so."""
+    return [
+        (kind.NAME, row.memory_id)
+        for kind in KINDS
+        if kind.at is not timeless
+        for row in kind.rows(first.state.of(kind))
+        if (kind.NAME, row.memory_id) not in touched and last.find(kind, row.memory_id) is None
+    ]
+
+
+# --- one change
+
+
+async def _texts(
+    log: EventStore, stream: str, ends: Sequence[_End], keys: Iterable[Key], dropped: OnDropped
+) -> Events:
+    """Return the events with the texts of what was there at either moment."""
+    versions = set[int]()
+    for name, memory_id in keys:
+        kind = KIND_BY_NAME[name]
+        rows = (end.find(kind, memory_id) for end in ends)
+        versions.update(one for row in rows if row is not None for one in kind.sources(row))
+    read = pages(log, stream, versions, dropped)
+    return {recorded.version: recorded async for page in read for recorded in page}
+
+
+def _change(
+    first: _End, last: _End, key: Key, events: Sequence[Recorded[Any]], texts: Events
+) -> Change | None:
+    """Return what happened to a memory; None if it is as it was."""
+    kind, memory_id = KIND_BY_NAME[key[0]], key[1]
+    old, new = first.find(kind, memory_id), last.find(kind, memory_id)
+    if old is not None and old == new:
+        return None
+    steps = tuple(steps_of(memory_id, events, alive=old is not None))
+    return Change(
+        memory_id=memory_id,
+        memory_type=kind.NAME,
+        change=_effect(new, steps).value,
+        before=_read(kind, old, texts, first.state.provenance),
+        after=_read(kind, new, texts, last.state.provenance),
+        steps=steps,
+    )
+
+
+def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
+    """Return what it came to in the end."""
+    done = [Effect(step.effect) for step in steps]
+    if new is not None:
+        begun = [effect for effect in done if effect in BEGINS]
+        return begun[-1] if begun else Effect.CHANGED
+    ended = done and done[-1] in ENDS
+    return done[-1] if ended else Effect.EXPIRED
+
+
+def _read(kind: Kind, row: Any, texts: Events, provenance: Provenance) -> Memory | None:
+    if row is None or any(isinstance(texts[v].data, Dropped) for v in kind.sources(row)):
+        return None
+    return memory(Found(kind, row), texts, provenance)

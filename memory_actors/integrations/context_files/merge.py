@@ -1,0 +1,209 @@
+"""Three-way merge of a document and its file, entry by entry.
+
+Theory. The base is what the file held when the two were last in step: ids and digests, in order.
+Each side is compared with it. The file has no ids: its blocks get those of the base by their
+digests, and, where one was edited, by likeness to what the id reads now (alive or archived). Then
+each entry has one of nine fates:
+
+| in the file | in the document: same | edited | gone |
+|---|---|---|---|
+| same | stays | the document's | goes |
+| edited | the file's | both, unless they read alike | the file's, as a new entry |
+| gone | goes | the document's | goes |
+
+The last of the second row and of the second column are conflicts: somebody's removal is not carried
+out, or both texts are kept. A difference in the blank lines behind an entry alone is no edit that
+could conflict. With no base nothing was ever removed: the result is the union.
+
+The order is the document's. What is only in the file stands behind what it follows there; where
+both sides added in one place, entries of the document come first, up to its next new heading.
+
+Two bases come out. `file_base` says what the file that was read holds, in ids of the merged
+document; `base` says what the merged document holds. The first is true until the file is replaced,
+the second from then on. See syncing.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Literal
+
+from eventlog.core.records import Returned
+from memory_actors.base.errors import ContextFileError
+from memory_actors.integrations.context_files.digests import Base, base_of, but_for_spacing
+from memory_actors.integrations.context_files.weaving import FileBlock, added_by_both, weave, whole
+from memory_actors.kinds.context.alignment import (
+    NewId,
+    Placed,
+    aligned,
+    as_shown,
+    changes_between,
+    matched,
+    new_block_id,
+)
+from memory_actors.kinds.context.commands import Change
+from memory_actors.kinds.context.markdown import entry_text, parse
+from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.phrasing import text_digest
+
+BLOCKS_MAX = 10_000  # of a file: as many as a user may have entries
+
+Reason = Literal[
+    "edited in both", "edited here, removed in the file", "edited in the file, gone here"
+]
+
+
+class Conflict(Returned, frozen=True):
+    """Two sides that disagree about an entry. Nothing is lost: `reason` says what was kept."""
+
+    entry_id: str
+    """The entry it is about."""
+    reason: Reason
+    document: str | None
+    """What the document says; None: the entry is gone there."""
+    file: str | None
+    """What the file says; None: the entry is gone there."""
+
+
+class Merged(Returned, frozen=True):
+    """The outcome of a merge."""
+
+    changes: tuple[Change, ...]
+    """What makes the document read `text`."""
+    text: str
+    file_base: Base
+    base: Base
+    conflicts: tuple[Conflict, ...]
+
+
+def merge(
+    document: Sequence[Placed],
+    file_text: str,
+    base: Base | None,
+    archived: Mapping[str, Placed],
+    new_id: NewId = new_block_id,
+) -> Merged:
+    """Merge a document and the text of its file; no base on the first time.
+
+    `archived` has archived entries by id: an edit of one of them in the file is known as such.
+
+    :raises ContextFileError: the file has too many blocks.
+    """
+    read = _read(file_text)
+    text = render(block.raw for block in document)
+    live = aligned(as_shown(document), parse(text), new_id)
+    if text == file_text:  # in step, whatever a sync that was cut off has noted
+        base = base_of(live)
+    merging = _Merging(live, read)
+    merging.settle(base or (), archived)
+    final = whole(weave(list(merging.shown.values()), merging.read, new_id), new_id)
+    return Merged(
+        changes=tuple(changes_between(document, final)),
+        text=render(block.raw for block in final),
+        file_base=base_of(block.placed() for block in merging.read),
+        base=base_of(final),
+        conflicts=tuple(merging.conflicts),
+    )
+
+
+def _read(text: str) -> list[FileBlock]:
+    found = parse(text)
+    if len(found) > BLOCKS_MAX:
+        raise ContextFileError(
+            f"the file has {len(found):,} entries and headings, and {BLOCKS_MAX:,} is the most: "
+            "move some elsewhere"
+        )
+    return [FileBlock(*block) for block in found]
+
+
+class _Edit(IntEnum):
+    """What became of an entry on one side since the base."""
+
+    NONE = 0
+    SPACING = 1  # other blank lines behind it
+    TEXT = 2
+
+
+class _Merging:
+    """Both sides, and what will be of them."""
+
+    def __init__(self, live: Sequence[Placed], read: list[FileBlock]):
+        self.live = {block.block_id: block for block in live}
+        self.shown = dict(self.live)  # the document's blocks as they will be, without those that go
+        self.read = read
+        self.conflicts: list[Conflict] = []
+
+    def settle(self, base: Base, archived: Mapping[str, Placed]) -> None:
+        """Decide on each entry of the base, then find what both sides added alike."""
+        of_name = dict(self._of_base(base, archived))
+        for name, digest in base:
+            self._decide(name, digest, of_name.get(name))
+        mine = self.live.keys() - {name for name, _ in base}
+        for placed, block in added_by_both(list(self.live.values()), mine, self.read):
+            block.name = placed.block_id
+            self.shown[placed.block_id] = placed._replace(raw=block.raw)
+
+    def _of_base(self, base: Base, archived: Mapping[str, Placed]) -> list[tuple[str, FileBlock]]:
+        """Return which of the file's blocks stands for which entry of the base."""
+        digests = {digest for _, digest in base}
+        if not digests:
+            return []
+        keys = [
+            next((one for one in but_for_spacing(block.raw) if one in digests), None)
+            for block in self.read
+        ]
+        known = [self.live.get(name) or archived.get(name) for name, _ in base]
+        blocks = [block.block() for block in self.read]
+        same, edited = matched([digest for _, digest in base], keys, known, blocks)
+        return [(base[i][0], self.read[j]) for i, j in (*same, *edited)]
+
+    def _decide(self, name: str, digest: bytes, block: FileBlock | None) -> None:
+        mine = self.live.get(name)
+        if mine is None and block is not None:
+            self._gone_here(name, digest, block)
+        elif mine is not None and block is None:
+            self._gone_there(mine, digest)
+        elif mine is not None and block is not None:
+            self._in_both(mine, digest, block)
+
+    def _gone_here(self, name: str, digest: bytes, block: FileBlock) -> None:
+        if _edit(block.raw, digest) < _Edit.TEXT:
+            block.name, block.goes = name, True
+        else:
+            self._conflict(name, "edited in the file, gone here", None, block)
+
+    def _gone_there(self, mine: Placed, digest: bytes) -> None:
+        if _edit(mine.raw, digest) < _Edit.TEXT:
+            del self.shown[mine.block_id]
+        else:
+            self._conflict(mine.block_id, "edited here, removed in the file", mine, None)
+
+    def _in_both(self, mine: Placed, digest: bytes, block: FileBlock) -> None:
+        here, there = _edit(mine.raw, digest), _edit(block.raw, digest)
+        alike = mine.raw.rstrip() == block.raw.rstrip()
+        if here == there == _Edit.TEXT and not alike:
+            block.behind = mine.block_id
+            self._conflict(mine.block_id, "edited in both", mine, block)
+            return
+        block.name = mine.block_id
+        if alike or here < there:
+            mine = block.placed() if there else mine
+        elif there:
+            mine = mine._replace(raw=mine.raw.rstrip() + _spacing(block.raw))
+        self.shown[mine.block_id] = mine
+
+    def _conflict(
+        self, name: str, reason: Reason, mine: Placed | None, block: FileBlock | None
+    ) -> None:
+        here = None if mine is None else entry_text(mine.raw)
+        there = None if block is None else entry_text(block.raw)
+        self.conflicts.append(Conflict(name, reason, here, there))
+
+
+def _edit(raw: str, digest: bytes) -> _Edit:
+    if text_digest(raw) == digest:
+        return _Edit.NONE
+    return _Edit.SPACING if digest in but_for_spacing(raw) else _Edit.TEXT
+
+
+def _spacing(raw: str) -> str:
+    return raw[len(raw.rstrip()) :]

@@ -1,0 +1,237 @@
+"""The six commands of the memory tool that LLM vendors ship, on context documents.
+
+Results and errors have the texts of the public documentation of `memory_20250818`, and where that
+gives none, those of the vendor's own implementation in its Python SDK; docs/context.md lists
+which. Every edit is appended to the user's log, counts its tokens and is refused beyond the limit.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import anyio.to_thread
+
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import (
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleDocumentError,
+    UnavailableError,
+)
+from memory_actors.integrations.memory_tool import errors
+from memory_actors.integrations.memory_tool.definition import arguments_of, definition
+from memory_actors.integrations.memory_tool.errors import MemoryToolError
+from memory_actors.integrations.memory_tool.listing import snippet, view_of_directory, view_of_file
+from memory_actors.integrations.memory_tool.paths import (
+    is_reachable,
+    is_under,
+    name_of,
+    parents,
+    path_of,
+)
+from memory_actors.kinds.context.alignment import Placed, align
+from memory_actors.kinds.context.lines import LINES
+from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.phrasing import text_digest
+
+TRIES_MAX = 10  # an edit that somebody else's got ahead of is made again on what there is now
+
+Edit = Callable[[str], tuple[str, str]]
+"""From a text to the new one and the answer."""
+
+
+class MemoryTool:
+    """Serves the commands view, create, str_replace, insert, delete and rename for one user."""
+
+    def __init__(self, user: UserMemory):
+        self._context = user.context
+
+    @staticmethod
+    def definition() -> dict[str, Any]:
+        """Return name, description and JSON schema, for models that do not have the tool built in.
+
+        For those that have: `{"type": "memory_20250818", "name": "memory"}`.
+        """
+        return definition()
+
+    async def call(self, command: object) -> str:
+        """Carry out a command as a model gave it; return the text for the model, errors too.
+
+        What is not the model's doing is raised: the log cannot be written, the system is closed, …
+        """
+        try:
+            return await self.execute(command)
+        except MemoryToolError as error:
+            return str(error)
+
+    async def execute(self, command: object) -> str:
+        """Carry out a command and return the text for the model.
+
+        :raises MemoryToolError: it is refused; the message is the text for the model.
+        """
+        name, arguments = arguments_of(command)
+        try:
+            return await self._COMMANDS[name](self, **arguments)
+        except QuotaExceededError as error:
+            # A model has no command that archives.
+            said = str(error).removesuffix(".")
+            raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
+        except (InvalidInputError, NotFoundError) as error:
+            raise MemoryToolError(f"Error: {error}") from error
+
+    # --- the commands
+
+    async def _view(self, path: str, view_range: tuple[int, int] | None = None) -> str:
+        name, sizes = name_of(path), await self._sizes()
+        if name in sizes:
+            first, last = view_range or (1, -1)
+            return view_of_file(path, await self._text(name), first, last)
+        if name and not any(is_under(file, name) for file in sizes):
+            raise errors.missing_to_view(path)
+        return view_of_directory(path, name, sizes)
+
+    async def _create(self, path: str, file_text: str) -> str:
+        name = await self._new_name(path, errors.exists)
+        try:
+            await self._context.create(name, file_text)
+        except InvalidInputError:
+            await self._new_name(path, errors.exists)  # somebody else was first
+            raise
+        return f"File created successfully at: {path}"
+
+    async def _str_replace(self, path: str, old_str: str, new_str: str = "") -> str:
+        def edit(text: str) -> tuple[str, str]:
+            at = _only_place(path, text, old_str)
+            new = text[:at] + new_str + text[at + len(old_str) :]
+            return new, (
+                "The memory file has been edited. Here is the snippet showing the change (with "
+                f"line numbers):\n{snippet(new, at)}"
+            )
+
+        return await self._edit(path, errors.missing_to_edit, edit)
+
+    async def _insert(self, path: str, insert_line: int, insert_text: str) -> str:
+        def edit(text: str) -> tuple[str, str]:
+            lines = LINES.findall(text)
+            if not 0 <= insert_line <= len(lines):
+                raise errors.bad_insert_line(insert_line, len(lines))
+            added = insert_text if insert_text.endswith("\n") else f"{insert_text}\n"
+            before = "".join(lines[:insert_line])
+            end = "" if before.endswith("\n") or not before else "\n"
+            new = "".join([before, end, added, *lines[insert_line:]])
+            return new, f"The file {path} has been edited."
+
+        return await self._edit(path, errors.missing, edit)
+
+    async def _delete(self, path: str) -> str:
+        name = name_of(path)
+        if not name:
+            raise errors.is_root("delete")
+        for _ in range(TRIES_MAX):
+            with suppress(NotFoundError):  # somebody else deleted one of them
+                await self._context.delete_all(await self._files_at(name, path))
+                return f"Successfully deleted {path}"
+        raise _busy(path)
+
+    async def _rename(self, old_path: str, new_path: str) -> str:
+        old = name_of(old_path)
+        if not old:
+            raise errors.is_root("rename")
+        for _ in range(TRIES_MAX):
+            files = await self._files_at(old, old_path)
+            new = await self._new_name(new_path, errors.destination_exists)
+            if is_under(new, old):
+                raise errors.bad_input(f"{old_path} cannot be moved into itself")
+            with suppress(NotFoundError):  # somebody else moved one of them
+                await self._rename_all({file: new + file.removeprefix(old) for file in files})
+                return f"Successfully renamed {old_path} to {new_path}"
+        raise _busy(old_path)
+
+    _COMMANDS: ClassVar[Mapping[str, Callable[..., Awaitable[str]]]] = {
+        "view": _view,
+        "create": _create,
+        "str_replace": _str_replace,
+        "insert": _insert,
+        "delete": _delete,
+        "rename": _rename,
+    }
+
+    # --- documents as files
+
+    async def _sizes(self) -> dict[str, int]:
+        found = await self._context.documents()
+        return {one.name: one.size_bytes for one in found if is_reachable(one.name)}
+
+    async def _files_at(self, name: str, path: str) -> list[str]:
+        """Return the file of a name, or all that lie in the directory of this name."""
+        sizes = await self._sizes()
+        files = [name] if name in sizes else [file for file in sizes if is_under(file, name)]
+        if not files:
+            raise errors.missing(path)
+        return files
+
+    async def _new_name(self, path: str, taken: Callable[[str], MemoryToolError]) -> str:
+        """Return the name for something new: nothing is there, and no file where directories go."""
+        name, sizes = name_of(path), await self._sizes()
+        if not name or name in sizes or any(is_under(file, name) for file in sizes):
+            raise taken(path)
+        for parent in parents(name):
+            if parent in sizes:
+                raise errors.not_a_directory(path_of(parent))
+        return name
+
+    async def _rename_all(self, names: Mapping[str, str]) -> None:
+        try:
+            await self._context.rename_all(names)
+        except InvalidInputError:
+            sizes = await self._sizes()
+            for new in names.values():
+                if new in sizes:  # somebody else was first
+                    raise errors.destination_exists(path_of(new)) from None
+            raise
+
+    async def _text(self, name: str) -> str:
+        return render(block.raw for block in await self._context.document(name).blocks())
+
+    async def _edit(self, path: str, missing: Callable[[str], MemoryToolError], edit: Edit) -> str:
+        """Edit a file; again if somebody else has written to it since it was read."""
+        name = name_of(path)
+        document = self._context.document(name) if name else None
+        for _ in range(TRIES_MAX):
+            if document is None or name not in await self._sizes():
+                raise missing(path)
+            blocks = [Placed(b.block_id, b.raw, b.heading) for b in await document.blocks()]
+            text = render(block.raw for block in blocks)
+            new, answer = edit(text)
+            await document.check_text(new)
+            new_id = self._context.new_entry_id
+            changes = await anyio.to_thread.run_sync(align, blocks, new, new_id)
+            try:
+                await document.change(changes, expected=text_digest(text))
+            except StaleDocumentError:
+                continue
+            return answer
+        raise _busy(path)
+
+
+def _busy(path: str) -> UnavailableError:
+    return UnavailableError(f"{path} keeps changing: try again later")
+
+
+def _only_place(path: str, text: str, old_str: str) -> int:
+    """Return where a text stands that is there once."""
+    if not old_str or old_str not in text:
+        raise errors.not_found_in(path, old_str)
+    if text.count(old_str) > 1:
+        raise errors.found_often(old_str, _lines_with(text, old_str))
+    return text.index(old_str)
+
+
+def _lines_with(text: str, old_str: str) -> list[int]:
+    """Return the line in which each occurrence begins, those that overlap included."""
+    lines, at = [], text.find(old_str)
+    while at >= 0:
+        lines.append(text.count("\n", 0, at) + 1)
+        at = text.find(old_str, at + 1)
+    return lines

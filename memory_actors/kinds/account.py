@@ -1,0 +1,146 @@
+"""What a user has subscribed to, and which of their quotas have raised an alert.
+
+A part of the user's state like the kinds of memory, but it holds none. An alert is raised once when
+a quota's use passes a threshold, and again only after it has fallen five points below it: the level
+of each quota is state, each change of it an event, recorded with the write that caused it. A bound
+that evicts by design is full for most of its life, and raises none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from eventlog import EventRegistry, Recorded
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import QuotaUse, Tier
+from memory_actors.kinds.kind import Command, folding
+
+NAME = "account"
+WARNING, CRITICAL = "warning", "critical"
+THRESHOLDS = ((CRITICAL, 95.0), (WARNING, 80.0))  # percent, the gravest first
+HYSTERESIS = 5.0  # points below a threshold before it can be passed again
+GRAVITY: Mapping[str | None, int] = {None: 0, WARNING: 1, CRITICAL: 2}
+
+registry = EventRegistry()
+
+# --- events
+
+
+@registry.event("account.tier_set")
+class TierSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's tier was set."""
+
+    tier: str
+
+
+@registry.event("account.alert_changed")
+class AlertChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The use of a quota passed a threshold, upwards or back."""
+
+    quota: str
+    """Kind and quota, for example `long_term.memories`."""
+    level: str | None
+    """warning, critical, or None: none any more."""
+    was: str | None
+    used: int
+    limit: int
+    unit: str
+
+    @property
+    def raised(self) -> bool:
+        """Whether it got worse: only then somebody is told."""
+        return GRAVITY[self.level] > GRAVITY[self.was]
+
+
+Event: TypeAlias = TierSet | AlertChanged
+
+# --- state
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The tier, if it was ever set, and the level of each quota that has one."""
+
+    tier: Tier | None = None
+    levels: dict[str, str] = {}
+
+
+initial = Account()
+
+# --- evolve
+
+
+def evolve(state: Account, recorded: Recorded[Event]) -> Account:
+    """Fold one event into the state."""
+    event = recorded.data
+    if isinstance(event, TierSet):
+        return Account(Tier(event.tier), state.levels)
+    levels = {quota: level for quota, level in state.levels.items() if quota != event.quota}
+    if event.level is not None:
+        levels[event.quota] = event.level
+    return Account(state.tier, levels)
+
+
+fold = folding(evolve)
+
+# --- commands
+
+
+class SetTier(Command, frozen=True, kw_only=True):
+    """Set the user's tier."""
+
+    tier: Tier
+
+
+COMMANDS = (SetTier,)
+
+# --- decide
+
+
+def decide(command: SetTier, state: Account, _limits: Limits) -> Sequence[Event]:
+    """Turn a command into events. A tier below the present use is set all the same."""
+    return [] if command.tier == state.tier else [TierSet(tier=command.tier)]
+
+
+def alerts(state: Account, kind: str, quotas: Iterable[QuotaUse]) -> list[AlertChanged]:
+    """Return the alerts that the use of a kind's quotas raises or takes back."""
+    changed = []
+    for use in quotas:
+        name = f"{kind}.{use.quota}"
+        was = state.levels.get(name)
+        level = None if use.evicts else _level(use.percent, was)
+        if level != was:
+            changed.append(
+                AlertChanged(
+                    quota=name, level=level, was=was, used=use.used, limit=use.limit, unit=use.unit
+                )
+            )
+    return changed
+
+
+def _level(percent: float, was: str | None) -> str | None:
+    for level, threshold in THRESHOLDS:
+        held = GRAVITY[was] >= GRAVITY[level]
+        if percent >= threshold - (HYSTERESIS if held else 0.0):
+            return level
+    return None
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as it is, the quotas by name."""
+
+    tier: Tier | None = None
+    levels: dict[str, str] = {}
+
+
+def dump(state: Account) -> Dump:
+    """Return the state as plain data."""
+    return Dump(state.tier, dict(sorted(state.levels.items())))
+
+
+def load(dumped: Dump) -> Account:
+    """Return the state back."""
+    return Account(dumped.tier, dumped.levels)

@@ -1,0 +1,174 @@
+"""Who had a say in each memory: a part of the user's state that follows the events of all kinds.
+
+A write is said to come from a source, trusted or not; that stands in the meta of its events. This
+part folds it: a memory has the origins of everything said in it since it began, or began anew with
+a value put over it. What comes back, and a summary, names its origins in its own event, for those
+who bring it back or make it are not its source. A memory of which nobody said where it comes from
+takes no room here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from immutables import Map, MapMutation
+
+from eventlog import Dropped, EventRegistry, Recorded
+from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import UNSAID, Trust
+from memory_actors.kinds.effects import BEGINS, ENDS, effect, verb_of
+from memory_actors.kinds.kind import Command
+
+NAME = "provenance"
+SAYS_NOTHING = frozenset({"unobserved", "superseded", "reinstated"})
+"""Changes that only take something away, or say how memories stand to each other."""
+
+registry = EventRegistry()
+
+# --- events
+
+
+@registry.event("provenance.purged")
+class SourcePurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came from a source was taken out; the events before this one did that."""
+
+    source: str | None = None
+    trust: Trust | None = None
+    gone: tuple[tuple[str, str], ...] = ()
+    """Kind and id of what went."""
+    changed: tuple[tuple[str, str], ...] = ()
+    """What says now what others have said."""
+    came_back: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    left: dict[str, Origins] = {}
+    """Origins, from now on, of what changed or came back."""
+
+
+# --- state
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """The origins of those memories that have others than `UNSAID`."""
+
+    origins: Map[str, Origins] = Map()
+
+    def of(self, memory_id: str) -> Origins:
+        """Return the origins of a living memory; () if nobody said."""
+        return self.origins.get(memory_id, ())
+
+    def matching(self, wanted: Callable[[Origins], bool]) -> frozenset[str]:
+        """Return the memories with origins of which something is true."""
+        return frozenset(one for one, origins in self.origins.items() if wanted(origins))
+
+
+initial = Provenance()
+
+# --- evolve
+
+
+def fold(state: Provenance, events: Iterable[Recorded[SourcePurged]]) -> Provenance:
+    """Fold the events of this part."""
+    draft = state.origins.mutate()
+    for recorded in events:
+        for memory_id, origins in recorded.data.left.items():
+            _put(draft, memory_id, origins)
+    return Provenance(draft.finish())
+
+
+def follow(
+    state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
+) -> Provenance:
+    """Fold events of another part; `keys` gives the memories that one is about."""
+    draft: MapMutation[str, Origins] | None = None
+    for recorded in events:
+        said = origins_of(recorded)
+        if said or (state.origins if draft is None else draft):
+            draft = state.origins.mutate() if draft is None else draft
+            for memory_id in keys(recorded.data):
+                _evolve(draft, memory_id, recorded, said)
+    return state if draft is None else Provenance(draft.finish())
+
+
+def _evolve(
+    draft: MapMutation[str, Origins], memory_id: str, recorded: Recorded[Any], said: Origins
+) -> None:
+    what = effect(recorded.tag, recorded.data, memory_id)
+    if what in BEGINS:
+        _put(draft, memory_id, said)
+    elif what in ENDS:
+        draft.pop(memory_id, None)
+    elif (said or memory_id in draft) and _says(recorded, memory_id):
+        before = draft.get(memory_id, (UNSAID,))
+        _put(draft, memory_id, merged((*before, *(said or (UNSAID,)))))
+
+
+def _says(recorded: Recorded[Any], memory_id: str) -> bool:
+    """Say whether a change puts words into a memory, or ends what it says."""
+    event = recorded.data
+    if memory_id in getattr(event, "closed_ids", ()):
+        return True
+    if getattr(event, "memory_id", None) != memory_id or getattr(event, "spacing", False):
+        return False
+    return verb_of(recorded.tag) not in SAYS_NOTHING
+
+
+def _put(draft: MapMutation[str, Origins], memory_id: str, origins: Origins) -> None:
+    if origins and origins != (UNSAID,):
+        draft[memory_id] = origins
+    else:
+        draft.pop(memory_id, None)
+
+
+def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
+    """Return the origins that a memory has after these events, whether or not it lives."""
+    origins: Origins = ()
+    for recorded in past:
+        if isinstance(recorded.data, Dropped):
+            continue
+        said = origins_of(recorded) or (UNSAID,)
+        what = effect(recorded.tag, recorded.data, memory_id)
+        if what in BEGINS:
+            origins = said
+        elif what not in ENDS and _says(recorded, memory_id):
+            origins = merged((*origins, *said))
+    return () if origins == (UNSAID,) else origins
+
+
+def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
+    """Return the origins of what is made of memories; () if all are unsaid."""
+    origins = merged(one for each in memory_ids for one in state.of(each) or (UNSAID,))
+    return () if origins == (UNSAID,) else origins
+
+
+# --- commands: none is decided here alone (see purging/)
+
+COMMANDS: tuple[type[Command], ...] = ()
+
+
+def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
+    """Decide nothing: what is purged is decided over all kinds.
+
+    :raises NotImplementedError: always.
+    """
+    raise NotImplementedError("origins follow what is said; they are not changed by themselves")
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The origins by memory, in the order of the ids."""
+
+    origins: dict[str, Origins] = {}
+
+
+def dump(state: Provenance) -> Dump:
+    """Return the state as plain data."""
+    return Dump(dict(sorted(state.origins.items())))
+
+
+def load(dumped: Dump) -> Provenance:
+    """Return the state back."""
+    return Provenance(Map(dumped.origins))

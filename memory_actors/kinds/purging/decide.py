@@ -1,0 +1,222 @@
+"""From the command to its events. See the package."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventlog import Dropped, Recorded
+from memory_actors.base.origins import Origins
+from memory_actors.base.quota import Limits
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    provenance,
+    short_term,
+    structured,
+    working,
+)
+from memory_actors.kinds.compression import CompactionUndone
+from memory_actors.kinds.context.state import block
+from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.episodic import episode
+from memory_actors.kinds.kind import Kind, is_summary
+from memory_actors.kinds.long_term import events as long_term_events
+from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.purging import context as in_context
+from memory_actors.kinds.purging import entity as in_entity
+from memory_actors.kinds.purging import episodic as in_episodic
+from memory_actors.kinds.purging import long_term as in_long_term
+from memory_actors.kinds.purging import short_term as in_short_term
+from memory_actors.kinds.purging import structured as in_structured
+from memory_actors.kinds.purging import working as in_working
+from memory_actors.kinds.purging.cleaning import Life
+from memory_actors.kinds.purging.command import Purge, made_of
+from memory_actors.kinds.purging.earlier import Earlier, is_of, is_purged, purges_in, restates
+
+PURGED: tuple[tuple[Kind, ModuleType], ...] = (
+    (working, in_working),
+    (short_term, in_short_term),
+    (long_term, in_long_term),
+    (entity, in_entity),
+    (episodic, in_episodic),
+    (structured, in_structured),
+    (context, in_context),
+)
+_UNDONE: Mapping[str, type[CompactionUndone]] = MappingProxyType(
+    {
+        long_term.NAME: long_term_events.CompactionUndone,
+        episodic.NAME: episode.CompactionUndone,
+    }
+)
+
+
+class _Living(NamedTuple):
+    kind: Kind
+    way: ModuleType
+    row: Any
+
+
+def purge(command: Purge, states: Mapping[str, Any], limits: Limits) -> Sequence[Any]:
+    """Take what came from a source out of memories; no events if nothing did.
+
+    `states` are those of the kinds by name.
+    """
+    work = _Work(command, dict(states), limits)
+    for living in work.living():
+        work.take_out(living)
+    return work.events()
+
+
+class _Work:
+    """A purge under way: the states as they become, and what has come of it."""
+
+    def __init__(self, command: Purge, states: dict[str, Any], limits: Limits):
+        self._command = command
+        self._states = states
+        self._limits = limits
+        self._events: list[Any] = []
+        self._gone: dict[tuple[str, str], None] = {}
+        self._changed: list[tuple[str, str]] = []
+        self._came_back: list[str] = []
+        self._left_out: list[str] = []
+        self._lost: list[str] = []
+        self._left: dict[str, Origins] = {}
+
+    def living(self) -> list[_Living]:
+        """Return those of the memories that live, relationships before the entities they join."""
+        found = [self._find(memory_id) for memory_id in self._command.memory_ids]
+        living = [one for one in found if one is not None]
+        return sorted(living, key=lambda one: not isinstance(one.row, Relationship))
+
+    def events(self) -> list[Any]:
+        """Return the events, with one behind them that says what they come to."""
+        if not self._events:
+            return []
+        said = SourcePurged(
+            source=self._command.source,
+            trust=self._command.trust,
+            gone=tuple(self._gone),
+            changed=tuple(self._changed),
+            came_back=tuple(self._came_back),
+            left_out=tuple(self._left_out),
+            lost=tuple(self._lost),
+            left=self._left,
+        )
+        return [*self._events, said]
+
+    def take_out(self, living: _Living) -> None:
+        """Take the source's words out of one memory."""
+        kind, way, row = living
+        if self._find(row.memory_id) is None:
+            return  # it went with an entity
+        life = self._life(row.memory_id)
+        if not any(map(self._is_relevant, life.past, repeat(purges_in(life.past)))):
+            return
+        if is_summary(row):
+            self._undo(living)
+            return
+        left = provenance.of_past(row.memory_id, life.clean)
+        events = way.without(life, row, self._states[kind.NAME], self._limits)
+        if events is None or not self._fits(kind, events, row):
+            self._delete(kind, way.deleted(row, self._states[kind.NAME]))
+            return
+        self._carry_out(kind, _said_by(left, kind, events))
+        self._changed.append((kind.NAME, row.memory_id))
+        self._left[row.memory_id] = left
+
+    # --- summaries
+
+    def _undo(self, living: _Living) -> None:
+        """Take a summary away, and bring back what it was made of, the newest first."""
+        kind, way, row = living
+        self._delete(kind, [_UNDONE[kind.NAME](memory_id=row.memory_id)])
+        if not self._command.bring_back:
+            self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
+            return
+        for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
+            if self._find(memory_id) is None:
+                self._bring_back(kind, way, memory_id)
+
+    def _bring_back(self, kind: Kind, way: ModuleType, memory_id: str) -> None:
+        life = self._life(memory_id)
+        events = way.returning(life, self._limits)
+        if events is None:
+            # What it said is gone, and with it who said it; else all of it was the source's.
+            if not life.past or any(isinstance(one.data, Dropped) for one in life.past):
+                self._lost.append(memory_id)
+            return
+        if not self._fits(kind, events, None):
+            self._left_out.append(memory_id)
+            return
+        left = provenance.of_past(memory_id, life.clean)
+        self._carry_out(kind, _said_by(left, kind, events))
+        self._came_back.append(memory_id)
+        self._left[memory_id] = left
+
+    # --- how
+
+    def _life(self, memory_id: str) -> Life:
+        past = self._command.past.get(memory_id, ())
+        purges = purges_in(past)
+        tainted = {
+            one.version
+            for one in past
+            if self._is_of_source(one) or restates(one) or is_purged(one, purges)
+        }
+        return Life(memory_id, past, lambda one: one.version in tainted)
+
+    def _is_relevant(self, recorded: Recorded[Any], purges: Sequence[Earlier]) -> bool:
+        """Say whether an event has words of the source that no purge has taken out yet."""
+        return self._is_of_source(recorded) and not is_purged(recorded, purges)
+
+    def _is_of_source(self, recorded: Recorded[Any]) -> bool:
+        return is_of(recorded, self._command.source, self._command.trust)
+
+    def _find(self, memory_id: str) -> _Living | None:
+        for kind, way in PURGED:
+            state = self._states[kind.NAME]
+            # A heading is no memory, but has words.
+            row = block(state, memory_id) if kind is context else kind.find(state, memory_id)
+            if row is not None:
+                return _Living(kind, way, row)
+        return None
+
+    def _delete(self, kind: Kind, events: Sequence[Any]) -> None:
+        for event in events:
+            for memory_id in kind.registry.keys(event):
+                self._gone[kind.NAME, memory_id] = None
+        self._carry_out(kind, events)
+
+    def _carry_out(self, kind: Kind, events: Sequence[Any]) -> None:
+        self._events += events
+        self._states[kind.NAME] = self._after(kind, events)
+
+    def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
+        tentative = [
+            Recorded("", 0, 0, self._command.now_us, "", event, 0, 0, b"") for event in events
+        ]
+        return kind.fold(self._states[kind.NAME], tentative)
+
+    def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
+        """Say whether no limit is passed by events that was not passed already."""
+        whose = getattr(events[0] if row is None else row, "agent_id", None)
+        before = kind.quotas(self._states[kind.NAME], self._limits, whose)
+        after = kind.quotas(self._after(kind, events), self._limits, whose)
+        return all(
+            now.used <= max(now.limit, was.used) for was, now in zip(before, after, strict=True)
+        )
+
+
+def _said_by(origins: Origins, kind: Kind, events: Sequence[Any]) -> Sequence[Any]:
+    """Return events that say a memory anew with its origins; an episode's texts have their own."""
+    if kind is episodic:
+        return events
+    return [
+        msgspec.structs.replace(one, origins=origins) if hasattr(one, "origins") else one
+        for one in events
+    ]

@@ -1,0 +1,32 @@
+"""Documents without what a source has put."""
+
+from typing import Any
+
+from memory_actors.base.quota import Limits
+from memory_actors.kinds.purging.cleaning import Life
+from memory_actors.kinds.structured.document import (
+    DocumentDeleted,
+    DocumentPut,
+    DocumentUpdated,
+    Event,
+    Row,
+    as_it_was,
+)
+from memory_actors.kinds.structured.state import Structured
+
+
+def without(life: Life, _row: Row, _state: Structured, _limits: Limits) -> list[Event] | None:
+    """Return what puts a document as others have left it; None if nobody else has a say in it."""
+    events = life.cleaned(DocumentPut, _gives_value)
+    return [as_it_was(life.memory_id, events)] if events else None
+
+
+def deleted(row: Row, _state: Structured) -> list[Event]:
+    """Return what takes a document away."""
+    return [DocumentDeleted(memory_id=row.memory_id)]
+
+
+def _gives_value(event: Any) -> bool:
+    return isinstance(event, DocumentPut) or (
+        isinstance(event, DocumentUpdated) and event.value is not None
+    )

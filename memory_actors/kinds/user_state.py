@@ -1,0 +1,279 @@
+"""One user's memory: every kind of it, in one stream of events, under one decider.
+
+What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
+from eventlog.core.logs import get_logger
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import Tier
+from memory_actors.base.streams import user_of
+from memory_actors.kinds import (
+    account,
+    context,
+    entity,
+    episodic,
+    long_term,
+    provenance,
+    recall_events,
+    short_term,
+    structured,
+    working,
+)
+from memory_actors.kinds.account import Account
+from memory_actors.kinds.compression import CompactedKind, Compressed
+from memory_actors.kinds.context.state import Context
+from memory_actors.kinds.entity import Entities
+from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
+from memory_actors.kinds.long_term import AddMemories, LongTerm
+from memory_actors.kinds.provenance import Provenance, of_past, together
+from memory_actors.kinds.purging import Purge, purge, standing
+from memory_actors.kinds.short_term.sessions import ShortTerm
+from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.working import Working
+
+KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
+COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
+"""The kinds whose old memories may become summaries."""
+KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
+PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
+
+_logger = get_logger("memory_actors.user")
+
+LimitsByTier = Mapping[Tier | None, Limits]
+"""The limits of each tier; under None those of a user whose tier was never set."""
+
+
+class UserState(msgspec.Struct, frozen=True):
+    """The state of each part, by name. Shared freely: nothing in it ever changes."""
+
+    working: Working = working.initial
+    short_term: ShortTerm = short_term.initial
+    long_term: LongTerm = long_term.initial
+    entity: Entities = entity.initial
+    episodic: Episodic = episodic.initial
+    structured: Structured = structured.initial
+    context: Context = context.initial
+    account: Account = account.initial
+    provenance: Provenance = provenance.initial
+
+    def of(self, part: Part) -> Any:
+        """Return the state of one part."""
+        return getattr(self, part.NAME)
+
+    def at(self, now_us: int) -> "UserState":
+        """Return the state as it reads at a time: without what has expired."""
+        state = self
+        for kind in KINDS:
+            before = state.of(kind)
+            now = kind.at(before, now_us)
+            if now is not before:
+                state = msgspec.structs.replace(state, **{kind.NAME: now})
+        return state
+
+    def changed(self, before: "UserState") -> list[Kind]:
+        """Return the kinds whose state is another one than before."""
+        return [kind for kind in KINDS if self.of(kind) is not before.of(kind)]
+
+
+_PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
+_PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
+_PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
+
+
+def event_registry() -> EventRegistry:
+    """Return a registry of every event that the streams of a store may hold."""
+    registry = EventRegistry(text_bytes=_text_bytes)
+    registry.include(recall_events.registry)
+    for part in PARTS:
+        registry.include(part.registry)
+    return registry
+
+
+def _text_bytes(event: Any) -> int | None:
+    """Return the length of an event's text, which decides whether it is stored compressed."""
+    if isinstance(event, working.KeySet):
+        return event.size_bytes - len(event.key.encode())
+    raw = getattr(event, "raw", None)  # of a block of a context document
+    return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
+
+
+def kind_of_event(event: Any) -> Kind | None:
+    """Return the kind of memory that an event is about, None if it is about none."""
+    return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
+
+
+def kind_of_tag(tag: str) -> Kind | None:
+    """Return the same by the tag of an event, which is there when its payload is gone."""
+    return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
+
+
+def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
+    """Return the state after events, each run of one part at once.
+
+    Events whose payload is gone are passed over. Nothing that lives depends on them: what retention
+    has dropped is of one memory that was compressed later, and what was erased was erased
+    with everything before it.
+    """
+    whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
+    for part, group in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
+        run = list(group)
+        origins = provenance.follow(state.provenance, run, part.registry.keys)
+        state = msgspec.structs.replace(state, provenance=origins)
+        state = msgspec.structs.replace(state, **{part.NAME: part.fold(state.of(part), run)})
+    return state
+
+
+def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
+    """Fold one event into the state of its part."""
+    return fold(state, (recorded,))
+
+
+def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
+    """Return the decider of users with these limits."""
+
+    def decide(command: Command, state: UserState) -> Sequence[Any]:
+        mine = limits[state.account.tier]
+        if isinstance(command, Purge):
+            return purge(command, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
+        part = _PART_OF_COMMAND[type(command)]
+        if isinstance(command, AddMemories):
+            command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
+        events = part.decide(command, state.of(part), mine)
+        if part is episodic and isinstance(command, Restore):
+            return events  # each text of an episode names its own
+        return [_with_origins(event, command, state) for event in events]
+
+    def follow_up(before: UserState, after: UserState) -> Sequence[Any]:
+        mine = limits[after.account.tier]
+        kinds = KINDS if after.account.tier != before.account.tier else after.changed(before)
+        return [
+            alert
+            for kind in kinds
+            for alert in account.alerts(
+                after.account, kind.NAME, kind.quotas(after.of(kind), mine, None)
+            )
+        ]
+
+    return Decider(UserState(), decide, evolve, fold, follow_up)
+
+
+FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
+"""The decider of any user for who only folds: no limit has a say in that."""
+
+
+def _with_origins(event: Any, command: Command, state: UserState) -> Any:
+    """Return an event with the origins of what it makes anew out of what was said before."""
+    if isinstance(event, Compressed):
+        origins = together(state.provenance, event.compressed_from_ids)
+    elif isinstance(command, Restore) and hasattr(event, "origins"):
+        past = command.past.get(event.memory_id, ())
+        origins = of_past(event.memory_id, standing(event.memory_id, past))
+    else:
+        return event
+    return msgspec.structs.replace(event, origins=origins) if origins else event
+
+
+# --- totals over all users
+
+_COUNTED = (
+    "count",
+    "size_bytes",
+    "stored_bytes",
+    "relationships",
+    "summaries",
+    "originals",
+    "summaries_bytes_before",
+    "summaries_bytes_after",
+)
+
+
+def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
+    """Return what a user adds to the totals over all users, by kind and sum."""
+    counted: dict[str, int] = {}
+    for kind in kinds:
+        tally: Tally = kind.tally(state.of(kind))
+        counted |= {f"{kind.NAME}.{name}": getattr(tally, name) for name in _COUNTED}
+    return counted
+
+
+def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
+    """Return how the totals over all users change with a user's state."""
+    kinds = after.changed(before)
+    if not kinds:
+        return {}
+    old, new = totals(before, kinds), totals(after, kinds)
+    return {name: new[name] - old[name] for name in new if new[name] != old[name]}
+
+
+# --- snapshots
+
+Dumped = msgspec.defstruct(
+    "Dumped", [(part.NAME, part.Dump) for part in PARTS], frozen=True, module=__name__
+)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Dumped)
+
+SNAPSHOT_FINGERPRINT = hashlib.sha256(
+    msgspec.json.encode(msgspec.json.schema(Dumped), order="sorted")
+).hexdigest()[:16]
+"""Changes with any field of the state, so that a snapshot of another shape is never loaded."""
+
+
+def dump(state: UserState) -> bytes:
+    """Return the state as bytes: the same bytes for the same events."""
+    return _encoder.encode(Dumped(*(part.dump(state.of(part)) for part in PARTS)))
+
+
+def load(data: bytes) -> UserState:
+    """Return the state from bytes.
+
+    :raises ValueError: they are no such state.
+    """
+    dumped = _decoder.decode(data)
+    return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
+
+
+async def load_snapshot(
+    log: EventStore, stream: str, until: int | None = None
+) -> tuple[UserState, int] | None:
+    """Return the newest state that was kept of a stream, up to a version, and its version.
+
+    :raises ValueError: its bytes are no such state.
+    """
+    snapshot = await log.load_snapshot(stream, SNAPSHOT_FINGERPRINT, until=until)
+    if snapshot is None:
+        return None
+    return await anyio.to_thread.run_sync(load, snapshot.data), snapshot.version
+
+
+async def fold_start(
+    log: EventStore, stream: str, erased: int, until: int | None = None
+) -> tuple[UserState, int]:
+    """Return a state and its version, behind which the events up to `until` are still to fold.
+
+    It is the newest snapshot; without a good one, nothing at the version up to which the stream is
+    erased: snapshots are derived, and all events say the same.
+    """
+    try:
+        kept = await load_snapshot(log, stream, until)
+    except ValueError as error:
+        _logger.warning("snapshot ignored", user=hashed(user_of(stream)), error=reason(error))
+        kept = None
+    return kept or (UserState(), erased)
+
+
+def fingerprint(state: UserState) -> str:
+    """Return a hash of the state: two states with the same one read the same."""
+    return hashlib.sha256(dump(state)).hexdigest()

@@ -1,6 +1,0 @@
-"""The file-style memory tool that models know, on top of a user's context documents."""
-
-from memory_actors.memory_tool.errors import MemoryToolError
-from memory_actors.memory_tool.tool import MemoryTool
-
-__all__ = ["MemoryTool", "MemoryToolError"]

@@ -1,0 +1,130 @@
+"""The embedder that a memory system uses when it is given none: all-MiniLM-L6-v2 in int8.
+
+Its fingerprint and dimension are known without it, so opening a store, listing or exporting needs
+no model. The model is loaded, and installed if need be, by the first text to embed.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memory_actors.search.embedding.general import general_texts
+from memory_actors.search.embedding.projection import DIMENSIONS, learn_projection
+from memory_actors.search.embedding.projection import RECIPE as PROJECTION_RECIPE
+from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.tokens import pack, project
+from memory_actors.search.model import DIMENSION, Precision, fingerprint, install_model, model_path
+from memory_actors.search.model.spec import UNKNOWN_TOKEN_ID
+
+if TYPE_CHECKING:
+    from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+
+MEAN_FILE = "background_mean.f32"
+PROJECTION_FILE = f"projection {PROJECTION_RECIPE.replace('/', '-')}.f32"
+
+
+class DefaultEmbedder:
+    """all-MiniLM-L6-v2, loaded on first use."""
+
+    parallel = True  # once it is prepared
+
+    def __init__(self, precision: Precision = "int8", cache_dir: Path | None = None):
+        self._precision: Precision = precision
+        self._cache_dir = cache_dir
+        self._loaded: OnnxEmbedder | None = None
+        self._projection: Vectors | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the model, its weights and its precision."""
+        return fingerprint(self._precision)
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector: 384."""
+        return DIMENSION
+
+    @property
+    def unknown_token_id(self) -> int:
+        """The token of what the model has no word for."""
+        return UNKNOWN_TOKEN_ID
+
+    def prepare(self) -> None:
+        """Load the model, and install it if it is not there. May take a while.
+
+        What is learnt of the model once is learnt here, outside of any deadline.
+        """
+        self.projection()
+        self._model()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 `[len(texts), 384]`, rows of length 1. See `OnnxEmbedder.embed`."""
+        return self._model().embed(texts)
+
+    def encode(self, texts: Sequence[str]) -> list[Embedded]:
+        """Return vectors and packed token states from one pass."""
+        projection = self.projection()
+        return [
+            Embedded(one.pooled, pack(one.token_ids, project(one.token_states, projection)))
+            for one in self._model().encode(texts)
+        ]
+
+    def projection(self) -> Vectors:
+        """Return what projects token states, [384, 64]; computed once, kept beside the model."""
+        if self._projection is None:
+            shape = (DIMENSION, DIMENSIONS)
+            self._projection = self._kept(PROJECTION_FILE, shape, self._learnt)
+        return self._projection
+
+    def _learnt(self) -> Vectors:
+        states = [one.token_states for one in self._model().encode(general_texts())]
+        return learn_projection(np.concatenate(states))
+
+    def background_mean(self) -> Vectors:
+        """Return the mean vector of general text; computed once, and kept beside the model."""
+        return self._kept(MEAN_FILE, (DIMENSION,), self._mean)
+
+    def _mean(self) -> Vectors:
+        mean: Vectors = self.embed(general_texts()).mean(axis=0, dtype=np.float64)
+        return mean.astype(np.float32)
+
+    def _kept(self, name: str, shape: tuple[int, ...], compute: Callable[[], Vectors]) -> Vectors:
+        folder = model_path(self._precision, self._cache_dir)
+        kept = _read(folder / name, shape) if folder is not None else None
+        if kept is None:
+            kept = compute()
+            folder = install_model(precision=self._precision, cache_dir=self._cache_dir)
+            _write(kept, folder / name)
+        return kept
+
+    def _model(self) -> "OnnxEmbedder":
+        if self._loaded is None:
+            from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+
+            self._loaded = OnnxEmbedder.load(self._precision, self._cache_dir)
+        return self._loaded
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> Vectors | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    crc, values = data[:4], data[4:]
+    whole = len(values) == 4 * math.prod(shape)
+    if not whole or zlib.crc32(values).to_bytes(4, "big") != crc:
+        return None
+    return np.frombuffer(values, np.float32).reshape(shape)
+
+
+def _write(numbers: Vectors, path: Path) -> None:
+    """Keep numbers; a directory that cannot be written only means computing them again."""
+    values = numbers.tobytes()
+    try:
+        path.write_bytes(zlib.crc32(values).to_bytes(4, "big") + values)
+    except OSError:
+        return

@@ -1,0 +1,92 @@
+"""Whose an embedding is, and how it lies on disk.
+
+In a store that is not encrypted embeddings are everybody's: they lie in the clear, under the digest
+of their text. In one that is, each user has their own, under a keyed hash of the digest and
+encrypted, so that neither the row nor its name says anything to who has not the user's key.
+
+Who has no key has nothing on disk. The first text of a new user may be embedded before the log has
+made the key: then it is made here, and is durable with the first event (keyfile.py). Only a live
+user writes, so nobody whose key is gone gets another one this way.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from eventlog import Cipher, CorruptLog, KeyGone, Keys
+from eventlog.core.frame import stream_id
+from memory_actors.base.streams import derived_of
+
+ROW_BYTES = 16  # of a keyed hash: as long as a digest
+
+
+class Shelf:
+    """Where somebody's rows lie in the clear."""
+
+    def row(self, digest: bytes) -> bytes:
+        """Return what the row of a text is found under."""
+        return digest
+
+    def written(self, data: bytes, place: bytes) -> bytes:  # noqa: ARG002 - in the clear
+        """Return what is written for `data` at a place."""
+        return data
+
+    def read(self, data: bytes, place: bytes) -> bytes | None:  # noqa: ARG002 - in the clear
+        """Return what was written, None if it is not readable."""
+        return data
+
+
+class _EncryptedShelf(Shelf):
+    def __init__(self, cipher: Cipher):
+        self._cipher = cipher
+
+    def row(self, digest: bytes) -> bytes:
+        return self._cipher.blind(digest)[:ROW_BYTES]
+
+    def written(self, data: bytes, place: bytes) -> bytes:
+        return self._cipher.encrypt(data, place)
+
+    def read(self, data: bytes, place: bytes) -> bytes | None:
+        try:
+            return self._cipher.decrypt(data, place)
+        except (CorruptLog, KeyGone):  # derived data: it is as good as absent
+            return None
+
+
+_IN_THE_CLEAR: Final = Shelf()
+
+
+class Owner:
+    """Whose rows they are; `prefix` keeps those of different owners apart in memory."""
+
+    def __init__(self, prefix: bytes, find: Callable[[], Shelf | None], make: Callable[[], Shelf]):
+        self.prefix = prefix
+        self._find = find
+        self._make = make
+
+    @property
+    def is_everybody(self) -> bool:
+        """Whether rows are shared and lie in the clear."""
+        return not self.prefix
+
+    def shelf(self) -> Shelf | None:
+        """Return where the rows are, None if there can be none."""
+        return self._find()
+
+    def shelf_to_write(self) -> Shelf:
+        """Return where rows go."""
+        return self._make()
+
+
+EVERYBODY: Final = Owner(b"", lambda: _IN_THE_CLEAR, lambda: _IN_THE_CLEAR)
+
+
+def owner_of(keys: Keys | None, stream: str) -> Owner:
+    """Return the owner of what is derived from a user's stream."""
+    if keys is None:
+        return EVERYBODY
+    name = derived_of(stream)
+
+    def find() -> Shelf | None:
+        return _EncryptedShelf(keys.cipher(name)) if keys.has(name) else None
+
+    return Owner(stream_id(name), find, lambda: _EncryptedShelf(keys.make(name)))

@@ -1,0 +1,354 @@
+"""Embeddings for everybody: from memory, from disk, or from the model, in that order."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+
+import anyio.to_thread
+import numpy as np
+import numpy.typing as npt
+
+from eventlog import EventLogError, Keys
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned
+from eventlog.files.datafile import CHECKED_BYTES_MAX
+from memory_actors.base.errors import EmbedderError, ModelMismatchError
+from memory_actors.base.privacy import reason
+from memory_actors.base.settings import DEADLINE_S, Settings
+from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.search.embedding.batcher import Batcher, Outcome
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.general import general_texts
+from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
+from memory_actors.search.embedding.projection import RECIPE as TOKENS_RECIPE
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.thread import LEAVE_S_MAX
+from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
+from memory_actors.search.embedding.vectors import WrongVectorsError
+
+PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
+
+_logger = get_logger("memory_actors.search.embedding")
+
+
+class EmbeddingStatistics(Returned, frozen=True):
+    """Where vectors came from."""
+
+    from_memory: int
+    from_disk: int
+    computed: int
+    waiting: int
+    """Texts that wait for the model."""
+
+
+class EmbeddingService:
+    """One embedder, one table of vectors, one cache, for all users of a store.
+
+    With `keys` each user's embeddings are their own, and what is nobody's stays in memory.
+    """
+
+    owner = EVERYBODY
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        path: Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        cache_texts_max: int = Settings().embedding_cache_texts,
+        checked_bytes_max: int = CHECKED_BYTES_MAX,
+        keys: Keys | None = None,
+    ):
+        self.embedder = embedder
+        self._keys = keys
+        self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
+        self._batcher = Batcher(embedder, deadline_s=deadline_s)
+        self._deadline_s = deadline_s
+        self._cache_texts_max = cache_texts_max
+        self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
+        self._unkept: set[bytes] = set()  # in the cache only: who keeps a text later keeps these
+        self._from_memory = 0
+        self._from_disk = 0
+        self._background: Vectors | None = None
+        self._preparing = asyncio.Lock()
+        self._prepared = False
+        self._unprepared = ""
+        """Why it is not, as it was logged last."""
+        self._flusher: asyncio.Task[None] | None = None
+
+    def check_model(self, *, reindex: bool) -> None:
+        """Remember which model made the vectors. Blocks: call it off the loop.
+
+        :raises ModelMismatchError: it was another one, and `reindex` is not set.
+        """
+        mine, fact = self.embedder.fingerprint, self._table.fact("model")
+        if fact is not None and fact.decode() != mine and not reindex:
+            raise ModelMismatchError(
+                f"this store is indexed with {fact.decode()!r}, not with {mine!r}: open it with "
+                "that model, or with reindex=True to embed its memories again"
+            )
+        if fact is None or fact.decode() != mine:
+            self._table.set_fact("model", mine.encode())
+        self._table.use_model(self.recipe)
+
+    async def probe(self) -> None:
+        """See that an embedder of the caller's own gives vectors, before anything relies on them.
+
+        One that gives no answer now may give one later, as for any text: that is logged. The
+        default one needs no test, and is not loaded for one.
+
+        :raises EmbedderError: it answers with what no index can hold.
+        """
+        if isinstance(self.embedder, DefaultEmbedder):
+            return
+        try:
+            await self._prepare()
+            await self._batcher.probe(min(self._deadline_s, PROBE_S_MAX))
+        except WrongVectorsError:
+            raise
+        except EmbedderError as error:
+            _logger.warning("the embedder gave no vector at the opening", error=reason(error))
+
+    @property
+    def recipe(self) -> str:
+        """Name all that an embedding depends on: the model, what it is given, the projection."""
+        return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
+
+    def as_query(self, text: str) -> str:
+        """Return what is embedded of a query: the model may tell questions from answers."""
+        return f"{getattr(self.embedder, 'query_prefix', '')}{text}"
+
+    def owner_of(self, stream: str) -> Owner:
+        """Return whose the embeddings of a user's memories are."""
+        return owner_of(self._keys, stream)
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
+    ) -> list[Embedded]:
+        """Return what is known of each text. It leaves no trace on disk: see `keep`.
+
+        What can wait is embedded in the `background` of what cannot.
+
+        :raises EmbedderError: the model failed or took too long.
+        """
+        digests = [text_digest(text) for text in texts]
+        wanted = dict(zip(digests, texts, strict=True))
+        found, failed = await self.embed_each(wanted, background=background, owner=owner)
+        if failed:
+            raise next(iter(failed.values()))
+        return [found[digest] for digest in digests]
+
+    async def embed_each(
+        self,
+        texts: Mapping[bytes, str],
+        *,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
+    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
+        """Return embeddings by the digests given with the texts, and why the others have none."""
+        found = self.known(list(texts), owner)
+        missing = {digest: text for digest, text in texts.items() if digest not in found}
+        failed: dict[bytes, EmbedderError] = {}
+        if missing:
+            outcomes = await self._computed(list(missing.values()), background=background)
+            fresh: dict[bytes, Embedded] = {}
+            for digest, outcome in zip(missing, outcomes, strict=True):
+                if isinstance(outcome, EmbedderError):
+                    failed[digest] = outcome
+                else:
+                    fresh[digest] = outcome
+            found |= fresh
+            self._remember(fresh, owner)
+            self._unkept |= {owner.prefix + digest for digest in fresh}
+        return found, failed
+
+    def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
+        """Write what was computed of texts, by digest, to the disk, soon.
+
+        For texts that the log has: who erases a user finds them there.
+        """
+        unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
+        self._keep(unkept, owner)
+
+    async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
+        try:
+            await self._prepare()
+        except EmbedderError as error:
+            return [error] * len(texts)
+        return await self._batcher.embed_each(texts, background=background)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the embedder has been loaded."""
+        return self._prepared
+
+    async def _prepare(self) -> None:
+        """Let the embedder load once, outside of any deadline: it may have to be installed.
+
+        Why it cannot is logged once, not for each text: it was given none, so it quotes none.
+        """
+        prepare = getattr(self.embedder, "prepare", None)
+        async with self._preparing:
+            if prepare is not None and not self._prepared:
+                try:
+                    await self._batcher.run(prepare)
+                except EmbedderError as error:
+                    if str(error) != self._unprepared:
+                        self._unprepared = str(error)
+                        _logger.warning("the embedder is not ready", reason=str(error))
+                    raise
+            self._prepared = True
+
+    def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:
+        """Return the embeddings that need no model, by digest of their text."""
+        found = self._cached(digests, owner)
+        for digest in found:
+            self._cache.move_to_end(owner.prefix + digest)
+        self._from_memory += len(found)
+        missing = [digest for digest in digests if digest not in found]
+        if missing:
+            try:
+                stored = self._stored(missing, owner)
+            except EventLogError as error:  # derived data: as good as absent
+                _logger.warning("embeddings not read", count=len(missing), error=str(error))
+                stored = {}
+            self._from_disk += len(stored)
+            self._remember(stored, owner)
+            found |= stored
+        return found
+
+    def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        cache, prefix = self._cache, owner.prefix
+        return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
+
+    def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        """Return embeddings from disk that have all the embedder gives."""
+        vectors, tokens = self.stored(digests, owner), self._table.tokens(digests, owner)
+        whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
+        return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Whether the embedder gives token states."""
+        return hasattr(self.embedder, "encode")
+
+    def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
+        """Return packed token states by digest, from memory or disk; from any thread."""
+        found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
+        held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
+        missing = [digest for digest in digests if digest not in held]
+        return held | self._table.tokens(missing, owner)
+
+    def stored(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Vectors]:
+        """Return vectors from disk, past the cache, by digest. For a thread."""
+        return self._table.get(digests, self.embedder.dimension, owner)
+
+    def matrix(
+        self, digests: Sequence[bytes], owner: Owner = EVERYBODY
+    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+        """Return the same as rows, float32 [n, d], and which are there; the others are zeros."""
+        return self._table.matrix(digests, self.embedder.dimension, owner)
+
+    async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
+        """Delete what is known of texts. Who still has one of them embeds it again."""
+        for digest in digests:
+            self._cache.pop(owner.prefix + digest, None)
+            self._unkept.discard(owner.prefix + digest)
+        await anyio.to_thread.run_sync(self._table.delete, digests, owner)
+
+    async def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
+        """Delete what is known of texts, of any model, and every byte of it; return how many.
+
+        What is remembered of queries goes too, for nobody knows whose they were.
+
+        :raises EventLogError: the file could not be written or copied; all of it can be repeated.
+        """
+        self._cache.clear()
+        self._unkept.clear()
+        return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy what is on disk into a new file, while it is in use. Blocks.
+
+        :raises EventLogError: the disk is full or failed, or the file is damaged.
+        """
+        self._table.copy_to(path)
+
+    async def shrink(self) -> None:
+        """Give the room of what was deleted back to the disk, where that is a good part of it."""
+        await anyio.to_thread.run_sync(self._table.shrink)
+
+    async def background_mean(self) -> Vectors:
+        """Return the mean vector of general text, computed once.
+
+        Sentence vectors of one model share a large common part that says nothing about their
+        meaning. Taking it away (centring) makes what is left comparable.
+        """
+        if self._background is None:
+            own = getattr(self.embedder, "background_mean", None)
+            self._background = await (self._computed_mean() if own is None else self._own_mean(own))
+        return self._background
+
+    async def _own_mean(self, compute: Callable[[], Vectors]) -> Vectors:
+        await self._prepare()  # which may take as long as it takes
+        mean = np.asarray(await self._batcher.run(compute, self._deadline_s), np.float32)
+        if mean.shape != (self.embedder.dimension,) or not np.all(np.isfinite(mean)):
+            raise WrongVectorsError(
+                f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
+                f"return float32 [{self.embedder.dimension}]"
+            )
+        return mean
+
+    async def _computed_mean(self) -> Vectors:
+        name = f"background mean of {self.embedder.fingerprint}"
+        fact = await anyio.to_thread.run_sync(self._table.fact, name)
+        if fact is None or len(fact) != 4 * self.embedder.dimension:
+            embedded = await self._batcher.embed(general_texts())
+            fact = (
+                np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
+                .astype(np.float32)
+                .tobytes()
+            )
+            await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
+        return np.frombuffer(fact, np.float32)
+
+    def statistics(self) -> EmbeddingStatistics:
+        """Return where vectors came from since the store was opened."""
+        return EmbeddingStatistics(
+            self._from_memory, self._from_disk, self._batcher.texts_embedded, self._batcher.waiting
+        )
+
+    def stop_background(self) -> None:
+        """Embed nothing more in the background: closing has begun."""
+        self._batcher.stop_background()
+
+    async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
+        """Wait for what is being computed, for `wait_s` at most; write what waits and close."""
+        await self._batcher.close(wait_s)
+        if self._flusher is not None:
+            await asyncio.wait([self._flusher])
+        await anyio.to_thread.run_sync(self._table.close)
+
+    def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
+        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
+        while len(self._cache) > self._cache_texts_max:
+            digest, _ = self._cache.popitem(last=False)
+            self._unkept.discard(digest)
+
+    def _keep(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
+        if not embedded or (self._keys is not None and owner.is_everybody):
+            return
+        self._unkept -= {owner.prefix + digest for digest in embedded}
+        full = self._table.put(embedded, owner)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
+
+    async def _flush(self, delay_s: float) -> None:
+        while self._table.waiting:  # also what came while it wrote
+            await asyncio.sleep(delay_s)
+            await anyio.to_thread.run_sync(self._table.flush)

@@ -1,0 +1,248 @@
+"""The column of a field: which rows have which value at one path.
+
+The keys of the rows by value, and by the elements of lists for `contains`; values are put in order
+for the first range. What is asked of a column is a plan: how many rows it would give, and at what
+cost, before any are gathered.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from memory_actors.base.filters import steps_of, values_at
+
+K = TypeVar("K", bound=Hashable)
+
+_VALUE_BYTES: Final = 100  # a dict's entry, a tuple of one key, a place in the order
+_ENTRY_BYTES: Final = 60  # a key in a set
+_BATCH: Final = 1_000  # rows indexed between two looks at the size
+_OPAQUE_RATIO: Final = 8  # a list or an object is never found by its value
+BOUNDS: Final = {"gt": bisect_right, "gte": bisect_left, "lt": bisect_left, "lte": bisect_right}
+_LOWER: Final = ("gt", "gte")
+_OPAQUE: Final = (list, dict)
+
+
+class Candidates(NamedTuple, Generic[K]):
+    """Rows that may match."""
+
+    keys: AbstractSet[K]
+    """Read them before the next put or drop, which may change them."""
+    exact: bool
+    """All of them match: there is no need to ask the predicate."""
+
+
+class Plan(NamedTuple, Generic[K]):
+    """How the rows of a part of a filter would be found."""
+
+    size: int  # of rows, about
+    cost: int  # keys to gather first, or as much work: 0 where a posting is given as it is
+    gather: Callable[[], Candidates[K]]
+
+
+# --- plans of postings
+
+
+def ready(postings: Sequence[Collection[K]], exact: bool = True) -> Plan[K]:
+    """Plan a union of postings, which costs nothing where there is only one."""
+    held = [keys for keys in postings if keys]
+    size = sum(map(len, held))
+    cost = size + 2 * len(held) if len(held) > 1 else 0
+    return Plan(size, cost, partial(union, held, exact))
+
+
+def union(postings: Sequence[Collection[K]], exact: bool = True) -> Candidates[K]:
+    """Return the rows of any of these postings; the set itself where there is only one."""
+    if len(postings) == 1 and isinstance(postings[0], AbstractSet):
+        return Candidates(postings[0], exact)
+    return Candidates(frozenset[K]().union(*postings), exact)
+
+
+# --- columns
+
+
+class Column(Generic[K]):
+    """What the rows have at one path: their keys by token, and the scalars in order."""
+
+    def __init__(self, path: str):
+        self._read = _reader(path)
+        self._keys: dict[Hashable, tuple[K] | set[K]] = {}  # for one, a quarter of a set
+        self._entries = 0
+        self._several = 0  # rows with more than one value
+        self._ordered: dict[type | None, list[Any]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, estimated."""
+        return _VALUE_BYTES * len(self._keys) + _ENTRY_BYTES * self._entries
+
+    def fill(self, rows: Mapping[K, Mapping[str, Any]], bytes_max: int) -> bool:
+        """Add all rows, and tell whether this was worth it; stop where it takes too much."""
+        left = iter(rows.items())
+        while batch := list(islice(left, _BATCH)):
+            for key, fields in batch:
+                self.add(key, fields)
+            if self.size_bytes > bytes_max:
+                return False
+        return self.pays
+
+    @property
+    def pays(self) -> bool:
+        """Whether enough of the values are found by what they are."""
+        opaque = len(self._of(list)) + len(self._of(dict))
+        return opaque <= _OPAQUE_RATIO * (self._entries - opaque)
+
+    def add(self, key: K, fields: Mapping[str, Any]) -> None:
+        """Add a row."""
+        values = self._read(fields)
+        self._several += len(values) > 1
+        for value in values:
+            for token in _tokens(value):
+                self._enter(token, key)
+
+    def discard(self, key: K, fields: Mapping[str, Any]) -> None:
+        """Remove a row: `fields` are those it was added with."""
+        values = self._read(fields)
+        self._several -= len(values) > 1
+        for value in values:
+            for token in _tokens(value):
+                self._take_out(token, key)
+
+    def _enter(self, token: Hashable, key: K) -> None:
+        self._entries += 1
+        held = self._keys.get(token)
+        if isinstance(held, set):
+            held.add(key)
+        elif held is None:
+            self._keys[token] = (key,)
+            if self._ordered:
+                insort(self._ordered.get(_kind(token), []), token)
+        elif held[0] != key:
+            self._keys[token] = {held[0], key}
+
+    def _take_out(self, token: Hashable, key: K) -> None:
+        """Undo one `_enter`. A row that has a value twice is gone with the first."""
+        self._entries -= 1
+        held = self._of(token)
+        if isinstance(held, set) and len(held) > 1:
+            held.discard(key)
+        elif key in held:
+            del self._keys[token]
+            if (ordered := self._ordered.get(_kind(token))) is not None:
+                del ordered[bisect_left(ordered, token)]
+
+    def plan(self, name: str, operand: Any) -> Plan[K]:
+        """Plan `eq`, `in`, `contains` or `exists`."""
+        if name == "exists":
+            return ready([*self._keys.values()])
+        if name == "contains":
+            return self._containing(_token(operand))
+        return self._among({_token(one) for one in (operand if name == "in" else [operand])})
+
+    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[Plan[K]]:
+        """Plan a range at once, if no row can meet each end of it by another value."""
+        parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
+        return [self._range(part) for part in parts]
+
+    def _range(self, limits: Sequence[tuple[str, Any]]) -> Plan[K]:
+        found = self._between(limits)
+        size = len(found) * self._entries // max(1, len(self._keys))
+        cost = size + 2 * len(found)
+        return Plan(size, cost, lambda: union([self._keys[value] for value in found]))
+
+    def _among(self, tokens: Collection[Hashable]) -> Plan[K]:
+        """Plan equality with any of the tokens; a list may equal any list here."""
+        inexact = any(token in _OPAQUE and self._of(token) for token in tokens)
+        return ready([self._of(token) for token in tokens], not inexact)
+
+    def _containing(self, token: Hashable) -> Plan[K]:
+        """Plan `contains`: in a list, in a string, or (not told here) among an object's keys."""
+        if token in _OPAQUE:
+            return self._among([list])
+        found = [self._of((list, token))]
+        if not isinstance(token, str):
+            return ready(found)
+        found += [self._keys[string] for string in self._in_order(str) if token in string]
+        return ready([*found, self._of(dict)], not self._of(dict))
+
+    def _between(self, limits: Sequence[tuple[str, Any]]) -> list[Any]:
+        """Return the values within limits: none, if these are not all numbers or all strings."""
+        kinds = {_kind(_token(limit)) for _, limit in limits}
+        kind = kinds.pop()
+        if kind is None or kinds:
+            return []
+        ordered = self._in_order(kind)
+        places = [(name, BOUNDS[name](ordered, limit)) for name, limit in limits]
+        start = max([0, *(place for name, place in places if name in _LOWER)])
+        end = min([len(ordered), *(place for name, place in places if name not in _LOWER)])
+        return ordered[start:end]
+
+    def _in_order(self, kind: type) -> list[Any]:
+        """Return the different values of a kind in order, and keep them so from now on."""
+        if kind not in self._ordered:
+            self._ordered[kind] = sorted([token for token in self._keys if _kind(token) is kind])
+        return self._ordered[kind]
+
+    def _of(self, token: Hashable) -> Collection[K]:
+        return self._keys.get(token, ())
+
+
+class BegunColumn(Generic[K]):
+    """A column that has some of the rows, and is kept in step with those."""
+
+    def __init__(self, column: Column[K]):
+        self.column = column
+        self._done: set[K] = set()
+
+    def take(self, keys: Iterable[K], rows: Mapping[K, Mapping[str, Any]]) -> None:
+        """Add rows that are still there and have not been added."""
+        for key in keys:
+            if key in rows and key not in self._done:
+                self.put(key, rows[key])
+
+    def put(self, key: K, fields: Mapping[str, Any]) -> None:
+        """Add a row, whose turn may not have come yet."""
+        self._done.add(key)
+        self.column.add(key, fields)
+
+    def drop(self, key: K, fields: Mapping[str, Any]) -> None:
+        """Remove a row, if it has been added; `fields` are those it was added with."""
+        if key in self._done:
+            self._done.discard(key)
+            self.column.discard(key, fields)
+
+
+def size_of(columns: Iterable[Column[Any]]) -> int:
+    """Return the memory of columns, estimated."""
+    return sum(column.size_bytes for column in columns)
+
+
+def _reader(path: str) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    """Return what reads the values at a path, as filters.py does."""
+    if "." not in path:
+        return lambda fields: (fields[path],) if path in fields else ()
+    steps = steps_of(path)
+    return lambda fields: list(values_at(fields, steps, 0))
+
+
+def _token(value: Any) -> Hashable:
+    """Return what a value is found by: itself, (true,) as true would be 1, its type for others."""
+    if isinstance(value, _OPAQUE):
+        return list if isinstance(value, list) else dict
+    return (value,) if value.__class__ is bool else value
+
+
+def _tokens(value: Any) -> Sequence[Hashable]:
+    """Return the token of a value, and (list, token) for each scalar in a list."""
+    if not isinstance(value, list):
+        return (_token(value),)
+    return [list, *[(list, _token(one)) for one in value if not isinstance(one, _OPAQUE)]]
+
+
+def _kind(token: Hashable) -> type | None:
+    """Return float for a number, str for a string: what compares."""
+    if isinstance(token, str):
+        return str
+    return float if isinstance(token, int | float) else None

@@ -1,0 +1,275 @@
+"""Which rows have which values, at the paths that filters ask for.
+
+A predicate takes 0.1 to 1 us for a row: 1 to 10 ms for 10,000. This index finds in a tenth to a
+thousandth of that a superset of the rows that match. What it cannot tell it leaves to the
+predicate, which the caller asks about every candidate, unless they are known to be exact:
+
+    matches = predicate(filters)       # refuses a bad filter
+    found = index.candidates(filters)  # None: a scan is as good
+    keys = [key for key in found.keys if found.exact or matches(rows[key])]
+
+A path has a column: the keys of its rows by value, and by the elements of lists for `contains`. The
+values are put in order for the first range. A condition is a union of postings, and exact, as any
+value at a path may meet it; only what is asked of the inside of lists and objects is not told. Of
+`and`, the smallest part is gathered first, and others cut it down where that is cheaper than asking
+about the rows. `or` needs a column for all parts, `not` an exact part.
+
+Columns are lazy. A path is indexed when it is first asked for, in one pass over the rows, and kept
+in step from then on; `prepared` makes that pass in portions, between which rows may change. At most
+16 paths and 32 MiB are held; the least recently asked for goes first, but none that the same filter
+asks for. A path that does not fit, or has eight times more lists and objects than scalars, is
+refused until rows are twice or half as many. A filter of more paths uses the first; filters in turn
+that need more build each time.
+
+Paths and equality are those of filters.py. Rows are not copied: they must not change while here.
+Not thread-safe: put, drop and ask from one thread at a time.
+10,000 rows, measured: equality 0.005 ms; a range of distinct numbers 0.02 ms for 1 % of the rows,
+0.10 ms for 10 %; `and` of two 0.03 to 0.3 ms; `ne` 0.2 ms (scans: 0.8 to 10 ms). Indexing a path 6
+ms, a nested one 14, lists of two 17 to 24, and 0.7 to 2 MB. A put 20 us beside 9 paths.
+"""
+
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Generic
+
+from memory_actors.base import filters as language
+from memory_actors.base.filters import bare
+from memory_actors.base.validation import json_copy
+from memory_actors.search.indexes.field_columns import (
+    BOUNDS,
+    BegunColumn,
+    Candidates,
+    Column,
+    K,
+    Plan,
+    size_of,
+    union,
+)
+
+PATHS_MAX: Final = 16  # a put reads the row at each of them
+BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of it
+_ROW_BYTES: Final = 100  # a dict's entry; the fields are the caller's
+_PORTION: Final = 500  # rows indexed before somebody else gets a turn
+_ASKING: Final = 8  # keys gathered in the time that a predicate takes for a row
+_SCAN: Final = 2  # keys to gather for each row held, from where on asking about all is as good
+
+
+class FieldIndex(Generic[K]):
+    """The rows of one user, by key, with an index of each path that filters ask for."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX):
+        self._bytes_max = bytes_max
+        self._rows: dict[K, Mapping[str, Any]] = {}
+        self._columns: dict[str, Column[K]] = {}  # the least recently asked for first
+        self._begun: dict[str, BegunColumn[K]] = {}  # columns that are being made
+        self._refused: dict[str, int] = {}  # paths not worth an index, with the rows of then
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the columns and of the map of rows, estimated; the fields are the caller's."""
+        return _ROW_BYTES * len(self._rows) + size_of(self._columns.values())
+
+    def keys(self) -> AbstractSet[K]:
+        """Return the keys of all rows."""
+        return self._rows.keys()
+
+    def get(self, key: K) -> Mapping[str, Any] | None:
+        """Return a row, None if it is not there."""
+        return self._rows.get(key)
+
+    def put(self, key: K, fields: Mapping[str, Any]) -> None:
+        """Add a row, in place of the one with its key."""
+        self.drop(key)
+        self._rows[key] = fields
+        for column in self._columns.values():
+            column.add(key, fields)
+        for begun in self._begun.values():
+            begun.put(key, fields)
+        self._fit()
+
+    def drop(self, key: K) -> None:
+        """Remove a row, if it is there."""
+        fields = self._rows.pop(key, None)
+        if fields is not None:
+            for column in self._columns.values():
+                column.discard(key, fields)
+            for begun in self._begun.values():
+                begun.drop(key, fields)
+
+    def prepared(self, filters: Mapping[str, Any]) -> Iterator[None]:
+        """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
+
+        Between the portions rows may be put and dropped. What is not worth an index is left out.
+        """
+        for path in sorted(_paths(filters)):
+            while path in self._begun:  # by somebody else's query
+                yield
+            if path not in self._columns and not self._is_refused(path):
+                yield from self._prepared(path)
+
+    def _prepared(self, path: str) -> Iterator[None]:
+        begun = self._begun[path] = BegunColumn(Column[K](path))
+        try:
+            keys = iter(list(self._rows))
+            while batch := list(islice(keys, _PORTION)):
+                begun.take(batch, self._rows)
+                yield
+            if begun.column.size_bytes <= self._bytes_max and begun.column.pays:
+                self._columns[path] = begun.column
+                self._fit()
+            else:
+                self._refuse(path, len(self._rows))
+        finally:
+            del self._begun[path]
+
+    def candidates(self, filters: Mapping[str, Any]) -> Candidates[K] | None:
+        """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
+        plan = _Planner(self._rows.keys(), partial(self._column, set())).filter(filters)
+        if plan is None or plan.cost > _SCAN * len(self._rows):
+            return None
+        found = plan.gather()
+        return found if found.exact or 2 * len(found.keys) <= len(self._rows) else None
+
+    def _column(self, asked: set[str], path: str) -> "Column[K] | None":
+        """Return the column of a path, which joins those that the same filter asked for."""
+        column = self._columns.pop(path, None) or self._built(path, asked)
+        if column is not None:
+            asked.add(path)
+            self._columns[path] = column  # now the last one
+            self._fit()
+        return column
+
+    def _built(self, path: str, asked: Collection[str]) -> "Column[K] | None":
+        """Index a path, if it is worth it and there is room beside those asked for with it."""
+        beside = [column for name, column in self._columns.items() if name in asked]
+        if len(beside) == PATHS_MAX:
+            return None
+        if self._is_refused(path):
+            return None
+        column = Column[K](path)
+        if column.fill(self._rows, self._bytes_max - size_of(beside)):
+            return column
+        self._refuse(path, len(self._rows))
+        return None
+
+    def _is_refused(self, path: str) -> bool:
+        """Say whether a path was not worth an index, with about as many rows as now."""
+        then = self._refused.get(path, 0)
+        return then / 2 < len(self._rows) < then * 2
+
+    def _refuse(self, path: str, count: int) -> None:
+        self._refused.pop(path, None)
+        self._refused[path] = count
+        if len(self._refused) > PATHS_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _fit(self) -> None:
+        """Give up what was least recently asked for, until the rest is within the bounds."""
+        while len(self._columns) > PATHS_MAX or size_of(self._columns.values()) > self._bytes_max:
+            del self._columns[next(iter(self._columns))]
+
+
+def _paths(filters: Mapping[str, Any]) -> set[str]:
+    """Return the paths that a filter, which is known to be one, asks about."""
+    found: set[str] = set()
+    for key, value in filters.items():
+        group = bare(key)
+        if group not in language.GROUPS:
+            found.add(key.removeprefix(language.ESCAPE))
+        else:
+            parts = [value] if group == "not" else value
+            found |= {path for part in parts for path in _paths(part)}
+    return found
+
+
+# --- from a filter to plans. None is the plan of what no column helps with.
+
+
+class _Planner(Generic[K]):
+    """Plans one filter, part by part as filters.py compiles it."""
+
+    def __init__(self, rows: AbstractSet[K], column: Callable[[str], "Column[K] | None"]):
+        self._rows = rows
+        self._column = column
+
+    def filter(self, given: Mapping[str, Any]) -> Plan[K] | None:
+        return _all_of([self._entry(key, value) for key, value in given.items()])
+
+    def _entry(self, key: str, value: Any) -> Plan[K] | None:
+        if bare(key) in language.GROUPS:
+            return self._group(bare(key), value, self.filter)
+        column = self._column(key.removeprefix(language.ESCAPE))
+        return None if column is None else self._field(column, value)
+
+    def _group(
+        self, name: str, operand: Any, part: Callable[[Any], Plan[K] | None]
+    ) -> Plan[K] | None:
+        if name == "not":
+            return self._negated(part(operand))
+        parts = [part(item) for item in operand]
+        return _all_of(parts) if name == "and" else _any_of(parts)
+
+    def _field(self, column: "Column[K]", asked: Any) -> Plan[K] | None:
+        """Plan what is asked of one field: operators, or a value it equals."""
+        if not isinstance(asked, Mapping):
+            return self._condition(column, "eq", asked)
+        pairs = [(bare(key), operand) for key, operand in asked.items()]
+        ranges = column.ranges([pair for pair in pairs if pair[0] in BOUNDS])
+        others = [self._condition(column, *pair) for pair in pairs if pair[0] not in BOUNDS]
+        return _all_of([*ranges, *others])
+
+    def _condition(self, column: "Column[K]", name: str, operand: Any) -> Plan[K] | None:
+        if name in language.GROUPS:
+            return self._group(name, operand, partial(self._field, column))
+        plan = column.plan(language.NEGATED.get(name, name), json_copy(operand, "filters"))
+        negative = name in language.NEGATED or (name == "exists" and not operand)
+        return self._negated(plan) if negative else plan
+
+    def _negated(self, plan: Plan[K] | None) -> Plan[K] | None:
+        if plan is None:
+            return None
+        count = len(self._rows)
+        cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
+        return Plan(count - plan.size, cost, partial(_complement, self._rows, plan))
+
+
+def _complement(rows: AbstractSet[K], plan: Plan[K]) -> Candidates[K]:
+    found = plan.gather()
+    return Candidates(rows - found.keys, True) if found.exact else Candidates(rows, False)
+
+
+def _all_of(parts: Sequence[Plan[K] | None]) -> Plan[K] | None:
+    plans = sorted([part for part in parts if part is not None], key=operator.itemgetter(0))
+    if not plans or len(parts) == 1:
+        return plans[0] if plans else None
+    return plans[0]._replace(gather=partial(_intersection, plans, len(plans) == len(parts)))
+
+
+def _intersection(plans: Sequence[Plan[K]], complete: bool) -> Candidates[K]:
+    keys, exact = plans[0].gather()
+    for plan in plans[1:]:
+        if plan.cost > _ASKING * len(keys):
+            complete = False
+        else:
+            found = plan.gather()
+            keys, exact = keys & found.keys, exact and found.exact
+    return Candidates(keys, (exact and complete) or not keys)
+
+
+def _any_of(parts: Sequence[Plan[K] | None]) -> Plan[K] | None:
+    plans = [part for part in parts if part is not None]
+    if len(plans) < len(parts):
+        return None
+
+    def gather() -> Candidates[K]:
+        found = [plan.gather() for plan in plans]
+        return union([one.keys for one in found], all(one.exact for one in found))
+
+    size = sum(plan.size for plan in plans)
+    return Plan(size, size + sum(plan.cost for plan in plans), gather)

@@ -1,0 +1,204 @@
+"""How well a user's memories fit the words of a query: BM25 over an inverted index that grows.
+
+`score_all` gives every row its score, in the order in which rows were added, which is that of the
+vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. Where
+there are too many rows to look at, those with the best scores are among the proposed.
+
+Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
+each word `w` of the query that the passage has `f` times,
+
+    idf(w) * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)),
+    idf(w) = ln(1 + (n - df + 1/2) / (df + 1/2))
+
+where `df` of the `n` memories have the word. The score is that sum, divided by the most that the
+words known to this user could give, `sum idf(w) * (k1 + 1)`: 1 is every word many times, 0 none.
+Words no memory has say nothing about which memory to choose, so they are not counted. So the
+scores of two queries can be compared and added to a cosine. Of a long query the rarest
+`QUERY_WORDS_MAX` words count.
+
+A passage is a memory and the two before it in its session: an answer rarely repeats the words of
+the question before it. On five LoCoMo conversations (997 questions) turn recall@10 is 0.655 for a
+memory's own words and 0.759 for its passage; in the whole ranking the passage adds 0.02.
+
+    k1   b      alone   in the whole ranking (cross-validated)
+    0.6  0.2            0.855
+    0.9  0.4    0.759   0.851     chosen; the differences are noise
+    1.5  0.4            0.852
+    1.2  0.75           0.848
+
+How. A term has one growing array, `row << 6 | count` for each memory that has it. A passage is put
+together at query time by following the links of `chains`, so a removed memory's words are gone
+from its neighbours at once. A query goes through the lists of its words, and once or twice over a
+column of all rows. Rows are only appended; what is removed is marked, and leaves when a fifth is
+dead: `saved` copies the columns, `restored` (in `lexical_files.py`) makes a new index of them in a
+thread, `catch_up` repeats what happened since.
+
+Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
+words 0.13 ms at 10,000 memories and 0.4 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
+0.3 ms, `restored` 22 ms.
+
+Threads. `add`, `remove`, `saved` and `catch_up` belong to the loop. `score_all` may run anywhere:
+it copies what could move under it, and a row that is added or removed meanwhile may or may not
+count.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import log1p
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.search.indexes.bm25 import Passages, Scores
+from memory_actors.search.indexes.chains import CONTEXT, NONE, Chains
+from memory_actors.search.indexes.lexical_files import Saved, restore, save
+from memory_actors.search.indexes.postings import Postings, counted
+from memory_actors.search.indexes.words import words
+
+QUERY_WORDS_MAX: Final = 64
+"""Rarest first. A pasted page as a query would otherwise take time without bound."""
+DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
+DEAD_MIN: Final = 64
+
+
+class LexicalIndex:
+    """The words of one user's memories, by label."""
+
+    def __init__(self, chains: Chains | None = None, postings: Postings | None = None):
+        self._chains = Chains() if chains is None else chains
+        self._postings = Postings() if postings is None else postings
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def __contains__(self, label: int) -> bool:
+        return label in self._chains.row_of
+
+    def labels(self) -> list[int]:
+        """Return the searchable labels."""
+        return list(self._chains.row_of)
+
+    def previous(self, label: int) -> int | None:
+        """Return the label before this one in its session."""
+        return self._chains.previous(label)
+
+    def following(self, label: int) -> int | None:
+        """Return the label behind this one in its session."""
+        return self._chains.following(label)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, estimated."""
+        return self._chains.size_bytes + self._postings.size_bytes
+
+    # --- writes
+
+    def add(
+        self, label: int, text: str, after: int | None = None, ahead_of: int | None = None
+    ) -> None:
+        """Make a text searchable under a label.
+
+        `after` is what came before it in its session; without that, `ahead_of` what comes next.
+        """
+        self.append(label, counted(words(text)), after, ahead_of)
+
+    def append(
+        self,
+        label: int,
+        counts: Mapping[str, int],
+        after: int | None = None,
+        ahead_of: int | None = None,
+    ) -> None:
+        """Do so with words that are `counted` already."""
+        if label in self:
+            return
+        previous, following = self._row(after), self._row(ahead_of)
+        row = self._chains.append(label, sum(counts.values()), previous, following)
+        self._postings.append(row, counts)
+
+    def _row(self, label: int | None) -> int:
+        return NONE if label is None else self._chains.row_of.get(label, NONE)
+
+    def remove(self, label: int) -> bool:
+        """Make a label unsearchable; say whether it was there."""
+        row = self._chains.remove(label)
+        if row is not None:
+            self._postings.forget(row)
+        return row is not None
+
+    # --- reads
+
+    def score_all(
+        self, query: str, *, before: int = CONTEXT
+    ) -> tuple[npt.NDArray[np.int64], Scores]:
+        """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
+
+        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
+        rows `before` each count with it: none, or `CONTEXT`.
+        """
+        passages = Passages(self._chains, before)
+        for term, idf in self._rarest(words(query)):
+            passages.add(idf, *self._postings.of(term))
+        scores = passages.scores()
+        return self._chains.labels[: len(scores)], scores
+
+    def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
+        """Return for each label whether its text has all words of a query."""
+        wanted, rows = set(words(query)), map(self._chains.row_of.get, labels)
+        return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
+
+    def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
+        """Return the known terms of a query with their idf, rarest first."""
+        ids = {self._postings.id_of[word] for word in query if word in self._postings.id_of}
+        known = [(term, df) for term in ids if (df := self._postings.frequencies[term]) > 0]
+        # By word where they are as rare: the order of terms is that in which words came, and a
+        # sum must not depend on that.
+        known.sort(key=lambda pair: (pair[1], self._postings.terms[pair[0]]))
+        return [(term, _idf(len(self), df)) for term, df in known[:QUERY_WORDS_MAX]]
+
+    # --- made anew
+
+    @property
+    def wants_maintenance(self) -> bool:
+        """Whether so many rows are dead that making the index anew pays."""
+        dead = self._chains.dead
+        return dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._chains.count)
+
+    def saved(self) -> Saved:
+        """Copy the columns. Quick: well under a millisecond at 10,000 memories."""
+        return save(self._chains, self._postings)
+
+    @classmethod
+    def restored(cls, saved: Saved) -> Self:
+        """Return an index of the living rows of a copy. Slow: for a thread.
+
+        :raises ValueError: the columns do not fit each other.
+        """
+        return cls(*restore(saved))
+
+    def catch_up(self, newer: "LexicalIndex", saved: Saved) -> None:
+        """Repeat here what happened to `newer` since it was `saved`."""
+        for label in self.labels():
+            if label not in newer:
+                self.remove(label)
+        for label, counts in newer.since(saved.count):
+            after = self._nearest(label, newer.previous)
+            ahead_of = self._nearest(label, newer.following) if after is None else None
+            self.append(label, counts, after, ahead_of)
+
+    def _nearest(self, label: int, step: Callable[[int], int | None]) -> int | None:
+        """Return the nearest label along a session that is here already."""
+        found = step(label)
+        while found is not None and found not in self:
+            found = step(found)
+        return found
+
+    def since(self, row: int) -> Iterator[tuple[int, Mapping[str, int]]]:
+        """Yield the label and the words of each living row from this one on."""
+        for later in range(row, self._chains.count):
+            if self._chains.alive[later]:
+                yield int(self._chains.labels[later]), self._postings.words_of(later)
+
+
+def _idf(n: int, df: int) -> float:
+    return log1p((n - df + 0.5) / (df + 0.5))

@@ -1,0 +1,357 @@
+"""The index of one kind of a user's memories, kept in step with the rows of the state.
+
+What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). It
+is found by its vector, its words and its token states, and ranked with its traits; all four take it
+in and let it go together, in one order of rows, so that a query reads them as arrays. What a
+passage needs usually comes right after its event: the caller embeds the text while the log writes,
+and `settle` takes it. Until it has come the passage is wanting: kept, readable, but not found. One
+that never came (a failed embedder, a crash before it was written) is picked up by `index_wanting`,
+which reads its text from the log.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from eventlog import EventStore
+from memory_actors.base.background_tasks import Chores
+from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
+from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.late import LateIndex
+from memory_actors.search.indexes.lexical import LexicalIndex
+from memory_actors.search.indexes.parts import IndexFiles, Parts, indexed, kept_rows
+from memory_actors.search.indexes.pending import Text, Wanting
+from memory_actors.search.indexes.session_order import Ends
+from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
+
+OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
+INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
+STATES_CHUNK = 256  # token states read in one go after an activation
+
+
+class _Owner(msgspec.Struct, frozen=True, gc=False):
+    memory_id: str
+    digest: bytes
+    place: int
+
+
+class _Catalogue(NamedTuple):
+    """What is known of all passages of a kind, besides what searches them."""
+
+    owners: dict[int, _Owner]
+    fields: FieldIndex[int]
+    wanting: list[Passage]
+
+
+class MemoryIndex:
+    """The memories of one kind, found by meaning, words and token states.
+
+    Without a `path` nothing of it is kept on disk, and no embedding that it asks for.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        kind: Kind,
+        path: Path | None,
+        *,
+        log: EventStore,
+        embeddings: Embeddings,
+        chores: Chores,
+        find: Callable[[str], Any],
+    ):
+        self._stream = stream
+        self._kind = kind
+        self._files = None if path is None else IndexFiles(kind, path, embeddings, self._fetch)
+        self._log = log
+        self._embeddings = embeddings
+        self._chores = chores
+        self._find = find
+        self._owners: dict[int, _Owner] = {}  # by label
+        self._wanting = Wanting(kind.NAME, self._texts, self.settle, embeddings, chores)
+        self._ends = Ends()
+        self._lost: set[int] = set()  # labels whose token states were not where they should be
+        self._changed = False
+        self.dense = DenseIndex(embeddings.embedder.dimension)
+        self.words = LexicalIndex()
+        self.late = LateIndex(self._fetch)
+        self.traits = Traits()
+        self.fields: FieldIndex[int] = FieldIndex()
+        """The metadata of memories, by their number in `traits.owners`."""
+
+    def retire(self) -> None:
+        """Let go of what refers back to this index and its user."""
+        self._wanting.retire()
+        del self._find, self._files, self.late
+
+    @property
+    def parts(self) -> Parts:
+        """What a query searches: to be taken on the loop, and read from any thread."""
+        return Parts(self.traits.count, self.dense, self.words, self.late, self.traits)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        parts = (self.dense, self.words, self.late, self.traits, self.fields)
+        return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
+
+    @property
+    def wanting(self) -> int:
+        """How many passages are not indexed yet."""
+        return len(self._wanting)
+
+    def owner(self, label: int) -> str | None:
+        """Return the id of the living memory that a passage belongs to."""
+        owner = self._owners.get(label)
+        return None if owner is None else owner.memory_id
+
+    # --- in step with the state
+
+    def follow(self, old: Row | None, new: Row | None) -> None:
+        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        row = new or old
+        if row is None:
+            return
+        before, after = indexed(self._kind, old), indexed(self._kind, new)
+        if before != after:
+            self._exchange(before, after, row)
+        if after:
+            self._describe(row, after)
+        elif before:
+            self.fields.drop(self.traits.owners.of(row.memory_id))
+
+    def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], row: Row) -> None:
+        kept = {passage.label for passage in new}
+        gone = [passage for passage in old if passage.label not in kept]
+        fresh = [passage for passage in new if passage.label not in self._owners]
+        for passage in gone:
+            self._ends.leave(passage.label, self._kind.chain(row))
+            self._drop(passage)
+        for passage in fresh:
+            self._owners[passage.label] = _owner(row, passage)
+            self._wanting.add(passage)
+
+    def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
+        """Note what queries narrow a memory down by."""
+        self.fields.put(self.traits.owners.of(row.memory_id), row.shown_metadata)
+        known = times(row)
+        for passage in passages:
+            place = self.dense.row_of(passage.label)
+            if place is not None:
+                self.traits.retime(place, known)
+
+    def _drop(self, passage: Passage) -> None:
+        self._owners.pop(passage.label, None)
+        self._forget(passage.label)
+        self._wanting.discard(passage)
+        self._changed = True
+
+    def _forget(self, label: int) -> None:
+        self.parts.forget(label)
+
+    def compare(self, rows: Sequence[Row]) -> None:
+        """Take these for all the rows there are: forget others, want what is missing."""
+        labels = {p.label for row in rows for p in indexed(self._kind, row)}
+        for label in self.dense.labels():
+            if label not in labels:
+                self._forget(label)
+        self._take(self._catalogued(self.parts, rows))
+        for row in rows:
+            self._describe(row, indexed(self._kind, row))
+
+    def _catalogued(self, parts: Parts, rows: Sequence[Row]) -> _Catalogue:
+        """Return whose these rows' passages are, what narrows them down and which are wanting."""
+        owners, wanting = {}, []
+        fields: FieldIndex[int] = FieldIndex()
+        for row in rows:
+            fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
+            for passage in indexed(self._kind, row):
+                owners[passage.label] = _owner(row, passage)
+                if passage.label not in parts.dense:
+                    wanting.append(passage)
+        return _Catalogue(owners, fields, wanting)
+
+    def _take(self, catalogue: _Catalogue) -> None:
+        self._owners, self.fields, wanting = catalogue
+        self._wanting.clear()
+        for passage in sorted(wanting):  # as they came: sessions are in order
+            self._wanting.add(passage)
+        self._wanting.start()
+
+    def settle(self, texts: Mapping[bytes, Text]) -> None:
+        """Index the passages that wanted these texts, by digest, and keep their embeddings.
+
+        What nobody wanted is of an event that never came, or has gone: it is not kept.
+        """
+        wanted = [(label, digest) for digest in texts for label in self._wanting.pop(digest)]
+        for label, digest in sorted(wanted):  # most go to an end
+            self._add(label, texts[digest])
+        if wanted and self._files is not None:
+            self._embeddings.keep({digest: texts[digest].embedded for _, digest in wanted})
+        self.maintain()
+
+    def _add(self, label: int, text: Text) -> None:
+        row = self._find(self.owner(label) or "")
+        if row is not None and label not in self.dense:
+            self._put(label, row, text)
+
+    def _put(self, label: int, row: Row, text: Text) -> None:
+        place, chain = self._owners[label].place, self._kind.chain(row)
+        neighbours = self._ends.place(label, place, chain, self.parts)
+        self.dense.add(label, text.embedded.vector)
+        self.words.add(label, text.text, *neighbours)
+        if text.embedded.tokens is not None:
+            self.late.add(label, text.embedded.tokens)
+        says, summary, said = spoken(text.text), is_summary(row), was_said(row)
+        self.traits.append(Trait(row.memory_id, times(row), chain, place, says, summary, said))
+        self._changed = True
+
+    # --- for who gives the passages, each with its text: nothing of that is kept on disk
+
+    def retain(self, labels: Collection[int]) -> list[int]:
+        """Forget all but these passages; return those that are not indexed yet."""
+        for label in [label for label in self._owners if label not in labels]:
+            del self._owners[label]
+            self._forget(label)
+        self.maintain()
+        return [label for label in labels if label not in self._owners]
+
+    def insert(self, row: Row, passage: Passage, text: Text) -> None:
+        """Index a passage of a row."""
+        self._owners[passage.label] = _owner(row, passage)
+        if passage.label not in self.dense:
+            self._put(passage.label, row, text)
+
+    # --- kept quick
+
+    def maintain(self) -> None:
+        """Start the slow part of keeping the index quick, if it pays."""
+        if self.dense.wants_maintenance or self.words.wants_maintenance:
+            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
+
+    async def _maintain(self) -> None:
+        """Make rows anew in all parts at once, so that their orders stay the same."""
+        anew = self.dense.wants_new_rows or self.words.wants_maintenance
+        view, saved = (self.dense.view(), self.words.saved()) if anew else (None, None)
+        made = await anyio.to_thread.run_sync(self.dense.maintain, view)
+        words = None
+        if saved is not None:
+            words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
+        if view is None or words is None or saved is None:
+            self.dense = self.dense.adopted(made)
+            return
+        words.catch_up(self.words, saved)
+        self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
+        self.dense = self.dense.adopted(made)
+        self.words = words
+
+    # --- what did not come with its event
+
+    def index_wanting(self) -> None:
+        """Begin to index what is wanting."""
+        self._wanting.start()
+
+    def index_what_lacks(self, versions: Collection[int]) -> bool:
+        """Begin to index passages of these events that are still wanting; say whether any is."""
+        lacking = any(version_of(label) in versions for label in self._wanting.labels())
+        if lacking:
+            self._wanting.start()
+        return lacking
+
+    def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
+        """Do so after a pause, and once `drained` says that what was under way has come."""
+        self._wanting.start_later(drained)
+
+    async def indexed(self) -> None:
+        """Wait for memories that are just being indexed from the log, for a few seconds at most."""
+        await self._wanting.settled()
+        self._wanting.start()
+
+    async def recovered(self) -> bool:
+        """Embed again those whose token states were missed; say whether there was any.
+
+        They were damaged, or deleted with another user's memory of the same text. Waits for a few
+        seconds at most.
+        """
+        if not self._lost or self._files is None:
+            return False
+        while self._lost:
+            label = self._lost.pop()
+            if label in self._owners:
+                self._wanting.add(Passage(label, self._owners[label].digest))
+        self._wanting.start()
+        await self._wanting.settled()
+        return True
+
+    async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:
+        """Return the texts of passages, from the log; of those that still live."""
+        versions = sorted({version_of(label) for label in labels.values()})
+        read = await self._log.read_versions(self._stream, versions)
+        events = {recorded.version: recorded for recorded in read}
+        texts = {}
+        for digest, label in labels.items():
+            row = self._find(self.owner(label) or "")
+            if row is not None:
+                texts[digest] = self._kind.passage_text(row, label, events)
+        return texts
+
+    def _fetch(self, labels: Sequence[int]) -> list[bytes | None]:
+        """Return token states that are not held; from any thread."""
+        owners = [self._owners.get(label) for label in labels]
+        tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
+        found = [None if owner is None else tokens.get(owner.digest) for owner in owners]
+        self._lost.update(label for label, one in zip(labels, found, strict=True) if one is None)
+        return found
+
+    # --- files
+
+    async def load(self, state: Any) -> None:
+        """Read the index of a kind in this state from its files and the table of vectors."""
+        if self._kind.tally(state).count <= INLINE_ROWS_MAX:
+            loaded = self._loaded(state)
+        else:
+            loaded = await anyio.to_thread.run_sync(self._loaded, state)
+        parts, catalogue = loaded
+        self.dense, self.words, self.late, self.traits = parts[1:]
+        self._take(catalogue)
+        self.maintain()
+        if len(self.late):
+            self._chores.start(f"states {self._kind.NAME}", self._hold_states)
+
+    def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
+        rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
+        assert self._files is not None, "what is not kept on disk is not loaded from it"
+        parts = self._files.load(rows)
+        return parts, self._catalogued(parts, rows)
+
+    async def _hold_states(self) -> None:
+        """Read token states into memory after an activation, as many as may be there."""
+        labels = sorted(self._owners, reverse=True)
+        for start in range(0, len(labels), STATES_CHUNK):
+            chunk = labels[start : start + STATES_CHUNK]
+            fetched = await anyio.to_thread.run_sync(self._fetch, chunk)
+            found = zip(chunk, fetched, strict=True)
+            if not self.late.hold({label: data for label, data in found if data is not None}):
+                return
+
+    async def save(self) -> None:
+        """Keep what would be slow to build again, if it has changed."""
+        if self._changed and self._files is not None:
+            await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
+            await self.save_words()
+
+    async def save_words(self) -> None:
+        """Keep the quick part of that: words, what texts say of themselves, their tokens."""
+        if self._files is not None:
+            file = self._files.words_of(self.parts)
+            await anyio.to_thread.run_sync(self._files.save_words, file)
+
+
+def _owner(row: Row, passage: Passage) -> _Owner:
+    return _Owner(row.memory_id, passage.digest, passage.place)

@@ -1,0 +1,143 @@
+"""What is wanting: passages of one kind that are not indexed yet, and how they come to be.
+
+Most come with their event: their caller embeds the text and it is taken from here by its digest.
+The others are embedded from the log, a few at a time, oldest first; where that fails, again after a
+pause, the failed ones last, so that one text that cannot be embedded holds up nobody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import anyio
+
+from eventlog.core.logs import get_logger
+from memory_actors.base.background_tasks import Chores
+from memory_actors.kinds.kind import Passage
+from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.thread import EmbedderClosedError
+
+TEXTS_MAX = 64  # passages embedded in one go
+RETRY_S = 5.0  # after the embedder failed
+WAIT_STEP_S = 0.02
+WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
+
+_logger = get_logger("memory_actors.user")
+
+
+class Text(NamedTuple):
+    """A passage's text with what the embedder made of it."""
+
+    text: str
+    embedded: Embedded
+
+
+Read = Callable[[Mapping[bytes, int]], Awaitable[dict[bytes, str]]]
+"""(label by digest) -> the text by digest, of passages that still live."""
+Settle = Callable[[Mapping[bytes, Text]], None]
+"""Indexes texts, by digest, and takes them from here."""
+
+
+class Wanting:
+    """The passages that wait for their vectors, by digest, in the order they came."""
+
+    def __init__(
+        self,
+        name: str,
+        read: Read,
+        settle: Settle,
+        embeddings: Embeddings,
+        chores: Chores,
+    ):
+        self._name = name
+        self._read = read
+        self._settle = settle
+        self._embeddings = embeddings
+        self._chores = chores
+        self._labels: dict[bytes, set[int]] = {}
+        self._waits = False  # for an embedder that failed
+
+    def retire(self) -> None:
+        """Let go of what refers back to the index."""
+        del self._read, self._settle
+
+    def add(self, passage: Passage) -> None:
+        """Take in a passage."""
+        self._labels.setdefault(passage.digest, set()).add(passage.label)
+
+    def discard(self, passage: Passage) -> None:
+        """Forget a passage, if it is here."""
+        labels = self._labels.get(passage.digest, set())
+        labels.discard(passage.label)
+        if not labels:
+            self._labels.pop(passage.digest, None)
+
+    def pop(self, digest: bytes) -> Iterable[int]:
+        """Take out the passages that want a text; return their labels."""
+        return self._labels.pop(digest, ())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._labels.clear()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._labels.values()))
+
+    def labels(self) -> Iterable[int]:
+        """Return the labels of all."""
+        return (label for labels in self._labels.values() for label in labels)
+
+    # --- embedded from the log
+
+    @property
+    def _chore(self) -> str:
+        return f"index {self._name}"
+
+    def start(self) -> None:
+        """Begin to index what is here."""
+        if self._labels:
+            self._chores.start(self._chore, self._index)
+
+    def start_later(self, drained: Callable[[], Awaitable[None]]) -> None:
+        """Do so after a pause, and once `drained` says that what was under way has come."""
+        self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
+
+    async def settled(self) -> None:
+        """Wait until what is being indexed is, for a few seconds at most."""
+        until_s = asyncio.get_running_loop().time() + WAIT_S
+        while (chore := self._chores.running(self._chore)) is not None and not self._waits:
+            if asyncio.get_running_loop().time() > until_s:
+                _logger.warning("memories not yet searchable", count=len(self._labels))
+                return
+            await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
+
+    async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
+        await asyncio.sleep(RETRY_S)
+        with anyio.move_on_after(RETRY_S):
+            await drained()
+        self.start()
+
+    async def _index(self) -> None:
+        while self._labels:
+            self._waits = False
+            if not await self._index_some():
+                self._waits = True
+                await asyncio.sleep(RETRY_S)
+
+    async def _index_some(self) -> bool:
+        """Index some of the passages; say whether any was."""
+        batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
+        texts = await self._read(dict(batch))
+        embedded, failed = await self._embeddings.embed_each(texts, background=True)
+        self._settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
+        for digest in failed:  # to the end of the line, so that others get their turn
+            labels = self._labels.pop(digest, None)
+            if labels:
+                self._labels[digest] = labels
+        if any(not isinstance(error, EmbedderClosedError) for error in failed.values()):
+            _logger.warning("memories not indexed", count=len(failed))
+        for digest in dict(batch).keys() - texts.keys():  # its row has gone
+            self._labels.pop(digest, None)
+        return bool(embedded) or not texts

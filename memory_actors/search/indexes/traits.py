@@ -1,0 +1,279 @@
+"""What ranking and narrowing ask of a passage besides its text, as columns in the order of rows.
+
+Whose passage it is, when it was true and known, in which session, by whom it was said, whether it
+asks. Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are
+only appended, so a search in a thread may go on with the columns it took at its start.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.core.records import DAY_US
+from memory_actors.kinds.kind import last_true_us
+
+NONE: Final = -1
+"""No session, no speaker."""
+FOR_EVER_US: Final = np.iinfo(np.int64).max
+SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_LAST_DAY: Final = date.max.toordinal()
+_CAPACITY_MIN: Final = 16
+_GROWTH: Final = 1.5
+_NAME_BYTES: Final = 120
+_SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
+_WORD: Final = re.compile(r"\w+")
+_NAME: Final = re.compile(r"(?P<name>[^()\n:;?!]+?)(?P<type> \([^()\n]+\))?")
+_NAME_CHARACTERS_MAX: Final = 80
+_NAME_WORDS_MAX: Final = 4
+
+Rows = npt.NDArray[np.int64]
+
+
+class Times(NamedTuple):
+    """When a memory was true, and from when until when it was known or valid; microseconds."""
+
+    occurred_us: int
+    begins_us: int
+    ends_us: int
+    last_us: int = 0
+    """When it was true last: later than first, if it was said again."""
+
+
+class Spoken(NamedTuple):
+    """What a text says of itself."""
+
+    speaker: str | None
+    """Who said it, case folded."""
+    asks: bool
+    """Whether it ends as a question."""
+    bare: bool = False
+    """Whether it is a name and no more, as "Cardiff (city)" is."""
+
+
+class Trait(NamedTuple):
+    """What is known of one passage."""
+
+    owner: str
+    """The memory it belongs to."""
+    times: Times
+    chain: str | None
+    """The session or episode it belongs to."""
+    place: int
+    """In that: see `kinds.kind.Passage`."""
+    spoken: Spoken
+    summary: bool
+    """Whether it stands for memories that were compressed."""
+    said: bool = False
+    """Whether it is what somebody said: a turn, not a fact."""
+
+
+class Columns(NamedTuple):
+    """Traits as arrays, one place a row."""
+
+    owners: npt.NDArray[np.int32]
+    occurred_us: Rows
+    begins_us: Rows
+    ends_us: Rows
+    last_us: Rows
+    chains: npt.NDArray[np.int32]
+    """A number each; NONE for none."""
+    places: Rows
+    speakers: npt.NDArray[np.int32]
+    asks: npt.NDArray[np.float32]
+    summaries: npt.NDArray[np.bool_]
+    said: npt.NDArray[np.bool_]
+    bare: npt.NDArray[np.bool_]
+
+    def at(self, rows: Rows | slice) -> "Columns":
+        """Return the traits of some rows."""
+        return Columns._make(column[rows] for column in self)
+
+
+def times(row: Any) -> Times:
+    """Return the times of a row of a state: its validity, if it has one, else from its record."""
+    first_us, last_us = row.occurred_at_us, last_true_us(row)
+    begins = getattr(row, "valid_from_us", None)
+    if begins is None:
+        return Times(first_us, row.created_at_us, FOR_EVER_US, last_us)
+    ends = getattr(row, "valid_to_us", None)
+    return Times(first_us, begins, FOR_EVER_US if ends is None else ends, last_us)
+
+
+def was_said(row: Any) -> bool:
+    """Say whether a row of a state is what somebody said: it has a role."""
+    return getattr(row, "role", None) is not None
+
+
+def spoken(text: str) -> Spoken:
+    """Return what a text says of itself as it is embedded, its speaker in front."""
+    said = _SPEAKER.match(text)
+    speaker = said[1].casefold() if said else None
+    return Spoken(speaker, text.rstrip().endswith("?"), _is_bare(text))
+
+
+def _is_bare(text: str) -> bool:
+    """Say whether a text is a name: up to four words in capitals, perhaps with a type behind it."""
+    found = _NAME.fullmatch(text) if len(text) <= _NAME_CHARACTERS_MAX else None
+    if found is None:
+        return False
+    names = _WORD.findall(found["name"])
+    if not 0 < len(names) <= _NAME_WORDS_MAX or any(map(str.islower, names)):
+        return False
+    # What has no capitals, as in Chinese, may be a whole sentence.
+    return found["type"] is not None or any(name[0].isupper() for name in names)
+
+
+class Numbers:
+    """Names by number; a name keeps its own for ever."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._of: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def of(self, name: str) -> int:
+        """Return the number of a name, a new one if need be."""
+        known = self._of.get(name)
+        if known is None:
+            known = self._of[name] = len(self.names)
+            self.names.append(name)
+        return known
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a name, None if it has none."""
+        return self._of.get(name)
+
+
+class Traits:
+    """The traits of one index's passages, by row. Written on the loop, read anywhere."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Rows, the removed ones included."""
+        self.owners = Numbers()
+        self._named = Numbers()  # sessions and speakers
+        self._spoken: dict[int, int] = {}  # how many passages a speaker has
+        self._columns = _empty(_CAPACITY_MIN)
+        self._years: dict[int, int] = {}  # how many passages are of a year
+        self._turns = 0  # passages that somebody said
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, estimated."""
+        names = _NAME_BYTES * (len(self.owners) + len(self._named))
+        return names + sum(column.nbytes for column in self._columns)
+
+    def append(self, trait: Trait) -> None:
+        """Note the traits of the next row."""
+        row = self.count
+        if row == len(self._columns.asks):
+            extra = int(row * _GROWTH) + _CAPACITY_MIN - row
+            self._columns = Columns._make(np.pad(column, (0, extra)) for column in self._columns)
+        columns: Any = self._columns
+        for column, value in zip(columns, self._values(trait), strict=True):
+            column[row] = value
+        self._count_year(trait.times.occurred_us, 1)
+        self.count += 1
+
+    def extend(self, traits: Iterable[Trait]) -> None:
+        """Note the traits of many rows; the columns must be empty."""
+        values = list(zip(*map(self._values, traits), strict=True))
+        if values:
+            pairs: Any = zip(self._columns, values, strict=True)
+            self._columns = Columns._make(np.array(each, column.dtype) for column, each in pairs)
+            self.count = len(values[0])
+            days, counts = np.unique(self._columns.occurred_us // DAY_US, return_counts=True)
+            for day, count in zip(days.tolist(), counts.tolist(), strict=True):
+                self._count_year(day * DAY_US, count)
+
+    def _count_year(self, time_us: int, change: int) -> None:
+        year = _year_of(time_us)
+        self._years[year] = self._years.get(year, 0) + change
+
+    def _values(self, trait: Trait) -> tuple[float, ...]:
+        said = trait.spoken
+        speaker = NONE if said.speaker is None else self._named.of(said.speaker)
+        if speaker != NONE:
+            self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
+        chain = NONE if trait.chain is None else self._named.of(trait.chain)
+        owner = self.owners.of(trait.owner)
+        self._turns += trait.said
+        where = owner, *trait.times, chain, trait.place
+        return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
+
+    def retime(self, row: int, times: Times) -> None:
+        """Change the times of a row."""
+        columns = self._columns
+        self._count_year(int(columns.occurred_us[row]), -1)
+        self._count_year(times.occurred_us, 1)
+        columns.occurred_us[row], columns.begins_us[row] = times.occurred_us, times.begins_us
+        columns.ends_us[row], columns.last_us[row] = times.ends_us, times.last_us
+
+    def drop(self, row: int) -> None:
+        """Count a removed row's speaker and year no more."""
+        self._count_year(int(self._columns.occurred_us[row]), -1)
+        self._turns -= int(self._columns.said[row])
+        speaker = int(self._columns.speakers[row])
+        if speaker != NONE:
+            self._spoken[speaker] -= 1
+
+    def view(self, count: int) -> Columns:
+        """Return the traits of the first rows, in their order."""
+        return self._columns.at(slice(0, count))
+
+    def taken(self, rows: Rows) -> "Traits":
+        """Return the traits of some rows only, in a new order. Names keep their numbers."""
+        made = Traits()
+        made.owners, made._named = self.owners, self._named
+        made._spoken, made._years, made._turns = self._spoken, self._years, self._turns
+        made._columns, made.count = self._columns.at(rows), len(rows)
+        return made
+
+    def spoken_at(self, row: int) -> Spoken:
+        """Return what the text of a row says of itself."""
+        speaker = int(self._columns.speakers[row])
+        name = None if speaker == NONE else self._named.names[speaker]
+        return Spoken(name, bool(self._columns.asks[row]), bool(self._columns.bare[row]))
+
+    def number_of(self, chain: str) -> int | None:
+        """Return the number of a session, None if no row was ever in it."""
+        return self._named.find(chain)
+
+    def named(self, query: str) -> int | None:
+        """Return the number of the one speaker that a query names; None for none or several."""
+        words = _as_words(query.casefold())
+        known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
+        found = [number for number in known if _as_words(self._named.names[number]) in words]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def turns(self) -> int:
+        """How many passages somebody said."""
+        return self._turns
+
+    def years(self) -> set[int]:
+        """Return the years that passages are of."""
+        return {year for year, count in list(self._years.items()) if count > 0}
+
+
+def _empty(capacity: int) -> Columns:
+    whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
+    kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
+    return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
+
+
+def _year_of(time_us: int) -> int:
+    day = _EPOCH_DAY + time_us // DAY_US
+    return date.fromordinal(min(max(day, 1), _LAST_DAY)).year
+
+
+def _as_words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text))} "

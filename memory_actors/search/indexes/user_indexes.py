@@ -1,0 +1,206 @@
+"""All indexes of one user: one for each kind that has something to index, made when it has.
+
+They stand apart so that a search of one kind costs nothing for the others, and share one centre, so
+that their scores compare.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from operator import is_
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eventlog import EventStore
+from memory_actors.base.background_tasks import Chores
+from memory_actors.kinds.kind import Kind
+from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
+from memory_actors.search.indexes.index_file import of_kind
+from memory_actors.search.indexes.memory_index import MemoryIndex
+from memory_actors.search.indexes.parts import indexed
+from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.rows import Sample
+
+AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
+
+Find = Callable[[Kind, str], Any]
+"""(kind, memory id) -> the living row, or None."""
+
+
+class UserIndexes:
+    """The indexes of one user's memories, by kind; without a `path`, none is kept on disk."""
+
+    def __init__(
+        self,
+        stream: str,
+        path: Path | None,
+        *,
+        log: EventStore,
+        embeddings: Embeddings,
+        chores: Chores,
+        find: Find,
+    ):
+        self._stream = stream
+        self._path = path
+        self._log = log
+        self._embeddings = embeddings
+        self._chores = chores
+        self._find = find
+        self._of: dict[str, MemoryIndex] = {}
+        self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
+        self._centre: tuple[Sequence[Sample], Vectors | None] = ((), None)
+
+    def get(self, kind: Kind) -> MemoryIndex | None:
+        """Return the index of a kind, None if there is nothing in it."""
+        return self._of.get(kind.NAME)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        indexes = (*self._of.values(), *self._at_hand.values())
+        return sum(index.size_bytes for index in indexes)
+
+    @property
+    def wanting(self) -> int:
+        """How many passages are not indexed yet."""
+        return sum(index.wanting for index in self._of.values())
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the vectors that are searched, as float32."""
+        width = 4 * self._embeddings.embedder.dimension
+        return width * sum(len(index.dense) for index in self._of.values())
+
+    def centre(self, background: Vectors) -> Vectors:
+        """Return where the common part of all vectors lies; `background` is float32 [d].
+
+        The very same array as long as the sample is the same: what rests on it is kept.
+        """
+        samples = [self._of[name].dense.sample for name in sorted(self._of)]
+        sampled, kept = self._centre
+        if kept is None or not _same(samples, sampled):
+            kept = centre(background, _merged(samples, len(background)))
+            self._centre = (samples, kept)
+        return kept
+
+    def follow(self, kind: Kind, old: Any, new: Any) -> None:
+        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        if kind.NAME in self._of or indexed(kind, new):
+            self.made(kind).follow(old, new)
+
+    def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
+        """Take these for all the rows of a kind that there are."""
+        found = [row for row in rows if indexed(kind, row)]
+        if found or kind.NAME in self._of:
+            self.made(kind).compare(found)
+
+    def settle(self, texts: Mapping[bytes, Text]) -> None:
+        """Index the passages that wanted these texts, by digest."""
+        for index in self._of.values():
+            index.settle(texts)
+
+    def maintain(self) -> None:
+        """Start the slow part of keeping the indexes quick, where it pays."""
+        for index in self._of.values():
+            index.maintain()
+
+    def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
+        """Index what wants a vector after a pause. See `MemoryIndex.index_later`."""
+        self.made(kind).index_later(drained)
+
+    async def catch_up(self, kinds: Iterable[Kind]) -> None:
+        """Index what wants a vector; wait for what is of these kinds, a few seconds at most."""
+        for index in self._of.values():
+            index.index_wanting()
+        await self.indexed(kinds)
+
+    def index_what_lacks(self, kind: Kind, versions: Collection[int]) -> bool:
+        """Begin to index passages of these events that are still wanting; say whether any is."""
+        index = self._of.get(kind.NAME)
+        return index is not None and index.index_what_lacks(versions)
+
+    async def indexed(self, kinds: Iterable[Kind]) -> None:
+        """Wait for memories of these kinds that are just being indexed, a few seconds at most."""
+        for kind in kinds:
+            index = self.get(kind)
+            if index is not None:
+                await index.indexed()
+
+    async def recovered(self, kinds: Iterable[Kind]) -> bool:
+        """Embed again what a query missed the token states of; say whether there was any."""
+        indexes = [index for kind in kinds if (index := self.get(kind)) is not None]
+        return any([await index.recovered() for index in indexes])
+
+    async def load(self, kind: Kind, state: Any) -> None:
+        """Read the index of a kind in this state from its files and the table of vectors."""
+        if any(indexed(kind, row) for row in kind.indexed_rows(state)):  # the first says
+            await self.made(kind).load(state)
+
+    async def save(self) -> None:
+        """Keep what would be slow to build again."""
+        for index in self._of.values():
+            await index.save()
+
+    async def save_words(self) -> None:
+        """Keep the quick part of that."""
+        for index in list(self._of.values()):
+            await index.save_words()
+
+    def retire(self) -> None:
+        """Let go of what refers back to the user, so that its memory is free at once."""
+        for index in (*self._of.values(), *self._at_hand.values()):
+            index.retire()
+        self._of.clear()
+        self._at_hand.clear()
+        del self._find
+
+    def at_hand(self, kind: Kind, session_id: str | None) -> MemoryIndex:
+        """Return the index of a kind whose rows are indexed when they are asked for.
+
+        Each session has its own, so that an answer does not depend on who asked what before.
+        """
+        key = kind.NAME, session_id
+        index = self._at_hand.get(key)
+        if index is None:
+            index = self._at_hand[key] = self._new(kind)
+        self._at_hand.move_to_end(key)
+        if len(self._at_hand) > AT_HAND_MAX:
+            self._at_hand.popitem(last=False)
+        return index
+
+    def made(self, kind: Kind) -> MemoryIndex:
+        """Return the index of a kind, an empty one if there is none yet."""
+        index = self._of.get(kind.NAME)
+        if index is None:
+            index = self._of[kind.NAME] = self._new(kind)
+        return index
+
+    def _new(self, kind: Kind) -> MemoryIndex:
+        path = self._path
+        return MemoryIndex(
+            self._stream,
+            kind,
+            None if path is None else of_kind(path, kind.NAME),
+            log=self._log,
+            embeddings=self._embeddings,
+            chores=self._chores,
+            find=partial(self._find, kind),
+        )
+
+
+def _same(some: Sequence[Sample], others: Sequence[Sample]) -> bool:
+    """Say whether these are the very samples: one that changes is another object."""
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:
+    """Return the vectors of those that come first in all samples together, float32 [n, d]."""
+    order = np.concatenate([np.empty(0, np.uint64), *(sample.order for sample in samples)])
+    empty = np.empty((0, dimension), np.float16)
+    vectors = np.concatenate([empty, *(sample.vectors for sample in samples)])
+    first = np.argsort(order, kind="stable")[:SAMPLE_MAX]
+    return vectors[first].astype(np.float32)

@@ -1,0 +1,119 @@
+"""What is installed: where models live on this machine, and whether one is whole.
+
+A model is a directory of three files. Its manifest is written last and names the graph's size and
+SHA-256, so a copy that was cut short, edited or damaged on the disk counts as absent, and the next
+install replaces it.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import platformdirs
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.search.model.spec import (
+    DIMENSION,
+    GRAPH_VERSION,
+    NAME,
+    PRECISIONS,
+    TOKENIZER_FILE,
+    TOKENIZER_SHA256,
+    TOKENS_MAX,
+    WEIGHTS_SHA256,
+    Precision,
+    fingerprint,
+)
+
+MODEL_DIR_VARIABLE: Final = "MEMORY_ACTORS_MODEL_DIR"
+"""Environment variable: the directory that holds the models, instead of the user's cache."""
+
+GRAPH_FILE: Final = "model.onnx"
+MANIFEST_FILE: Final = "manifest.json"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What `manifest.json` says about the files beside it."""
+
+    name: str
+    precision: Precision
+    graph_version: int
+    dimension: int
+    tokens_max: int
+    weights_sha256: str
+    tokenizer_sha256: str
+    onnx_sha256: str
+    onnx_size_bytes: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the vectors this model produces."""
+        return fingerprint(self.precision, self.graph_version, self.weights_sha256)
+
+
+def models_dir(cache_dir: Path | None = None) -> Path:
+    """Return the directory that holds the models; it may not exist yet.
+
+    The argument goes before the environment variable, and that before the user's cache.
+    """
+    chosen = cache_dir or os.environ.get(MODEL_DIR_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(platformdirs.user_cache_dir("memory-actors")) / "models"
+
+
+def model_dir(precision: Precision, cache_dir: Path | None = None) -> Path:
+    """Return where the model of this precision belongs, installed or not."""
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise InvalidInputError(f"No such precision: {precision!r}. Use one of: {known}.")
+    return models_dir(cache_dir) / f"{NAME}-{precision}-v{GRAPH_VERSION}"
+
+
+def model_path(precision: Precision = "int8", cache_dir: Path | None = None) -> Path | None:
+    """Return the directory of an installed and intact model, else None.
+
+    Reads the whole model to check its SHA-256: 23 MB take about 20 ms.
+    """
+    folder = model_dir(precision, cache_dir)
+    try:
+        manifest = read_manifest(folder)
+        intact = manifest == describe(folder, precision)
+    except (OSError, ValueError):
+        return None
+    return folder if intact and manifest.tokenizer_sha256 == TOKENIZER_SHA256 else None
+
+
+def describe(folder: Path, precision: Precision) -> Manifest:
+    """Return the manifest that fits the files in `folder`, if this version built them."""
+    graph = folder / GRAPH_FILE
+    return Manifest(
+        name=NAME,
+        precision=precision,
+        graph_version=GRAPH_VERSION,
+        dimension=DIMENSION,
+        tokens_max=TOKENS_MAX,
+        weights_sha256=WEIGHTS_SHA256,
+        tokenizer_sha256=sha256(folder / TOKENIZER_FILE),
+        onnx_sha256=sha256(graph),
+        onnx_size_bytes=graph.stat().st_size,
+    )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest. Raises OSError or ValueError."""
+    return msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=Manifest)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest, laid out for people to read."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    (folder / MANIFEST_FILE).write_bytes(text + b"\n")
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,336 @@
+"""Ranking: what makes a memory an answer to a query.
+
+    score = late + 0.8 session + 0.6 words + 0.2 meaning + 0.6 date + 0.08 speaker - 0.12 asks
+            - 0.6 bare
+
+- late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
+- session: the best `late` of any candidate of the same session; alone, its own
+- words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
+- meaning: centred cosine of the vectors (`indexes/centring.py`), -1 to 1
+- date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
+- speaker: 1 if the query names one speaker, and it is theirs
+- asks: 1 if it ends in a question mark: a question seldom answers one
+- bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
+
+These weights (`TURNS`) are for what is long or was said by somebody: one vector blurs a long text,
+so it is found by its words and their states. Of short facts the vector says it all, and they are
+asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
+memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
+And where the model can read little of the query (`fluency.py`), its own words lead (`FOREIGN`),
+those of the passage before those around it. An embedder that gives no token states leaves vectors
+and words (`PLAIN`).
+
+Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
+Summaries of compressed memories go through both beside the others, but are chosen apart, so that
+neither takes the place of the other.
+`docs/internals/retrieval.md` says what each signal is worth.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.search.dates import closeness, named_spans
+from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.tokens import unpack
+from memory_actors.search.indexes.late import LateIndex, QueryTokens
+from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.traits import NONE
+from memory_actors.search.weights import (
+    CHANCE,
+    FACTS,
+    FEW,
+    FEW_FACTS,
+    FIRST,
+    FIRST_FOREIGN,
+    FOREIGN,
+    LONG_TOKENS,
+    PLAIN,
+    TURNS,
+    Weights,
+    between,
+)
+
+Numbers = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Chains = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+
+SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
+AROUND: Final = 0.4  # what words around a passage count for in a foreign query, beside its own
+PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
+EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.05 ms
+SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
+
+
+class Question(NamedTuple):
+    """A query, ready to be compared."""
+
+    text: str
+    embedded: Embedded
+    centre: Vectors
+    weights: Weights
+    reference_us: int
+    """What "last week" is relative to."""
+    many: int
+    """How many results are wanted, at least."""
+    summaries: int = 0
+    """How many passages of summaries are scored by all signals, beside those of memories."""
+    foreign: float = 0.0
+    """How little the model can read of it, 0 to 1."""
+
+
+class Signals(NamedTuple):
+    """Each signal of some passages of one index, float32 [n] each."""
+
+    rows: Rows
+    labels: Labels
+    chains: Chains
+    """The session of each, NONE for none."""
+    summaries: Flags
+    """Whether it is of a summary of compressed memories."""
+    late: Numbers
+    session: Numbers
+    words: Numbers
+    meaning: Numbers
+    date: Numbers
+    speaker: Numbers
+    asks: Numbers
+    bare: Numbers
+
+    def weighed(self, weights: Weights) -> Numbers:
+        """Return the scores."""
+        total = np.zeros(len(self.labels), np.float32)
+        for name in weights.__struct_fields__:
+            weight = getattr(weights, name)
+            if weight:
+                total += np.float32(weight) * getattr(self, name)
+        return total
+
+    def at(self, places: Rows) -> "Signals":
+        """Return those of some places."""
+        return Signals._make(column[places] for column in self)
+
+
+class Ranked(NamedTuple):
+    """Passages of one index with their scores, best first."""
+
+    signals: Signals
+    scores: Numbers
+    """As weighed."""
+    shown: Numbers
+    """In [0, 1]: the chance that each answers."""
+    weights: Weights
+
+    @property
+    def best(self) -> float:
+        """The score of the best memory, summaries left out; 0 if there is none."""
+        scores = self.scores[~self.signals.summaries]
+        return float(scores[0]) if len(scores) else 0.0
+
+    def places(self, *, summaries: bool) -> list[int]:
+        """Return where the passages of summaries are, or those of memories, best first."""
+        places: list[int] = np.flatnonzero(self.signals.summaries == summaries).tolist()
+        return places
+
+    def explained(self, place: int) -> dict[str, float]:
+        """Return what each signal adds to the score of a passage."""
+        names = self.weights.__struct_fields__
+        return {
+            name: getattr(self.weights, name) * float(getattr(self.signals, name)[place])
+            for name in names
+        }
+
+
+def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> list[Ranked]:
+    """Return the best passages of indexes; of the rows given with each only, if any.
+
+    Takes about a millisecond at 10,000 passages.
+    """
+    firsts = [_first(parts, rows, question) for parts, rows in searched]
+    chosen = _best_of_all(firsts, question)
+    ranked = [
+        _second(parts, signals.at(places), question)
+        for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
+    ]
+    best = max((one.best for one in ranked), default=0.0)
+    return [
+        one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
+        for one, (parts, _) in zip(ranked, searched, strict=True)
+    ]
+
+
+# --- the first stage
+
+
+def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
+    """Return the cheap signals of all rows that may be found."""
+    traits, text = parts.traits, question.text
+    words = _words(parts, question)
+    columns = traits.view(parts.size)  # of many rows no column is taken that does not count
+    if rows is None:
+        rows = _proposed(parts, words, columns.summaries, question)
+    taken = slice(0, parts.size) if rows is None else rows
+    rows = np.arange(parts.size) if rows is None else rows
+    none = np.zeros(len(rows), np.float32)
+    speaker = traits.named(text)
+    spans = named_spans(text, question.reference_us, traits.years())
+    return Signals(
+        rows=rows,
+        labels=parts.dense.view().labels[taken],
+        chains=columns.chains[taken],
+        summaries=columns.summaries[taken],
+        late=none,
+        session=none,
+        words=words[taken],
+        meaning=_meaning(parts, rows, question),
+        date=closeness(spans, columns.occurred_us[taken]) if spans else none,
+        speaker=none if speaker is None else _equal(columns.speakers[taken], speaker),
+        asks=columns.asks[taken],
+        bare=columns.bare[taken].astype(np.float32),
+    )
+
+
+def _words(parts: Parts, question: Question) -> Numbers:
+    """Return how well the words of all rows fit; of a foreign query those of the row itself more.
+
+    Those around it, right before it or elsewhere in its session, then decide between rows.
+    """
+    around = parts.words.score_all(question.text)[1][: parts.size]
+    if not question.foreign:
+        return around
+    alone = parts.words.score_all(question.text, before=0)[1][: parts.size]
+    best = _session(parts.traits.view(parts.size).chains, alone)
+    own = alone + np.float32(AROUND) * (around + best)
+    return np.asarray(around + np.float32(question.foreign) * (own - around), np.float32)
+
+
+def _equal(numbers: Chains, number: int) -> Numbers:
+    return np.asarray(numbers == number, np.float32)
+
+
+def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows | None:
+    """Return the rows that vectors or words put among the best, and all summaries, in order.
+
+    None where nothing proposes rows: then all are scored.
+    """
+    count = max(PROPOSED, 2 * question.many)
+    close = parts.dense.proposed(question.embedded.vector, question.centre, count)
+    if close is None:
+        return None
+    worded = np.flatnonzero(words)
+    if len(worded) > count:
+        worded = worded[np.argpartition(-words[worded], count)[:count]]
+    chosen = summaries.copy() if question.summaries else np.zeros(parts.size, np.bool_)
+    chosen[close[close < parts.size]] = True
+    chosen[worded] = True
+    return np.flatnonzero(chosen)
+
+
+def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
+    """Return how close rows are: exactly, or of many to 0.002."""
+    if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
+        return _exactly(parts, rows, question)
+    estimates = parts.dense.estimates(question.embedded.vector, question.centre)
+    return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
+
+
+def _exactly(parts: Parts, rows: Rows, question: Question) -> Numbers:
+    return parts.dense.scores(question.embedded.vector, question.centre, rows)
+
+
+def _best_of_all(firsts: Sequence[Signals], question: Question) -> list[Rows]:
+    """Return the places of the best of all indexes together, by index: memories and summaries."""
+    if not firsts:
+        return []
+    weights = between(FIRST, FIRST_FOREIGN, question.foreign)
+    scores = np.concatenate([signals.weighed(weights) for signals in firsts])
+    summary = np.concatenate([signals.summaries for signals in firsts])
+    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.many))
+    if question.summaries:
+        chosen |= _best(scores, summary, question.summaries)
+    starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
+    return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
+
+
+def _best(scores: Numbers, among: Flags, count: int) -> Flags:
+    """Return which are the best `count` of some, and those that score the same as the last."""
+    living = among & (scores > -np.inf)
+    if np.count_nonzero(living) <= count:
+        return living
+    some = scores[living]
+    last = np.partition(some, len(some) - count)[len(some) - count]
+    return np.asarray(living & (scores >= last), np.bool_)
+
+
+# --- the second stage
+
+
+def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
+    query = _tokens(parts.late, question)
+    mixed = PLAIN if query is None else _mixed(parts, question)
+    if query is not None:
+        late = parts.late.score(query, signals.labels.tolist())
+        signals = signals._replace(late=late, session=_session(signals.chains, late))
+    else:
+        signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
+    signals = signals._replace(bare=_bare(parts, signals, question.text))
+    weights = _wanted(mixed, question.weights)
+    scores = signals.weighed(weights)
+    order = np.lexsort((signals.labels, -scores))
+    scores = scores[order]
+    return Ranked(signals.at(order), scores, scores, weights)
+
+
+def _mixed(parts: Parts, question: Question) -> Weights:
+    """Return the weights for what an index holds and what is asked."""
+    count = len(parts.dense)
+    known = count**2 / (count**2 + FEW_FACTS**2)
+    facts = between(FEW, FACTS, known)
+    return between(between(facts, TURNS, _turns_share(parts)), FOREIGN, question.foreign)
+
+
+def _wanted(weights: Weights, callers: Weights) -> Weights:
+    """Return weights as the caller weighs them, whose own ones stand beside `TURNS`."""
+    wanted = {
+        name: getattr(weights, name) * getattr(callers, name) / getattr(TURNS, name)
+        for name in weights.__struct_fields__
+    }
+    return Weights(**wanted)
+
+
+def _turns_share(parts: Parts) -> float:
+    """Return how much of an index is long, or was said by somebody, 0 to 1."""
+    start, end = LONG_TOKENS
+    long = (parts.late.mean_tokens - start) / (end - start)
+    return min(max(long, parts.traits.turns / max(len(parts.dense), 1), 0.0), 1.0)
+
+
+def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
+    """Return the query's tokens as an index weighs them; None if one of both has none."""
+    if question.embedded.tokens is None or not len(index):
+        return None
+    packed = unpack(question.embedded.tokens)
+    return index.query(packed.token_ids.astype(np.int64), packed.states)
+
+
+def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
+    """Return which passages are names and lack a word of the query."""
+    bare = signals.bare.copy()
+    names = np.flatnonzero(bare)
+    if len(names):
+        bare[names] = np.logical_not(parts.words.has_all(text, signals.labels[names].tolist()))
+    return bare
+
+
+def _session(chains: Chains, late: Numbers) -> Numbers:
+    """Return the best late interaction within each passage's session."""
+    order = np.argsort(chains, kind="stable")
+    ordered, starts = np.unique(chains[order], return_index=True)
+    best = np.maximum.reduceat(late[order], starts) if len(late) else late
+    return np.where(chains != NONE, best[np.searchsorted(ordered, chains)], late)

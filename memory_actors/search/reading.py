@@ -1,0 +1,111 @@
+"""From rows of a state to memories as callers see them: texts are read from the log here."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventlog import Dropped, EventStore, Recorded
+from eventlog.core.records import to_datetime
+from memory_actors.base.records import HistoryEntry, Memory, least
+from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
+from memory_actors.kinds.provenance import Provenance
+
+READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
+
+
+class Found(NamedTuple):
+    """A living row and the kind it is of."""
+
+    kind: Kind
+    row: Any
+
+
+async def texts(log: EventStore, stream: str, found: Sequence[Found]) -> Events:
+    """Return the events that hold the texts of rows."""
+    versions = {version for one in found for version in one.kind.sources(one.row)}
+    if not versions:
+        return {}
+    read = await log.read_versions(stream, sorted(versions))
+    return {recorded.version: recorded for recorded in read}
+
+
+async def memories(
+    log: EventStore, stream: str, found: Sequence[Found], provenance: Provenance
+) -> list[Memory]:
+    """Return rows as memories, in their order."""
+    return [Memory(**told) for told in await fields(log, stream, found, provenance)]
+
+
+async def fields(
+    log: EventStore, stream: str, found: Sequence[Found], provenance: Provenance
+) -> list[dict[str, Any]]:
+    """Return the fields of rows as memories, in their order."""
+    events = await texts(log, stream, found)
+    read: list[dict[str, Any]] = []
+    for start in range(0, len(found), READ_AT_ONCE):
+        read += [_told(one, events, provenance) for one in found[start : start + READ_AT_ONCE]]
+        if start + READ_AT_ONCE < len(found):
+            await asyncio.sleep(0)
+    return read
+
+
+def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
+    """Return a row as a memory, its texts from these events."""
+    return Memory(**_told(found, events, provenance))
+
+
+def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
+    kind, row = found
+    origins = provenance.of(row.memory_id)
+    return {
+        "memory_id": row.memory_id,
+        "content": kind.content(row, events),
+        "memory_type": kind.NAME,
+        "metadata": msgspec.to_builtins(row.shown_metadata),  # a copy: it is the caller's
+        "created_at": to_datetime(row.created_at_us),
+        "occurred_at": to_datetime(row.occurred_at_us),
+        "session_id": getattr(row, "session_id", None),
+        "role": getattr(row, "role", None),
+        "key": getattr(row, "key", None),
+        "pinned": getattr(row, "pinned", False),
+        "size_bytes": row.size_bytes,
+        "stored_bytes": row.stored_bytes,
+        "data": _as_json(kind.data(row, events)),
+        "source": "compressed" if is_summary(row) else "memory",
+        "times_seen": getattr(row, "times_seen", 1),
+        "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
+        "origins": origins,
+        "trust": least(origins),
+    }
+
+
+def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
+    """Return events as callers see them."""
+    return [
+        HistoryEntry(
+            position=recorded.position,
+            version=recorded.version,
+            recorded_at=recorded.recorded_at,
+            event=recorded.tag,
+            data=_fields(recorded.data),
+            cause=recorded.meta,
+        )
+        for recorded in events
+    ]
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    """Return what an event says; of one that is gone, since when, or that its key is."""
+    if isinstance(event, Dropped) and event.key_gone:
+        return {"key_gone": True}
+    if isinstance(event, Dropped):
+        return {"dropped_since": event.since.isoformat()}
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    return fields
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON has it, in copies: they are the caller's."""
+    return None if value is None else msgspec.json.decode(msgspec.json.encode(value))

@@ -1,0 +1,431 @@
+"""Retrieval: the memories of one user that answer a query.
+
+What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
+first asked for, in memory only. A memory of several passages ranks as its best one. The best
+`top_k` of all kinds together come back; where several kinds were named, the best of each among
+them, and kind by kind. Behind them come the two best summaries of compressed memories: ranked
+apart, so that neither takes the place of the other. What narrows a query down (a filter, a span of
+time) picks rows before anything is ranked, so no match is lost to the cut.
+
+What says the same as a better hit is folded into it (`folding`). So some more are ranked than are
+wanted, and if that is not enough, four times as many.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import anyio.to_thread
+import numpy as np
+
+from eventlog import EventStore
+from memory_actors.base.records import Hit
+from memory_actors.kinds import long_term
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.choosing import diverse
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.embedding.tokens import unpack
+from memory_actors.search.fluency import foreign_share
+from memory_actors.search.folding import Folding
+from memory_actors.search.indexes.candidates import Rows, matching, narrowed, of_origin, without
+from memory_actors.search.indexes.memory_index import MemoryIndex
+from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.traits import times
+from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.search.query import SPARE, Query
+from memory_actors.search.ranking import Question, Ranked, rank
+from memory_actors.search.reading import Found, fields, texts
+from memory_actors.search.standing import Asked, newest_first, superseded_by
+
+KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
+"""Working memory first."""
+INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread costs 0.2 ms
+INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
+BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
+COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
+COMPRESSED_CANDIDATES = 24  # passages of summaries, 150 tokens each, that all signals score
+
+
+class Source(Protocol):
+    """Where texts are, and what embeds them."""
+
+    @property
+    def log(self) -> EventStore:
+        """The log of all users."""
+        ...
+
+    @property
+    def embeddings(self) -> EmbeddingService:
+        """The embedder, with its caches."""
+        ...
+
+
+class Searched(Protocol):
+    """What a search needs of a user, live or past."""
+
+    @property
+    def stream(self) -> str:
+        """The stream that has the texts."""
+        ...
+
+    @property
+    def state(self) -> UserState:
+        """The confirmed state."""
+        ...
+
+    @property
+    def indexes(self) -> UserIndexes:
+        """The indexes over that state."""
+        ...
+
+
+class _Scored(NamedTuple):
+    found: Found
+    score: float
+    raw: float
+    """Before it was brought to [0, 1]."""
+    signals: dict[str, float] | None
+    part: "_Part"
+    label: int
+
+
+class _Best(NamedTuple):
+    """What was chosen to be read, best first, and whether there is nothing else to choose from."""
+
+    memories: Sequence[_Scored]
+    summaries: Sequence[_Scored]
+    all_there_is: bool
+
+
+class _Part(NamedTuple):
+    """A kind with an index, the state that the answer is about, and what of it may be found."""
+
+    kind: Kind
+    state: Any
+    searched: Parts
+    owner: Callable[[int], str | None]
+    """Returns the memory of a label."""
+    rows: Rows | None
+    """Those that may be found; None for all."""
+    passes: Callable[[Row], bool] = lambda _row: True
+    """Says of a row of the state whether it may be found: a graph proposes others, too, and it may
+    have changed meanwhile."""
+
+
+async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
+    """Return the best memories for a query.
+
+    :raises EmbedderError: the query could not be embedded.
+    """
+    await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
+    await live.indexes.indexed(query.kinds)
+    if not _at_hand(live, query) and not _indexes(live, query):
+        return []
+    background = await services.embeddings.background_mean()
+    (embedded,) = await services.embeddings.embed([services.embeddings.as_query(query.text)])
+    query = query._replace(pool=query.pool_at_first)
+    best = await _searched(services, live, query, embedded, background)
+    if await live.indexes.recovered(query.kinds):
+        best = await _searched(services, live, query, embedded, background)
+    while True:
+        hits = await _read(services, live, best, query)
+        if best.all_there_is or _are_enough(hits, query):
+            return [one for each in hits for one in each]
+        query = query._replace(pool=4 * query.pool)
+        best = await _searched(services, live, query, embedded, background)
+
+
+async def _searched(
+    services: Source, live: Searched, query: Query, embedded: Embedded, background: Vectors
+) -> _Best:
+    warmed = await _warmed(services, live, query)
+    parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
+    foreign = _foreign(query, embedded, services.embeddings.embedder)
+    return await _ranked(parts, _question(live, query, embedded, background, foreign), query)
+
+
+def _foreign(query: Query, embedded: Embedded, embedder: Embedder) -> float:
+    """Return how little the model can read of a query."""
+    if embedded.tokens is None:
+        return 0.0
+    unknown = getattr(embedder, "unknown_token_id", None)
+    return foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
+
+
+def _question(
+    live: Searched, query: Query, embedded: Embedded, background: Vectors, foreign: float
+) -> Question:
+    return Question(
+        text=query.text,
+        embedded=embedded,
+        centre=live.indexes.centre(background),
+        weights=query.weights,
+        reference_us=query.now_us if query.reference_us is None else query.reference_us,
+        many=query.pool,
+        summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
+        foreign=foreign,
+    )
+
+
+# --- what may be found
+
+
+def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
+    found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
+    return [(kind, index) for kind, index in found if index is not None]
+
+
+async def _narrowed(live: Searched, kind: Kind, index: MemoryIndex, query: Query) -> _Part:
+    """Return an index with the rows that a query is narrowed down to."""
+    numbers = None
+    if query.matches is not None and query.filters is not None:
+        numbers = await matching(index, query.filters, query.matches)
+    parts = index.parts
+    if query.of_origin is not None:
+        numbers = of_origin(parts, numbers, live.state.provenance, query.of_origin)
+    rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
+    rows = without(parts, rows, query.exclude_ids, query.exclude_session)
+    passes = _narrowing(query, live.state.provenance)
+    return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
+
+
+# --- rows at hand
+
+
+def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
+    """Return the rows without a lasting index that a query asks for, by kind."""
+    state = live.state.at(query.now_us)
+    asked = [(kind, kind.at_hand(state.of(kind), query.session_id)) for kind in query.kinds]
+    return [(kind, rows) for kind, rows in asked if rows]
+
+
+async def _warmed(services: Source, live: Searched, query: Query) -> list[_Part]:
+    """Index the rows at hand that are not, and return what they are searched in."""
+    passes, parts = _narrowing(query, live.state.provenance), []
+    for kind, rows in _at_hand(live, query):
+        state = live.state.of(kind)
+        session_id = None if kind.chain(rows[0]) is None else query.session_id
+        index = live.indexes.at_hand(kind, session_id)
+        await _warm(services, live, index, [Found(kind, row) for row in rows])
+        labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
+        numbers = np.sort(index.dense.rows_of(labels))
+        parts.append(_Part(kind, state, index.parts, index.owner, numbers))
+    return parts
+
+
+def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
+    """Return a test of the few rows at hand."""
+
+    def passes(row: Row) -> bool:
+        return (
+            row.memory_id not in query.exclude_ids
+            and (query.exclude_session is None or in_session(row) != query.exclude_session)
+            and (query.matches is None or query.matches(row.shown_metadata))
+            and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
+            and (not timed or in_time(row))
+        )
+
+    def in_session(row: Row) -> str | None:
+        return getattr(row, "session_id", None)
+
+    def in_time(row: Row) -> bool:
+        occurred, begins, ends, last = times(row)
+        return (
+            (query.since_us is None or last >= query.since_us)
+            and (query.until_us is None or occurred < query.until_us)
+            and (query.as_of_us is None or begins <= query.as_of_us < ends)
+        )
+
+    timed = (query.since_us, query.until_us, query.as_of_us) != (None, None, None)
+    return passes
+
+
+async def _warm(
+    services: Source, live: Searched, index: MemoryIndex, rows: Sequence[Found]
+) -> None:
+    """Bring an index in memory in step with the rows that are asked for."""
+    passages = [(one, passage) for one in rows for passage in one.kind.passages(one.row)]
+    missing = set(index.retain({passage.label for _, passage in passages}))
+    found = [one for one, passage in passages if passage.label in missing]
+    events = await texts(services.log, live.stream, found)
+    phrased = {
+        passage.label: kind.passage_text(row, passage.label, events)
+        for (kind, row), passage in passages
+        if passage.label in missing
+    }
+    embedded = await services.embeddings.embed(list(phrased.values()))
+    texts_of = dict(zip(phrased, map(Text, phrased.values(), embedded), strict=True))
+    for (_, row), passage in passages:
+        if passage.label in missing:
+            index.insert(row, passage, texts_of[passage.label])
+
+
+# --- ranked
+
+
+async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
+    """Rank: on the loop if that is quick, else in a thread."""
+    rows = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
+    if rows <= INLINE_ROWS_MAX and question.many <= INLINE_POOL_MAX:
+        return _rank(parts, question, query)
+    return await anyio.to_thread.run_sync(_rank, parts, question, query)
+
+
+def _rank(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
+    """Return the best memories and the best summaries."""
+    together = [[part] for part in parts] if query.each_kind else [parts]
+    ranked = [
+        pair
+        for some in together
+        for pair in zip(some, rank([(p.searched, p.rows) for p in some], question), strict=True)
+    ]
+    ordered = _best(ranked, query, summaries=False)
+    few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
+    summaries = _best(ranked, few, summaries=True) if query.compressed else []
+    return _Best(_chosen(ordered, query), summaries, len(ordered) < query.pool)
+
+
+def _best(
+    ranked: Sequence[tuple[_Part, Ranked]], query: Query, *, summaries: bool
+) -> list[_Scored]:
+    """Return the memories that ranked passages belong to, or the summaries, by score."""
+    best: dict[str, _Scored] = {}
+    for part, passages in ranked:
+        for scored in _rows(part, passages, query, summaries=summaries):
+            known = best.get(scored.found.row.memory_id)
+            if known is None or known.score < scored.score:
+                best[scored.found.row.memory_id] = scored
+    ordered = sorted(best.values(), key=lambda scored: -scored.score)
+    facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
+    if facts is not None and not summaries:
+        ordered = newest_first(ordered, facts, _asked(query))
+    return [scored for scored in ordered if scored.score >= query.min_score]
+
+
+def _asked(query: Query) -> Asked:
+    reference_us = query.now_us if query.reference_us is None else query.reference_us
+    return Asked(query.text, reference_us, query.as_of_us)
+
+
+def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
+    """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
+    seen: set[str] = set()
+    for place in ranked.places(summaries=summaries):
+        if len(seen) == query.pool:
+            return
+        label = int(ranked.signals.labels[place])
+        memory_id = part.owner(label)
+        if memory_id is None or memory_id in seen:
+            continue
+        row = part.kind.find(part.state, memory_id)
+        if row is not None and part.passes(row):
+            seen.add(row.memory_id)
+            signals = ranked.explained(place) if query.explain else None
+            shown, raw = float(ranked.shown[place]), float(ranked.scores[place])
+            yield _Scored(Found(part.kind, row), shown, raw, signals, part, label)
+
+
+def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:
+    """Return memories in the order in which they are taken until there are enough."""
+    chosen = _diverse(ordered[: query.pool], query) if query.diversity else ordered
+    if not query.each_kind:
+        return chosen
+    first = {scored.found.kind.NAME: scored for scored in reversed(ordered)}
+    leading = sorted(first.values(), key=lambda scored: -scored.score)
+    led = {scored.found.row.memory_id for scored in leading}
+    return [*leading, *(one for one in chosen if one.found.row.memory_id not in led)]
+
+
+def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
+    """Choose among the best, as many as are read, or all where those were not enough."""
+    if not ordered:
+        return []
+    vectors = np.stack([one.part.searched.dense.vector_of(one.label) for one in ordered])
+    scores = np.array([one.raw for one in ordered], np.float32)
+    count = query.wanted + SPARE if query.pool == query.pool_at_first else query.pool
+    return [ordered[place] for place in diverse(scores, vectors, query.diversity, count)]
+
+
+# --- as callers see them
+
+
+class _Hits(NamedTuple):
+    memories: list[Hit]
+    summaries: list[Hit]
+
+
+async def _read(services: Source, live: Searched, best: _Best, query: Query) -> _Hits:
+    """Read as many as are wanted, fold what says the same, and put them in order."""
+    folding = Folding() if query.folds else None
+    memories = await _folded(services, live, best.memories, query, query.wanted, folding)
+    summaries = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
+    if folding is not None:
+        memories, summaries = folding.told(memories), folding.told(summaries)
+    if query.token_budget is not None:
+        memories = _fitting(memories, query.token_budget)
+        left = query.token_budget - sum(map(_tokens, memories))
+        summaries = _fitting(summaries, left)
+    return _Hits(_in_order(memories, query), summaries)
+
+
+async def _folded(
+    services: Source,
+    live: Searched,
+    best: Sequence[_Scored],
+    query: Query,
+    wanted: int,
+    folding: Folding | None,
+) -> list[Hit]:
+    """Return the first of those that say something of their own, as many as are wanted."""
+    hits: list[Hit] = []
+    provenance, place = live.state.provenance, 0
+    facts = live.state.long_term
+    while place < len(best) and len(hits) < wanted:
+        some = best[place : place + wanted - len(hits)]
+        place += len(some)
+        found = [scored.found for scored in some]
+        read = await fields(services.log, live.stream, found, provenance)
+        made = (
+            Hit(
+                **told,
+                score=scored.score,
+                signals=scored.signals,
+                superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
+            )
+            for told, scored in zip(read, some, strict=True)
+        )
+        hits += [hit for hit in made if folding is None or folding.is_new(hit)]
+    return hits
+
+
+def _are_enough(hits: _Hits, query: Query) -> bool:
+    """Say whether more memories to choose from would change nothing."""
+    if len(hits.memories) >= query.wanted or not query.folds:
+        return True
+    return query.token_budget is not None and query.token_budget <= sum(map(_tokens, hits.memories))
+
+
+def _in_order(hits: list[Hit], query: Query) -> list[Hit]:
+    """Return hits by score, unless they were chosen one after another, or kind by kind."""
+    ordered = hits if query.diversity else sorted(hits, key=lambda hit: -hit.score)
+    if query.order == "score":
+        return ordered
+    return sorted(ordered, key=lambda hit: KIND_ORDER[hit.memory_type])
+
+
+def _fitting(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    """Return the best that fit a budget; one that is too long leaves room for the next."""
+    fitting, left = [], budget
+    for hit in hits:
+        if (tokens := _tokens(hit)) <= left:
+            fitting.append(hit)
+            left -= tokens
+    return fitting
+
+
+def _tokens(hit: Hit) -> int:
+    return -(-hit.size_bytes // BYTES_PER_TOKEN)

@@ -1,0 +1,254 @@
+"""What people are: where they live, whom they work for, with whom, what they eat. English."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from memory_actors.search.superseding.claim import NOTHING, Claim, claim_of, rest
+from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
+from memory_actors.search.superseding.lexicon import (
+    ALCOHOL,
+    ANIMAL_FOOD,
+    DETERMINERS,
+    DIETS,
+    OFFICES,
+    PARTNERS,
+    PROFESSIONS,
+    SPOUSES,
+    word_set,
+)
+from memory_actors.search.superseding.values import Value, place_kind, value
+
+# --- where, with whom
+
+_LIVES: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:lives?|living|resides?|residing|based|settled) (?:in|at|near) (?P<v>.+)"
+)
+_MOVED: Final = re.compile(
+    r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
+    r"(?: back| in| over)?(?: from .+?)? (?:to|into) (?P<v>.+)"
+)
+_HOUSEHOLD: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
+)
+
+
+_HOMES: Final = (
+    ["home"],
+    ["home", "city"],
+    ["home", "town"],
+    ["city"],
+    ["residence"],
+    ["location"],
+)
+
+
+def residence(clause: Clause) -> Iterator[Claim]:
+    """Read "lives in Bristol", "moved to Glasgow", "lives with two flatmates"."""
+    lows = [word.low for word in clause.noun]
+    if lows in _HOMES and is_be(clause.words[0]):
+        place = value(clause.words[2 if clause.words[1:2] and clause.words[1].low == "in" else 1 :])
+        kind = place_kind(place.words)
+        if kind:
+            yield claim_of(clause, "residence", Value(place.words, kind), changed=clause.now)
+    if clause.noun:
+        return
+    moved = _MOVED.fullmatch(clause.said)
+    matched = moved or _LIVES.fullmatch(clause.said)
+    if matched:
+        place = value(rest(clause, matched))
+        kind = place_kind(place.words)
+        if kind:
+            yield claim_of(clause, "residence", Value(place.words, kind), changed=moved is not None)
+    elif matched := _HOUSEHOLD.fullmatch(clause.said):
+        with_whom = Value(tuple(rest(clause, matched)), "name")
+        yield claim_of(clause, "household", with_whom)
+
+
+# --- work
+
+_WORKS: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|was) )?(?:a )?"
+    r"(?P<new>started|starts|joined|hired|new job|job|promoted|found|landed|accepted)?"
+    r"(?: ?(?:work|works|working|employed|a new job|a job|new job|job|promoted))*"
+    r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
+    r"(?: (?:at|for|with) (?P<v>.+))?"
+)
+_JOBLESS: Final = re.compile(
+    r"(?:(?:am|is|are) )?(?:looking|searching|hunting|looks|applying) for (?:a|an|the|his|her|my)?"
+    r" ?(?:\w+ )?(?:job|work|position)s?"
+)
+_WORKPLACE: Final = re.compile(
+    r"(?:works?|working|(?:am|is|are) working) (?P<v>remotely|hybrid|on ?site"
+    r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
+)
+_WORK_VERBS: Final = word_set("work works working employed job promoted hired")
+_JOINED: Final = re.compile(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
+_COMMUTES: Final = re.compile(
+    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)"
+    r"|(?P<how>drives?|cycles?|bikes?|walks?))"
+    r" to (?:work|school|the office|university)"
+)
+_LEFT: Final = re.compile(
+    r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from"
+    r"|laid off(?: from)?"
+    r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
+    r"(?: at| with)?)(?P<v>(?: .+)?)"
+)
+
+
+def work(clause: Clause) -> Iterator[Claim]:
+    """Read "works at Siemens as a tester", "was laid off", "takes the bus to work"."""
+    if clause.noun:
+        return
+    said = clause.said
+    if _JOBLESS.fullmatch(said):
+        yield claim_of(clause, "job hunt", NOTHING)
+    if said in ("is unemployed", "am unemployed", "is out of work"):
+        yield claim_of(clause, "employer", NOTHING, holds=False)
+    if matched := _WORKPLACE.fullmatch(said):
+        yield claim_of(clause, "workplace", Value(tuple(rest(clause, matched)), "name"))
+        return
+    if matched := _JOINED.fullmatch(said):
+        yield from job(clause, rest(clause, matched), [], changed=True)
+        return
+    if matched := _COMMUTES.fullmatch(said):
+        how = next(group for group in ("v", "by", "how") if matched[group])
+        yield claim_of(clause, "commute", Value(tuple(rest(clause, matched, how)), "name"))
+        return
+    if matched := _LEFT.fullmatch(said):
+        where = value(rest(clause, matched))
+        if where.kind in ("name", "thing", "none"):
+            yield claim_of(clause, "employer", where, holds=False)
+        return
+    matched = _WORKS.fullmatch(said)
+    lows = [word.low for word in clause.words]
+    if not matched or not (_WORK_VERBS & set(lows) or lows[0] in ("started", "joined")):
+        return
+    at = rest(clause, matched, "at") if matched["at"] else []
+    at = at or (rest(clause, matched) if matched["v"] else [])
+    role = rest(clause, matched, "as") if matched["as"] else []
+    changed = matched["new"] is not None
+    yield from job(clause, at, role, changed=changed)
+
+
+def job(
+    clause: Clause, at: Sequence[Token], role: Sequence[Token], *, changed: bool
+) -> Iterator[Claim]:
+    """Claim an employer, a position, or both."""
+    where, what = value(at), value(role)
+    if at and (where.kind == "name" or at[0].low in DETERMINERS):
+        yield claim_of(clause, "employer", where, changed=changed)
+    if role:
+        at_once = Value(what.words, "profession")
+        yield claim_of(clause, "position", at_once, changed=changed)
+
+
+def profession(clause: Clause) -> Iterator[Claim]:
+    """Read "is a nurse at the county hospital"."""
+    words = clause.words
+    if clause.noun or len(words) < 2 or not is_be(words[0]) or words[0].low in ("was", "were"):
+        return
+    ends = ("at", "for", "with", "of")
+    cut = next((n for n, word in enumerate(words) if n and word.low in ends), len(words))
+    lows = {word.low for word in words[1:cut]}
+    if lows & OFFICES and words[1].low == "the" and clause.who != ("self",):
+        holder = tuple(Token(name.title(), name, name) for name in clause.who)
+        office = content([*words[1:cut], *words[cut + 1 :]])
+        claim = claim_of(clause, f"is {words[cut - 1].low}", Value(holder, "name"))
+        yield claim._replace(who=("self",), stems=office)
+    if lows & (PROFESSIONS | OFFICES):
+        yield from job(clause, words[cut + 1 :], words[1:cut], changed=False)
+
+
+# --- partners
+
+_TOGETHER: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|been|started) )*(?P<how>dating|seeing|married|engaged"
+    r"|in a relationship|together|remarried)(?: (?:to|with))?(?: (?P<v>[^.]+))?"
+)
+_APART: Final = re.compile(
+    r"(?:(?:am|is|are|got|has|have|been|just|was|were) )*(?:broke up|broken up|split up|split"
+    r"|divorced|separated|widowed|single)(?: (?:from|with) )?(?P<v>.*)"
+)
+_RUNGS: Final = {"dating": 1, "seeing": 1, "relationship": 1, "engaged": 2, "married": 3}
+
+
+def partner(clause: Clause) -> Iterator[Claim]:
+    """Read "is dating Lukas", "broke up with Lukas", "is single"."""
+    said = clause.said
+    if clause.noun:
+        return
+    if matched := _APART.fullmatch(said):
+        yield claim_of(clause, "partner", value(rest(clause, matched)), holds=False)
+    elif (matched := _TOGETHER.fullmatch(said)) and (said not in ("seeing", "together")):
+        with_whom = [w for w in (rest(clause, matched) if matched["v"] else []) if w.is_name]
+        if with_whom:
+            rung = next((str(n) for word, n in _RUNGS.items() if word in said), "0")
+            yield claim_of(clause, "partner", Value(tuple(with_whom), f"rung {rung}"))
+
+
+def partner_noun(clause: Clause) -> Iterator[Claim]:
+    """Read "my girlfriend is Marta"."""
+    head = clause.noun[-1].low if clause.noun else ""
+    if head in SPOUSES | PARTNERS and len(clause.noun) == 1 and is_be(clause.words[0]):
+        names = tuple(word for word in clause.words[1:] if word.is_name)
+        if names and clause.words[1].low in ("called", "named", names[0].low):
+            yield claim_of(clause, "partner", Value(names, "rung 0"))
+
+
+# --- food and drink
+
+
+def diet(clause: Clause) -> Iterator[Claim]:
+    """Read "is vegetarian", "eats fish again"."""
+    lows = {word.low for word in clause.words}
+    if clause.noun:
+        return
+    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
+    named = lows & DIETS
+    if named and (is_be(clause.words[0]) or lows & {"went", "turned", "became"}):
+        words = tuple(word for word in clause.words if word.low in DIETS)
+        yield claim_of(clause, "diet", Value(words, "name"), holds=not denies)
+    eats = clause.words[0].low in ("eat", "eats", "eating", "started", "stopped", "went", "is")
+    if eats and lows & ANIMAL_FOOD and lows & {"eat", "eats", "eating"}:
+        words = tuple(word for word in clause.words if word.low in ANIMAL_FOOD)
+        if clause.again or clause.now or denies or "started" in lows:
+            yield claim_of(clause, "animal food", Value(words, "name"), holds=not denies)
+
+
+def alcohol(clause: Clause) -> Iterator[Claim]:
+    """Read "does not drink alcohol", "drinks wine again"."""
+    lows = {word.low for word in clause.words}
+    if clause.noun or not lows & {"drink", "drinks", "drinking"}:
+        return
+    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
+    if lows & ALCOHOL:
+        words = tuple(word for word in clause.words if word.low in ALCOHOL)
+        yield claim_of(clause, "alcohol", Value(words, "name"), holds=not denies)
+
+
+# --- one thing at a time
+
+_ONE: Final = (
+    ("vehicle", re.compile(r"(?:am |is |are )?(?:drives?|driving) (?P<v>(?:a|an|the|my) .+)")),
+    ("bank", re.compile(r"(?:am |is |are )?(?:banks?|banking) (?:with|at) (?P<v>.+)")),
+    ("studies", re.compile(r"(?:am |is |are )?(?:study|studies|studying) (?P<v>.+)")),
+    ("boss", re.compile(r"(?:reports?|reporting) to (?P<v>.+)")),
+)  # fmt: skip
+_USES: Final = re.compile(r"(?:use|uses|using) (?P<v>.+?) (?P<r>as|for) (?P<for>.+)")
+
+
+def one_at_a_time(clause: Clause) -> Iterator[Claim]:
+    """Read what people have one of at a time: "drives a Tesla", "banks with Monzo"."""
+    if clause.noun:
+        return
+    for attribute, pattern in _ONE:
+        if matched := pattern.fullmatch(clause.said):
+            found = value(rest(clause, matched))
+            if found.kind in ("where", "none"):
+                continue
+            yield claim_of(clause, attribute, Value(found.words, "thing"))
+    if matched := _USES.fullmatch(clause.said):
+        purpose = " ".join(sorted(content(rest(clause, matched, "for"))))
+        yield claim_of(clause, f"uses for {purpose}", Value(tuple(rest(clause, matched)), "name"))

@@ -1,0 +1,153 @@
+"""Whether a newer fact says otherwise of the same attribute of the same thing. No model; English.
+
+A change that is missed leaves an old fact in its place, a change that is none hides a fact that
+holds. So there is no general likeness here, and no threshold to tune: a pair counts if one of these
+forms says so, in this order.
+
+- Claims: both say what an attribute with one value is (where somebody lives, whom they work for,
+  what something of theirs is, what it costs), of the same somebody, and the values exclude each
+  other. "no longer", "left", "broke up" say that a value is none any more.
+- Frames: word by word the same, but for numbers, days or months, in the present: "runs 20 km a
+  week" and "runs 35 km a week". "Ran 7 km" is an event: another run says nothing of it.
+- Endings: what the older one says is denied ("does not like"), or has stopped, been given up, sold.
+- Exchanges: "switched from Triodos to Monzo", "tea instead of coffee" name what held before.
+
+The last form is weak: of all that it fits, only the nearest is meant. So is "switched to an
+iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
+"""
+
+from functools import lru_cache
+from itertools import product
+from typing import Final, NamedTuple
+
+from memory_actors.search.superseding.claims import Claim, claims
+from memory_actors.search.superseding.clauses import Clause, clauses
+from memory_actors.search.superseding.endings import ended
+from memory_actors.search.superseding.exchanges import exchanged
+from memory_actors.search.superseding.frames import is_event, otherwise_now, reframed
+from memory_actors.search.superseding.lexicon import CHANGING
+from memory_actors.search.superseding.values import differ
+
+READINGS_MAX: Final = 512
+"""Texts whose reading is kept, some 3 KB each: near each other, facts are read again and again."""
+
+
+THEY: Final = ("they",)
+
+
+class Evidence(NamedTuple):
+    """Why a newer fact says otherwise."""
+
+    form: str
+    weak: bool = False
+    """It counts for the nearest fact alone."""
+
+
+class Reading(NamedTuple):
+    """What can be read of a fact."""
+
+    clauses: list[Clause]
+    claims: list[Claim]
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether it may change anything, or be changed: what only happened does neither."""
+        return bool(self.claims) or any(
+            not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
+        )
+
+
+@lru_cache(READINGS_MAX)
+def read(text: str) -> Reading:
+    """Return what can be read of a fact."""
+    found = clauses(text)
+    return Reading(found, [claim for clause in found for claim in claims(clause)])
+
+
+def evidence(older: Reading, newer: Reading) -> Evidence | None:
+    """Return why the newer fact says otherwise than the older one; None if it does not."""
+    if _says(older) == _says(newer):
+        return None
+    for new, old in product(newer.claims, older.claims):
+        if _excludes(old, new, newer):
+            return Evidence(f"{new.attribute}: {_shown(old)} -> {_shown(new)}")
+    for after, before in product(newer.clauses, older.clauses):
+        if after.who != before.who or before.besides or after.besides:
+            continue
+        if after.who == THEY:  # who they are, nobody can tell
+            continue
+        form = reframed(before, after) or ended(before, after) or otherwise_now(before, after)
+        if form:
+            return Evidence(form)
+    for after, before in product(newer.clauses, older.clauses):
+        if after.who == before.who and (form := exchanged(before, after, older.claims)):
+            return Evidence(form, weak=True)
+    return None
+
+
+def _says(reading: Reading) -> list[tuple[object, ...]]:
+    return [(one.who, one.noun, one.said, one.negated, one.ended) for one in reading.clauses]
+
+
+def _shown(claim: Claim) -> str:
+    return ("" if claim.holds else "not ") + (claim.value.text or "any")
+
+
+# --- claims
+
+_STATES: Final = frozenset({"partner", "employer", "diet"})
+"""Attributes that say how things stand also where they have no value."""
+
+
+def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
+    if old.who != new.who:
+        return False
+    if old.attribute != new.attribute:
+        found = new.attribute == "employer" and new.holds
+        return _eats(old, new) or (old.attribute == "job hunt" and found)
+    if old.attribute == "partner":
+        return _other_partner(old, new)
+    if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
+        return _moved(old, new)
+    if not _same_noun(old, new, newer) or ((old.many or new.many) and not new.changed):
+        return False
+    if old.holds and new.holds:
+        return differ(old.value, new.value)
+    said = bool(old.value.content & new.value.content)
+    if old.holds:
+        return said or not new.value.words
+    return new.holds and (said or old.attribute in _STATES or new.changed)
+
+
+def _eats(old: Claim, new: Claim) -> bool:
+    """Say whether somebody with a diet eats what it forbids."""
+    diet, food = old.attribute == "diet", new.attribute == "animal food"
+    return diet and food and old.holds and new.holds
+
+
+def _other_partner(old: Claim, new: Claim) -> bool:
+    same = bool(old.value.content & new.value.content)
+    if old.holds and new.holds:
+        return not same or (
+            "rung 0" not in (old.value.kind, new.value.kind) and (old.value.kind < new.value.kind)
+        )
+    return new.holds if not old.holds else same or not new.value.content
+
+
+def _moved(old: Claim, new: Claim) -> bool:
+    """Say whether a place is another one of its kind; who moves leaves what contains it, too."""
+    one, other = old.value, new.value
+    if one.content <= other.content or other.content <= one.content:
+        return False
+    return one.kind == other.kind or (new.changed and "dwelling" not in (one.kind, other.kind))
+
+
+def _same_noun(old: Claim, new: Claim, newer: Reading) -> bool:
+    """Say whether two nouns name the same thing: "my tutor" may be "my German tutor"."""
+    if old.stems == new.stems:
+        return True
+    names = {word.stem for clause in newer.clauses for word in clause.words}
+    names |= {one for clause in newer.clauses for one in clause.who}
+    mentioned = any(word.stem in names for word in old.value.words if word.is_name)
+    within = old.stems <= new.stems or new.stems <= old.stems
+    return within and (new.changed or mentioned)

@@ -1,0 +1,137 @@
+"""What a claim says of an attribute, and whether two of them differ in a way that tells."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from memory_actors.search.superseding.clauses import Token, content
+from memory_actors.search.superseding.lexicon import (
+    COUNTRIES,
+    DETERMINERS,
+    DWELLINGS,
+    MONEY,
+    MONTHS,
+    NUMBERS,
+    ORDINALS,
+    PERIODS,
+    PROFESSIONS,
+    WEEKDAYS,
+    word_set,
+)
+
+VALUE_TOKENS_MAX: Final = 12
+_CUTS: Final = word_set("and for because since with as after until when than")
+_POINTS: Final = word_set("in on at by until from around")
+_PLACED: Final = word_set("in on at near under behind next inside outside")
+_COLOURS: Final = word_set(
+    "red blue green yellow orange purple pink black white grey gray brown silver gold"
+)
+
+
+class Value(NamedTuple):
+    """The words of a value, and what kind of thing they are."""
+
+    words: tuple[Token, ...]
+    kind: str
+    """number, date, day, place, region, dwelling, profession, name, thing, colour, where, …"""
+
+    @property
+    def content(self) -> frozenset[str]:
+        """The stems of what it says."""
+        return content(self.words)
+
+    @property
+    def text(self) -> str:
+        """The words."""
+        return " ".join(word.raw for word in self.words)
+
+
+def value(words: Sequence[Token]) -> Value:
+    """Return a value; what says why or since when is cut off."""
+    kept: list[Token] = []
+    if len(words) > VALUE_TOKENS_MAX or (len(words) > 1 and words[0].low.endswith("ed")):
+        return Value(tuple(words), "none")  # a story, or what was done: "operated by the state"
+    for word in words:
+        if kept and word.low in _CUTS:
+            break
+        kept.append(word)
+    if len(kept) > 1 and kept[0].low in _POINTS and changes(kept[1]):
+        kept = kept[1:]  # "at 9:30", "in March"
+    return Value(tuple(kept), _kind(kept))
+
+
+def is_number(word: Token) -> bool:
+    """Say whether a word is a number."""
+    return word.low[0].isdigit() or word.low in NUMBERS
+
+
+def changes(word: Token) -> bool:
+    """Say whether a word is what changes from one time to another: a number, a day, a month."""
+    return is_number(word) or word.low in MONTHS or word.low in WEEKDAYS or word.low in ORDINALS
+
+
+def _kind(words: Sequence[Token]) -> str:
+    lows = [word.low for word in words]
+    if not words:
+        return "none"
+    if any(low in MONTHS for low in lows):
+        return "date"
+    if any(low in WEEKDAYS for low in lows):
+        return "day"
+    if lows[0] in _PLACED:
+        return "where"
+    counted = is_number(words[0]) or lows[0] in MONEY
+    if counted and not any(word.is_name for word in words):
+        return "number"
+    return _kind_of_noun(words, lows)
+
+
+def _kind_of_noun(words: Sequence[Token], lows: Sequence[str]) -> str:
+    if any(low in _COLOURS for low in lows) and len(lows) <= 2:
+        return "colour"
+    if any(low in PROFESSIONS for low in lows):
+        return "profession"
+    if any(word.is_name or "@" in word.low or _is_code(word.low) for word in words):
+        return "name"
+    return "thing" if lows[0] in DETERMINERS else "quality"
+
+
+def _is_code(low: str) -> bool:
+    return any(one.isdigit() for one in low) or "-" in low
+
+
+def place_kind(words: Sequence[Token]) -> str:
+    """Return what kind of place is named: a dwelling, a region or a place in one; "" for none."""
+    lows = [word.low for word in words]
+    if any(low in DWELLINGS for low in lows):
+        return "dwelling"
+    names = [word for word in words if word.is_name]
+    if not names:
+        return ""
+    return "region" if names[-1].low in COUNTRIES and len(names) <= 2 else "place"
+
+
+_ALIKE: Final = ({"name", "thing"},)
+
+
+def differ(older: Value, newer: Value) -> bool:
+    """Say whether two values of one attribute exclude each other: of one kind, and none in other.
+
+    "a bank" and "a bank in Leeds" do not: one says more.
+    """
+    if older.kind != newer.kind and {older.kind, newer.kind} not in _ALIKE:
+        return False
+    if older.kind in ("none", "quality"):
+        return False
+    if older.kind == "where" and older.words[0].low != newer.words[0].low:
+        return False
+    one, other = older.content, newer.content
+    if older.kind in ("number", "date", "day"):
+        return one != other and units(older.words) == units(newer.words)
+    return bool(one and other) and not one <= other and not other <= one
+
+
+def units(words: Sequence[Token]) -> frozenset[str]:
+    """Return the stems of what is counted, without the numbers."""
+    skipped = MONEY | PERIODS
+    said = [word for word in words if not changes(word) and word.low not in skipped]
+    return content(said)

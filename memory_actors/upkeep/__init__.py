@@ -1,0 +1,1 @@
+"""A store kept in order: erasing users, verifying, repairing, importing a log."""

@@ -1,0 +1,204 @@
+"""Erasing a user: everything that says something about them, wherever it lies.
+
+The order is what makes a crash harmless. While the log still has the events, everything else can be
+found again by them, so the log comes last: vectors and token states, index files, API keys,
+recalls, alerts that wait, and then the stream (eventlog/lmdb/erase.py), which finishes by itself
+what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
+
+Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there before has left.
+Everybody else reads and writes, but for the moment in which files are replaced.
+
+Vectors lie under the digest of their text, whoever has it. They are deleted unless another user who
+is live has the text too; any other who has it embeds it again when it is missed. In a store that is
+encrypted each user has their own, and their key goes with the stream.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from inspect import iscoroutinefunction
+from pathlib import Path
+
+import anyio.to_thread
+
+from eventlog import EventLog, EventLogError, KeyGone, LogUnavailable, Recorded
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Returned, to_datetime
+from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.streams import is_user_stream, recall_stream_of
+from memory_actors.compaction.archiving import checkpoint_name
+from memory_actors.compaction.job import Compaction
+from memory_actors.kinds import user_state
+from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.observing.alerts import AlertDispatcher
+from memory_actors.users.live_user import remove_indexes, touched
+from memory_actors.users.services import Services
+from memory_actors.users.writers.scope import Scope
+
+PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
+
+_logger = get_logger("memory_actors.upkeep.erasing")
+
+
+class EraseReceipt(Returned, frozen=True, kw_only=True):
+    """What was erased, and when. It holds nothing of it."""
+
+    user: str
+    """The first 12 hex digits of the SHA-256 of the user's id."""
+    erased_at: datetime
+    events: int
+    """0: there was nothing to erase."""
+    archive_files: int
+    index_files: int
+    embeddings: int
+    api_keys: int
+    log_bytes_before: int
+    log_bytes_after: int
+    key_deleted: bool = False
+    """Whether there was a key of the user's, so that old backups do not give the user back."""
+
+
+class Erasing:
+    """Erases users, one at a time or several."""
+
+    def __init__(
+        self,
+        services: Services,
+        log: EventLog,
+        alerts: AlertDispatcher,
+        compaction: Compaction,
+        directory: Path,
+    ):
+        self._services = services
+        self._log = log
+        self._alerts = alerts
+        self._compaction = compaction
+        self._directory = directory
+        self._watchers: list[Callable[[str], object]] = []
+
+    def watch(self, forget: Callable[[str], object]) -> None:
+        """Have `forget(user id)` called whenever a user is erased: for what others remember.
+
+        :raises InvalidInputError: it is no function, or one that would have to be awaited.
+        """
+        if not callable(forget) or any(map(iscoroutinefunction, (forget, type(forget).__call__))):
+            raise InvalidInputError(
+                f"{forget!r:.80} cannot watch erasures: it must be a plain function, not `async`"
+            )
+        self._watchers.append(forget)
+
+    async def erase(self, user_id: str) -> EraseReceipt:
+        """Erase a user. See `MemorySystem.erase`."""
+        scope = Scope(self._services, user_id, None, None)
+        return await scope.unattended(self._erase(scope))
+
+    async def _erase(self, scope: Scope) -> EraseReceipt:
+        user_id, stream = scope.user_id, scope.stream
+        async with self._services.runtime.alone(stream), self._compaction.without(user_id):
+            await self._log.flush()
+            digests, counted = await self._known(stream)
+            if scope.embeddings.owner.is_everybody:
+                digests -= await self._others_have()
+            embeddings = await scope.embeddings.erase(digests)
+            index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
+            keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
+            recalls = await self._erase_recalls(user_id)
+            self._alerts.forget(user_id)
+            self._tell(user_id)
+            erased = await self._log.erase(
+                stream, counted=counted, projections=[checkpoint_name(stream)]
+            )
+        return EraseReceipt(
+            user=hashed(user_id),
+            erased_at=to_datetime(erased.erased_at_us or self._services.clock_us()),
+            events=erased.events + recalls,
+            archive_files=erased.segments,
+            index_files=index_files,
+            embeddings=embeddings,
+            api_keys=keys,
+            log_bytes_before=erased.before_bytes,
+            log_bytes_after=erased.after_bytes,
+            key_deleted=erased.key_deleted,
+        )
+
+    def _tell(self, user_id: str) -> None:
+        """Tell all who watch; one that fails keeps neither the others nor the erasure back."""
+        for forget in self._watchers:
+            try:
+                forget(user_id)
+            except Exception as error:  # of whatever kind: it is not our code
+                _logger.warning("watcher of erasures failed", error=reason(error))
+
+    async def _known(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
+        """Return the digest of every text that a user ever had, and what counts in the totals.
+
+        What is damaged is no reason to leave the rest: then they are those up to there.
+
+        :raises LogUnavailable: something cannot be read now, and will be; nothing was erased yet.
+        """
+        state, digests = UserState(), set[bytes]()
+        version = (await self._log.head(stream)).erased_version
+        try:
+            while events := await self._log.read_stream(
+                stream, version, PAGE_EVENTS, dropped="mark"
+            ):
+                state = await anyio.to_thread.run_sync(_collect, state, events, digests)
+                version = events[-1].version
+        except KeyGone:  # of a user who was erased before a backup was restored
+            return digests, await self._counted_by_nobody_else(stream)
+        except LogUnavailable:  # without it vectors would stay, and totals be wrong
+            raise
+        except (EventLogError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            _logger.warning("erased stream is damaged", error=reason(error))
+        return digests, user_state.totals(state)
+
+    async def _counted_by_nobody_else(self, stream: str) -> Mapping[str, int]:
+        """Return what of the totals is in no state that can be read. Activates every user.
+
+        Exact while nobody writes; no state can tell it better.
+        """
+        left = Counter(await self._log.totals())
+        for other in await self._log.streams():
+            if is_user_stream(other) and other != stream:
+                with suppress(KeyGone):
+                    async with self._services.runtime.use(other) as live:
+                        left.subtract(user_state.totals(live.state))
+        return +left
+
+    async def _others_have(self) -> set[bytes]:
+        """Return the digests of the texts of all users who are live."""
+        states = [live.state for live in self._services.runtime.lives()]
+        return await anyio.to_thread.run_sync(
+            lambda: {digest for state in states for digest in _digests(state)}
+        )
+
+    async def _erase_recalls(self, user_id: str) -> int:
+        """Erase what was kept of a user's searches; return how many there were."""
+        stream = recall_stream_of(user_id)
+        checkpoint = await self._services.recalls.leave(stream)
+        if (await self._log.head(stream)).is_empty:
+            return 0
+        return (await self._log.erase(stream, projections=[checkpoint])).events
+
+
+def _collect(
+    state: UserState, events: Iterable[Recorded[object]], digests: set[bytes]
+) -> UserState:
+    """Fold events one by one; add the digests of what each of them has changed."""
+    for recorded in events:
+        state = user_state.evolve(state, recorded)
+        for kind, memory_id in touched([recorded]):
+            row = kind.find(state.of(kind), memory_id)
+            if row is not None:
+                digests.update(passage.digest for passage in kind.passages(row))
+    return state
+
+
+def _digests(state: UserState) -> Iterable[bytes]:
+    for kind in KINDS:
+        for row in kind.rows(state.of(kind)):
+            for passage in kind.passages(row):
+                yield passage.digest

@@ -1,0 +1,136 @@
+"""Work on a closed store in a process of its own.
+
+LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). So a child
+reads, and tells its parent by lines of JSON how far it is, and at last what came of it: a result,
+or an error of the log, which is raised again by its name. A child that ends early has told neither:
+if it crashed, the file is damaged; if it ended in another way (a module that it cannot import, the
+system's OOM killer), it was the reader that failed, and that says nothing about the file.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    EncryptionMismatch,
+    EventLogError,
+    KeysUnavailable,
+    LogLocked,
+    LogUnavailable,
+    MissingCodec,
+    MissingExtra,
+    Progress,
+    StorageFailed,
+    UnknownEvent,
+)
+from memory_actors.base.errors import ReaderFailedError
+from memory_actors.base.processes import PIPE, python, started
+
+_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+_ERRORS = {
+    kind.__name__: kind
+    for kind in (
+        CorruptLog, DiskFull, EncryptionMismatch, KeysUnavailable, LogLocked, LogUnavailable,
+        MissingCodec, MissingExtra, StorageFailed, UnknownEvent,
+    )
+}  # fmt: skip
+
+Result = TypeVar("Result")
+
+
+class ChildDied(Exception):
+    """A child crashed before it told what came of its work; the message names the signal."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """What a child says: one of these."""
+
+    done: int = 0
+    total: int = 0
+    result: Any = None
+    error: str | None = None
+    """Its type."""
+    message: str = ""
+
+
+# --- the parent
+
+
+def heard(
+    module: str,
+    arguments: Sequence[str | Path],
+    kind: type[Result],
+    *,
+    given: bytes = b"",
+    progress: Progress | None = None,
+) -> Result:
+    """Return what `main` of a module says in a child that has these arguments. Blocks.
+
+    The child reads `given` from its standard input. `progress(done, total)` is called here.
+
+    :raises ChildDied: it has crashed, as it does over a damaged file.
+    :raises ReaderFailedError: it has ended without an answer, in another way.
+    :raises EventLogError: what the child could not do.
+    """
+    command = python(f"from {module} import main; main()", *arguments)
+    with started(command, stdin=PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with suppress(BrokenPipeError):  # it has died before it read that
+            child.stdin.write(given)
+        with suppress(BrokenPipeError):
+            child.stdin.close()
+        told = _told(child.stdout, progress)
+    if told is None:
+        raise _early_end(child.returncode)
+    return msgspec.convert(told, kind)
+
+
+def _told(lines: IO[bytes], progress: Progress | None) -> Any:
+    """Return the result in what a child says, None if there is none."""
+    for text in lines:
+        line = msgspec.json.decode(text, type=_Line)
+        if line.error is not None:
+            raise _ERRORS.get(line.error, CorruptLog)(line.message)
+        if line.result is not None:
+            return line.result
+        if progress is not None:
+            progress(line.done, line.total)
+    return None
+
+
+def _early_end(code: int) -> Exception:
+    """Return what to raise about a child that has ended without an answer."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if -code in _CRASHES:
+        return ChildDied(how)
+    return ReaderFailedError(
+        f"the process that was to read the store has failed ({how}): nothing is known about the "
+        "store; see what that process wrote to stderr, then try again"
+    )
+
+
+# --- the child
+
+
+def tell(work: Callable[[Progress], Any]) -> None:
+    """Do the work of a child, and say what comes of it. `work` may call what it is given."""
+    out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
+
+    def say(line: _Line) -> None:
+        out.write(msgspec.json.encode(line).decode() + "\n")
+        out.flush()
+
+    try:
+        result = work(lambda done, total: say(_Line(done, total)))
+    except EventLogError as error:
+        say(_Line(error=type(error).__name__, message=str(error)))
+    else:
+        say(_Line(result=result))

@@ -1,0 +1,369 @@
+"""A live user: the actor of one user's stream with what is derived from it.
+
+Derived are the indexes of its memories (see indexes/user_indexes.py), kept in step with each
+published event, and the order of last use of working memory, known here only and never logged.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio.to_thread
+import msgspec
+
+from eventlog import (
+    CorruptLog,
+    Decider,
+    EventLogError,
+    EventStore,
+    LogBusy,
+    PoisonedStream,
+    Recorded,
+    Snapshot,
+    replay,
+)
+from eventlog.core.frame import stream_id
+from eventlog.core.logs import get_logger
+from eventlog.files.datafile import remove_named
+from memory_actors.actors.actor import Actor
+from memory_actors.base.background_tasks import Chores
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.streams import user_of
+from memory_actors.kinds import user_state, working
+from memory_actors.kinds.account import AlertChanged
+from memory_actors.kinds.context.commands import MAKE_ROOM
+from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
+from memory_actors.kinds.purging import Purge, originals
+from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.search.retrieval import Searched
+from memory_actors.users.past_events import events_about, first_events
+from memory_actors.users.totals import Totals
+from memory_actors.users.values import Values
+
+SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
+SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
+BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
+ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
+BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
+ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
+
+INDEXES = "indexes"
+
+_logger = get_logger("memory_actors.user")
+
+UserDecider = Decider[Command, Any, UserState]
+AlertHandler = Callable[[str, AlertChanged, UserState], None]
+"""(stream, the alert, the state it came with): carries an alert out, at once and without fail."""
+
+
+def index_path(directory: Path, stream: str) -> Path:
+    """Return what the names of a user's index files begin with, in a data directory."""
+    return directory / INDEXES / stream_id(stream).hex()
+
+
+def remove_indexes(directory: Path, stream: str) -> int:
+    """Remove a user's index files; return how many there were.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
+    begin = index_path(directory, stream)
+    return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
+
+
+class UserView(Searched, Protocol):
+    """What reads need of a user, live or past."""
+
+    @property
+    def values(self) -> Values:
+        """The documents of it."""
+        ...
+
+    def touch(self, key: str) -> None:
+        """Note that a key of working memory was used."""
+        ...
+
+    def note_read(self, entry_id: str, now_us: int) -> None:
+        """Note that an entry of a context document was read."""
+        ...
+
+
+class StateDivergedError(AssertionError):
+    """A live state is not what a replay of its stream gives: a bug in an evolve."""
+
+
+class LiveUser:
+    """One user's actor and what is derived from it. Make one with `activate`."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        log: EventStore,
+        decider: UserDecider,
+        embeddings: Embeddings,
+        index_path: Path,
+        totals: Totals,
+        on_alert: AlertHandler,
+    ):
+        self.stream = stream
+        self._chores = Chores()
+        self.indexes = UserIndexes(
+            stream,
+            index_path,
+            log=log,
+            embeddings=embeddings,
+            chores=self._chores,
+            find=self._find,
+        )
+        self.values = Values(log, stream)
+        self.actor: Actor[UserState]
+        self._log = log
+        self._decider = decider
+        self._totals = totals
+        self._on_alert = on_alert
+        self._snapshot_version = 0
+        self._rebuilds = 0
+        self._last_use: dict[str, int] = {}
+        self._uses = 0
+        self._read_at_us: dict[str, int] = {}
+        """When entries of context documents were last read."""
+        self._relaxed_version = 0
+        """Of the last event that was answered before it is in the log."""
+        self._flushed_version = 0
+        self._sized: UserState | None = None
+        self._state_bytes = 0
+
+    @property
+    def state(self) -> UserState:
+        """The confirmed state."""
+        return self.actor.state
+
+    def _find(self, kind: Kind, memory_id: str) -> Any:
+        return kind.find(self.state.of(kind), memory_id)
+
+    # --- what the runtime asks
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is under way, or a quarantine, which must not be forgotten."""
+        return self.actor.busy or self.actor.quarantined is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, roughly; texts are in the log and not counted. Asked after every use."""
+        if self._sized is not self.state:
+            self._sized, self._state_bytes = self.state, _state_bytes(self.state)
+        return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes
+
+    async def passivate(self) -> None:
+        """Finish what is under way; keep a snapshot and the index."""
+        try:
+            await self.actor.drain()
+            await self._chores.cancel()
+            if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
+                await self.snapshot()
+            await self.indexes.save()
+        finally:
+            self.indexes.retire()
+            self.actor.retire()
+
+    async def discard(self) -> None:
+        """Finish what is under way; keep nothing."""
+        try:
+            await self.actor.drain()
+            await self._chores.cancel()
+        finally:
+            self.indexes.retire()
+            self.actor.retire()
+
+    # --- what the actor asks
+
+    async def enrich(self, command: Any, state: UserState) -> Any:
+        """Add what a decision needs: the order of last use, what the log knows of an id."""
+        if isinstance(command, working.SetKey | working.UpdateKey):
+            command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
+        if isinstance(command, MAKE_ROOM):
+            room = msgspec.structs.replace(command.room, read_at_us=dict(self._read_at_us))
+            command = msgspec.structs.replace(command, room=room)
+        if isinstance(command, Restore | Purge) or getattr(command, "own_ids", None):
+            await self._flushed()
+        if isinstance(command, Add) and command.own_ids:
+            used = await first_events(self._log, self.stream, command.own_ids)
+            return msgspec.structs.replace(command, used=used)
+        if isinstance(command, Restore):
+            past = await events_about(self._log, self.stream, command.memory_ids)
+            return msgspec.structs.replace(command, past=past)
+        if isinstance(command, Purge):
+            past = await events_about(self._log, self.stream, command.memory_ids)
+            past |= await events_about(self._log, self.stream, sorted(originals(past)))
+            return msgspec.structs.replace(command, past=past)
+        return command
+
+    async def _flushed(self) -> None:
+        """See that the log knows the newest ids: working memory is answered before it is there."""
+        if self._relaxed_version > self._flushed_version:
+            version = self.actor.version
+            await self._log.flush()
+            self._flushed_version = max(self._flushed_version, version)
+
+    def check_totals(self, before: UserState, after: UserState) -> None:
+        """Refuse what would pass a limit over all users. See `Totals.check`."""
+        self._totals.check(user_state.totals_changed(before, after))
+
+    def admit(self, before: UserState, after: UserState) -> Mapping[str, int]:
+        """Claim what a decision adds to the totals over all users. See `Totals.claim`."""
+        changes = user_state.totals_changed(before, after)
+        self._totals.claim(changes)
+        return changes
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        """Give back what was claimed."""
+        self._totals.release(changes)
+
+    def published(
+        self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
+    ) -> None:
+        """Keep the indexes and the order of use in step; snapshot now and then."""
+        for kind, memory_id in touched(events):
+            old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
+            self.indexes.follow(kind, old, new)
+            if old is not None and (new is None or new.version != old.version):
+                self.values.forget(old.version)
+        for recorded in events:
+            if isinstance(recorded.data, working.KeySet):
+                self.touch(recorded.data.key)
+                self._relaxed_version = recorded.version
+            elif isinstance(recorded.data, working.KeyDeleted):
+                self._relaxed_version = recorded.version
+            elif isinstance(recorded.data, AlertChanged):
+                self._on_alert(self.stream, recorded.data, after)
+            elif isinstance(recorded.data, Pruned):
+                self._say_pruned(recorded.data)
+        self.indexes.maintain()
+        if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
+            self._chores.start("snapshot", self.snapshot)
+
+    def _say_pruned(self, event: Pruned) -> None:
+        """Log that memories were pruned: who gave leave may not be who looks after them."""
+        kind, user = user_state.kind_of_event(event), hashed(user_of(self.stream))
+        assert kind is not None
+        _logger.warning("memories pruned", kind=kind.NAME, count=len(event.memory_ids), user=user)
+
+    def rebuilt(self, state: UserState) -> None:
+        """Compare the indexes with a state that was read again from the log."""
+        self._rebuilds += 1
+        for kind in KINDS:
+            self.indexes.compare(kind, kind.rows(state.of(kind)))
+
+    # --- the order of last use of working memory
+
+    def touch(self, key: str) -> None:
+        """Note that a key of working memory was used."""
+        self._uses += 1
+        self._last_use[key] = self._uses
+
+    def note_read(self, entry_id: str, now_us: int) -> None:
+        """Note that an entry of a context document was read: it is not the stalest now."""
+        names, read_at_us = self.state.context.names, self._read_at_us
+        read_at_us[entry_id] = now_us
+        if len(read_at_us) > 2 * len(names) + 16:  # most of it is about entries that are gone
+            self._read_at_us = {one: at for one, at in read_at_us.items() if one in names}
+
+    def _least_recent(self, state: UserState) -> tuple[str, ...]:
+        last_use, keys = self._last_use, state.working.held
+        if len(last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
+            self._last_use = last_use = {key: last_use.get(key, 0) for key in keys}
+        return tuple(sorted(keys, key=lambda key: last_use.get(key, 0)))
+
+    # --- snapshots and checks
+
+    async def snapshot(self) -> None:
+        """Keep the state, so that the next activation has less to read."""
+        state, version, rebuilds = self.state, self.actor.version, self._rebuilds
+        self._snapshot_version = version
+        data = await anyio.to_thread.run_sync(user_state.dump, state)
+        if self._rebuilds != rebuilds:  # the state was given up meanwhile
+            return
+        snapshot = Snapshot(version, data)
+        try:
+            await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
+        except EventLogError as error:  # the next activation reads more events, that is all
+            user = hashed(user_of(self.stream))
+            _logger.warning("snapshot not kept", user=user, error=reason(error))
+        await self.indexes.save_words()
+
+    async def check_replay(self) -> None:
+        """Compare the state with a replay of the whole stream. For tests: it reads everything.
+
+        :raises StateDivergedError: they differ.
+        """
+        state, version = self.state, self.actor.version
+        await self._log.flush()
+        replayed, _ = await replay(
+            self._log, self._decider, self.stream, until=version, dropped="mark"
+        )
+        if user_state.fingerprint(replayed) != user_state.fingerprint(state):
+            raise StateDivergedError(f"live state and replay differ at version {version}")
+
+    # --- activation
+
+    async def activate(self, clock: Callable[[], int]) -> None:
+        """Read the state from snapshot and log, and the index from its files and the vectors."""
+        head = await self._log.head(self.stream)
+        state, version, poison = await self._read_state(head.erased_version)
+        self.actor = Actor(
+            self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
+            rebuild=self._replayed, state=state, version=version, epoch=head.epoch,
+        )  # fmt: skip
+        if poison is not None:
+            self.actor.quarantine(str(poison))
+        for kind in KINDS:
+            await self.indexes.load(kind, state.of(kind))
+
+    async def _read_state(self, erased: int) -> tuple[UserState, int, PoisonedStream | None]:
+        """Return the state behind the version up to which the stream is erased.
+
+        :raises CorruptLog: an event is damaged. Where one cannot be folded the state before it is
+            served; but what a damaged one said is not known, and without it answers would be wrong.
+        """
+        state, version = await user_state.fold_start(self._log, self.stream, erased)
+        self._snapshot_version = version
+        try:
+            state, version = await replay(
+                self._log, self._decider, self.stream, state=state, after=version, dropped="mark"
+            )
+        except PoisonedStream as poison:
+            if isinstance(poison.__cause__, CorruptLog):
+                raise poison.__cause__ from None
+            return poison.state, poison.version, poison
+        return state, version, None
+
+    async def _replayed(self) -> tuple[UserState, int]:
+        """Read the state again, after a write that failed; while others fail nobody can read."""
+        while True:
+            with suppress(LogBusy):
+                return await replay(self._log, self._decider, self.stream, dropped="mark")
+            await asyncio.sleep(BUSY_S)
+
+
+def _state_bytes(state: UserState) -> int:
+    """Return what the rows take, and the texts in the state: of working memory and documents."""
+    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
+    rows = sum(tally.count + tally.relationships for tally in tallies)
+    texts = state.working.size_bytes + state.context.living_bytes
+    return ROW_BYTES * rows + ORIGIN_BYTES * len(state.provenance.origins) + texts
+
+
+def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
+    """Return the memories that events are about, each once."""
+    touched: dict[tuple[str, str], Kind] = {}
+    for recorded in events:
+        kind = user_state.kind_of_event(recorded.data)
+        if kind is not None:
+            for memory_id in kind.registry.keys(recorded.data):
+                touched[kind.NAME, memory_id] = kind
+    return [(kind, memory_id) for (_, memory_id), kind in touched.items()]

@@ -1,0 +1,249 @@
+"""Which memories were returned to whom for which query: an audit of reads, if it is asked for.
+
+Each search is one event in a stream beside the user's own, `recall:user:<id>`, appended relaxed:
+the read waits for no disk, and a crash may lose the last 50 ms of it. A record that cannot be
+written is logged and counted (`SystemStatistics`), and the read goes on. The stream is nobody's
+memory: it is in no total and makes no user.
+
+By default (`hashed`) query and ids are kept as HMAC-SHA256 under the key in `recall.key` beside the
+store: who has the key can ask whether a query or a memory was there, and nobody reads them out.
+That is a pseudonym and no more: a short query can be guessed by who has the key. Without the key
+the old hashes say nothing to anybody.
+
+What is older than `recall_audit_days` is not shown, and dropped for good: its payload goes to the
+archive and out of it, after every 512 recalls of a user and at the end of each run of compaction
+over all users. Its place in the log and its digest stay.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from eventlog import (
+    Checkpoint,
+    Dropped,
+    EventLogError,
+    EventStore,
+    KeyGone,
+    KeysUnavailable,
+    Recorded,
+)
+from eventlog.core.logs import get_logger
+from eventlog.core.records import DAY_US
+from eventlog.files.datafile import write_whole
+from eventlog.files.regular import read_bytes
+from memory_actors.base.background_tasks import Chores
+from memory_actors.base.privacy import reason
+from memory_actors.base.records import Recall
+from memory_actors.base.streams import RECALL_PREFIX
+from memory_actors.kinds.recall_events import RecallMade
+
+KEY_FILE = "recall.key"
+KEY_BYTES = 32
+STREAMS_MAX = 1_024  # whose versions are held: what leaves is read from the log again
+TRIM_EVERY = 512  # recalls of a user
+PAGE = 512  # events read at a time
+
+_logger = get_logger("memory_actors.users.recalls")
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """Where a stream stands; one append at a time."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    version: int | None = None
+
+
+class RecallAudit:
+    """Keeps and reads recalls. With a `mode` of None it keeps nothing, and reads what there is.
+
+    `key_path` is where the key of the hashes is; it is made when it is first needed.
+    """
+
+    def __init__(
+        self,
+        log: EventStore,
+        mode: str | None,
+        keep_days: float,
+        key_path: Path,
+        clock: Callable[[], int],
+    ):
+        self._log = log
+        self._mode = mode
+        self._keep_us = int(keep_days * DAY_US)
+        self._key_path = key_path
+        self._key: bytes | None = None
+        self._clock = clock
+        self._chores = Chores()
+        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self.failed = 0
+        """Recalls that could not be written."""
+
+    # --- write
+
+    async def keep(
+        self, stream: str, query: str, memory_ids: Sequence[str], meta: dict[str, str]
+    ) -> None:
+        """Keep that these memories were returned for a query; never fail."""
+        if self._mode is None:
+            return
+        try:
+            made = self._made(query, memory_ids)
+            version = await self._append(stream, made, meta)
+            if version % TRIM_EVERY == 0:
+                self._chores.start(f"trim {stream}", lambda: self.trim(stream))
+        except EventLogError as error:
+            self.failed += 1
+            _logger.warning("recall not kept", error=reason(error))
+
+    def _made(self, query: str, memory_ids: Sequence[str]) -> RecallMade:
+        hashed = self._mode == "hashed"
+        said = self._hashed if hashed else str
+        return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=hashed)
+
+    async def _append(self, stream: str, made: RecallMade, meta: dict[str, str]) -> int:
+        held = self._streams.setdefault(stream, _Stream())
+        self._streams.move_to_end(stream)
+        if len(self._streams) > STREAMS_MAX:
+            self._streams.popitem(last=False)
+        async with held.turn:
+            if held.version is None:
+                await self._log.flush()
+                held.version = (await self._log.head(stream)).version
+            version, held.version = held.version, None  # unknown, until this one is accepted
+            await self._log.append(
+                stream, [made], version, durability="relaxed", meta=meta,
+                recorded_at_us=self._clock(),
+            )  # fmt: skip
+            held.version = version + 1
+        return version + 1
+
+    async def leave(self, stream: str) -> str:
+        """Forget a stream that is to be erased; return the name of its checkpoint."""
+        held = self._streams.pop(stream, _Stream())
+        async with held.turn:  # what is under way is in the log
+            return _checkpoint(stream)
+
+    async def close(self) -> None:
+        """Stop what runs in the background."""
+        await self._chores.cancel()
+
+    # --- what is too old
+
+    async def trim(self, stream: str) -> None:
+        """Drop for good what is older than it may be: all before the first that is not."""
+        await self._log.flush()
+        done, before_us = await self._dropped_until(stream), self._clock() - self._keep_us
+        while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
+            old = list(takewhile(lambda one: one.recorded_at_us < before_us, page))
+            if old:
+                done = old[-1].version
+                await self._log.archive(stream, [one.version for one in old])
+                await self._log.drop_archived(self._clock() + 1, stream)
+                await self._log.save_checkpoint(Checkpoint(_checkpoint(stream), done))
+            if len(old) < len(page):
+                return
+
+    async def _dropped_until(self, stream: str) -> int:
+        return await self._log.load_checkpoint(_checkpoint(stream))
+
+    async def trim_all(self) -> None:
+        """Do so for every user."""
+        for stream in await self._log.streams():
+            if stream.startswith(RECALL_PREFIX):
+                with suppress(KeyGone):  # of a user who was erased before a backup was restored
+                    await self.trim(stream)
+
+    # --- read
+
+    async def read(
+        self,
+        stream: str,
+        *,
+        query: str | None = None,
+        memory_id: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        limit: int = 100,
+    ) -> list[Recall]:
+        """Return recalls, the newest first; of a query or a memory only, if one is given."""
+        await self._log.flush()
+        oldest_us = max(self._clock() - self._keep_us, since_us or 0)
+        wanted = None if query is None else self._spellings(query)
+        found: deque[Recorded[Any]] = deque(maxlen=limit)
+        async for recorded in self._events(stream, memory_id):
+            if (
+                not isinstance(recorded.data, Dropped)
+                and oldest_us <= recorded.recorded_at_us
+                and (until_us is None or recorded.recorded_at_us < until_us)
+                and (wanted is None or recorded.data.query in wanted)
+            ):
+                found.append(recorded)
+        return [_recall(recorded) for recorded in reversed(found)]
+
+    async def _events(self, stream: str, memory_id: str | None) -> AsyncIterator[Recorded[Any]]:
+        if memory_id is not None:
+            for recorded in await self._about(stream, memory_id):
+                yield recorded
+            return
+        done = await self._dropped_until(stream)
+        while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
+            for recorded in page:
+                yield recorded
+            done = page[-1].version
+
+    async def _about(self, stream: str, memory_id: str) -> list[Recorded[Any]]:
+        versions = set[int]()
+        for one in self._spellings(memory_id):
+            versions.update(await self._log.versions_about(stream, one))
+        return await self._log.read_versions(stream, sorted(versions), dropped="mark")
+
+    def _spellings(self, said: str) -> tuple[str, ...]:
+        """Return how something may be kept: as it is, and hashed, if there is a key."""
+        return (said, self._hashed(said)) if self._key_path.exists() else (said,)
+
+    # --- the key
+
+    def _hashed(self, said: str) -> str:
+        if self._key is None:
+            self._key = _key(self._key_path)
+        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+
+
+def _checkpoint(stream: str) -> str:
+    return f"recalls dropped of {stream}"
+
+
+def _key(path: Path) -> bytes:
+    """Return the key in a file; a new one, for its owner's eyes only, if there is none.
+
+    :raises KeysUnavailable: it cannot be read, or not be made.
+    """
+    try:
+        if not path.exists():
+            write_whole(path, secrets.token_bytes(KEY_BYTES))
+        return read_bytes(path)
+    except OSError as error:
+        raise KeysUnavailable(f"cannot use {path}: {error.strerror}") from error
+
+
+def _recall(recorded: Recorded[Any]) -> Recall:
+    made, meta = recorded.data, recorded.meta
+    return Recall(
+        position=recorded.position,
+        at=recorded.recorded_at,
+        query=made.query,
+        memory_ids=made.memory_ids,
+        agent_id=meta.get("agent_id"),
+        session_id=meta.get("session_id"),
+        hashed=made.hashed,
+    )

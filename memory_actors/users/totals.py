@@ -1,0 +1,117 @@
+"""The totals over all users, and the limits on them.
+
+The log counts what each append adds, in the append's own transaction, so the totals are exact after
+any crash and nobody ever has to look at all users. A decision whose append has not come back yet
+claims what it will add: total and claims together never pass a limit, however many users write at
+the same time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from eventlog import EventStore
+from memory_actors.base.errors import GlobalQuotaExceededError
+from memory_actors.base.quota import GlobalLimits, size
+from memory_actors.base.records import QuotaUse
+from memory_actors.kinds.user_state import UserState, totals
+
+
+class _Limited(msgspec.Struct, frozen=True):
+    total: str
+    """Its name in the log."""
+    limit: str
+    """Its name in `GlobalLimits`."""
+    unit: str
+
+
+LIMITED = (
+    _Limited("long_term.size_bytes", "long_term_bytes", "bytes"),
+    _Limited("entity.count", "entities", "count"),
+    _Limited("entity.relationships", "relationships", "count"),
+)
+
+
+class Summed:
+    """What users come to together, one state after the other: what the totals must be."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+
+    def add(self, state: UserState) -> None:
+        """Count a user in."""
+        self._sums.update(totals(state))
+
+    def totals(self) -> dict[str, int]:
+        """Return the sums as a log keeps them: without those at zero."""
+        return {name: total for name, total in self._sums.items() if total}
+
+
+class Totals:
+    """What all users hold together, and what is just being added."""
+
+    def __init__(self, log: EventStore, limits: GlobalLimits):
+        self._log = log
+        self._limits = limits
+        self._claimed: Counter[str] = Counter()
+
+    def check(self, changes: Mapping[str, int]) -> None:
+        """Refuse what does not fit.
+
+        :raises GlobalQuotaExceededError: a limit over all users would be passed.
+        """
+        for limited in LIMITED:
+            more = changes.get(limited.total, 0)
+            if more > 0:
+                self._check_one(limited, more)
+
+    def claim(self, changes: Mapping[str, int]) -> None:
+        """Set room aside until the append has counted it. See `check`."""
+        self.check(changes)
+        for name, change in changes.items():
+            if change > 0:  # what leaves makes room only once it has left
+                self._claimed[name] += change
+
+    def release(self, changes: Mapping[str, int]) -> None:
+        """Give back what was set aside."""
+        for name, change in changes.items():
+            if change > 0:
+                self._claimed[name] -= change
+
+    def now(self) -> dict[str, int]:
+        """Return the totals of everything that is in the log."""
+        return dict(self._log.totals_nowait())
+
+    def quotas(self) -> tuple[QuotaUse, ...]:
+        """Return how full each limit over all users is."""
+        totals = self.now()
+        return tuple(
+            QuotaUse(
+                limited.total, limited.unit, totals.get(limited.total, 0), self._limit_of(limited)
+            )
+            for limited in LIMITED
+        )
+
+    def _check_one(self, limited: _Limited, more: int) -> None:
+        used = self._log.totals_nowait().get(limited.total, 0) + self._claimed[limited.total]
+        limit = self._limit_of(limited)
+        if used + more > limit:
+            raise _refusal(limited, used, more, limit)
+
+    def _limit_of(self, limited: _Limited) -> int:
+        return int(getattr(self._limits, limited.limit))
+
+
+def _refusal(limited: _Limited, used: int, more: int, limit: int) -> GlobalQuotaExceededError:
+    shown = [f"{n:,}" if limited.unit == "count" else size(n) for n in (used, limit, more)]
+    instead = "delete memories of some" if more <= limit else "that can never fit, add less"
+    return GlobalQuotaExceededError(
+        f"All users together hold {shown[0]} of {shown[1]} ({limited.total}), and this adds "
+        f"{shown[2]}: {instead}, or raise Settings.global_limits.",
+        kind=limited.total.partition(".")[0],
+        used=used,
+        limit=limit,
+        unit=limited.unit,
+        tier="all users",
+    )
