@@ -149,17 +149,13 @@ def _share(part: int, whole: int) -> float:
 
 
 def _imports(read_files: Sequence[File]) -> Measure:
-    lines = {
-        file.path: sum(
-            node.end_lineno - node.lineno + 1
-            for node in ast.walk(file.tree)
-            if isinstance(node, ast.Import | ast.ImportFrom) and node.end_lineno
-        )
-        for file in read_files
-    }
-    total = sum(file.lines for file in read_files)
-    details = [f"{path}: {count} lines" for path, count in lines.items() if count]
-    return Measure("import lines, %", _share(sum(lines.values()), total), details)
+    lines = Counter[str]()
+    for file in read_files:
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                lines[file.path] += (node.end_lineno or node.lineno) - node.lineno + 1
+    share = _share(lines.total(), sum(file.lines for file in read_files))
+    return Measure("import lines, %", share, [f"{path}: {n}" for path, n in lines.most_common()])
 
 
 def _named_once(read_files: Sequence[File]) -> Measure:
