@@ -77,7 +77,7 @@ docstrings: of modules, classes, functions and attributes; without a noun are th
 What, Who, Whom, Whose, Where, How, Whether, Which, The same, All that, Those that, That, As, If,
 When
 ---
-lengths of functions are in lines, from `def` to the end, with the docstring
+lengths of functions are in lines, from `def` to the end, without the docstring
 """.split("---")
 )
 
@@ -153,7 +153,7 @@ def _imports(read_files: Sequence[File]) -> Measure:
     for file in read_files:
         for node in ast.walk(file.tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                lines[file.path] += (node.end_lineno or node.lineno) - node.lineno + 1
+                lines[file.path] += _span(node)
     share = _share(lines.total(), sum(file.lines for file in read_files))
     return Measure("import lines, %", share, [f"{path}: {n}" for path, n in lines.most_common()])
 
@@ -251,16 +251,19 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, inspect.cleandoc(text).strip()
 
 
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    lines, docstring = _span(function), ast.get_docstring(function) is not None
+    return lines - _span(function.body[0]) if docstring else lines
+
+
+def _span(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
 def _lengths(read_files: Sequence[File]) -> Iterator[Measure]:
-    lengths = sorted(
-        (
-            ((node.end_lineno or node.lineno) - node.lineno + 1, f"{file.path}:{node.lineno}")
-            for file in read_files
-            for node in ast.walk(file.tree)
-            if isinstance(node, FUNCTIONS)
-        ),
-        reverse=True,
-    )
+    found = ((file.path, one) for file in read_files for one in ast.walk(file.tree))
+    functions = ((path, one) for path, one in found if isinstance(one, FUNCTIONS))
+    lengths = sorted(((_length(one), f"{path}:{one.lineno}") for path, one in functions))[::-1]
     counts = [length for length, _ in lengths]
     longest = [f"{at} {length} lines" for length, at in lengths[:30]]
     at = [f"{one.path}: {one.lines} lines" for one in read_files if one.lines > FILE_LINES_MAX]
@@ -274,12 +277,8 @@ def _lengths(read_files: Sequence[File]) -> Iterator[Measure]:
 
 
 def _rooms() -> Iterator[Measure]:
-    at = root(memory_actors)
-    entries = sorted(
-        path.name
-        for path in at.iterdir()
-        if path.suffix == ".py" or (path.is_dir() and any(path.rglob("*.py")))
-    )
+    inside = root(memory_actors).iterdir()
+    entries = sorted(one.name for one in inside if one.suffix == ".py" or any(one.rglob("*.py")))
     yield Measure("entries in the root of memory_actors", len(entries), entries)
     for package in PACKAGES:
         chain = floors(_room_imports(package))

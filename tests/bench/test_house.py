@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import main
@@ -32,7 +33,11 @@ class Inner:
 
 
 def episode(row):
-    return dict(task=row["task"], steps=1, outcome=None)
+    """An episode.
+
+    It has steps.
+    """
+    return dict(goal=row["task"], steps=1, result=None)
 '''
 
 
@@ -49,8 +54,9 @@ def test_what_is_read_from_the_text_is_what_stands_there(tmp_path: Path) -> None
     assert found["private functions named once in their file, %"].today == 50
     assert "_once" in found["private functions named once in their file, %"].details[0]
     assert found["class names defined twice or more"].today == 1
-    assert found["docstrings without a noun for a subject, %"].today == 50
+    assert found["docstrings without a noun for a subject, %"].today == pytest.approx(100 / 3)
     assert found["files that list the fields of a relationship"].today == 0
+    assert len(found["files that list the fields of an episode"].details) == 1
     assert found["longest function"].today == 2
 
 
