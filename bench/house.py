@@ -11,8 +11,7 @@ import inspect
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import msgspec
 import eventlog
 import memory_actors
 from bench.crossing import CALLS, Crossing, profiled
+from bench.floors import circles, floors, room_imports
 from bench.hashed import HashedTokens
 from bench.report import Options, Report, Table, percentile, scratch
 
@@ -109,7 +109,9 @@ def run(listed: str | None, options: Options) -> Report:
         if measure.details and (listed == "all" or (listed and listed in measure.name)):
             lines = [(detail,) for detail in measure.details]
             tables.append(Table(f"Of {measure.name}", ("detail",), lines))
-    return Report("house", {"details": "--list WORD"}, tables, NOTES)
+    found = [circle for package in PACKAGES for circle in circles(room_imports(package))]
+    notes = [*NOTES, *(f"rooms that import each other: {', '.join(circle)}" for circle in found)]
+    return Report("house", {"details": "--list WORD"}, tables, notes)
 
 
 def files() -> list[File]:
@@ -281,45 +283,8 @@ def _rooms() -> Iterator[Measure]:
     entries = sorted(one.name for one in inside if one.suffix == ".py" or any(one.rglob("*.py")))
     yield Measure("entries in the root of memory_actors", len(entries), entries)
     for package in PACKAGES:
-        chain = floors(_room_imports(package))
+        chain = floors(room_imports(package))
         yield Measure(f"floors of {package}", len(chain), chain)
-
-
-def _room_imports(package: str) -> dict[str, set[str]]:
-    """Return which rooms of a package each of its rooms imports."""
-    import grimp
-
-    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
-    rooms = {
-        child.removeprefix(f"{package}."): set[str]() for child in graph.find_children(package)
-    }
-    for module in graph.modules - {package}:
-        room = module.split(".")[1]
-        imported = graph.find_modules_directly_imported_by(module) - {package}
-        rooms[room] |= {one.split(".")[1] for one in imported} - {room}
-    return rooms
-
-
-def floors(imports: Mapping[str, set[str]]) -> list[str]:
-    """Return the longest chain of imports from the top down; rooms in a circle are one floor."""
-
-    @cache
-    def below(room: str) -> frozenset[str]:
-        seen, waiting = set[str](), [*imports[room]]
-        while waiting:
-            if (one := waiting.pop()) not in seen:
-                seen.add(one)
-                waiting += imports[one]
-        return frozenset(seen)
-
-    @cache
-    def chain(room: str) -> tuple[str, ...]:
-        circle = {one for one in below(room) if room in below(one)} | {room}
-        under = {one for member in circle for one in imports[member]} - circle
-        name = room if len(circle) == 1 else f"circle: {', '.join(sorted(circle))}"
-        return (name, *max((chain(one) for one in sorted(under)), key=len, default=()))
-
-    return list(max((chain(room) for room in sorted(imports)), key=len, default=()))
 
 
 # --- files crossed

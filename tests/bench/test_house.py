@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import main
-from bench.house import GOALS, File, floors, measured, read
+from bench.floors import circles, floors
+from bench.house import GOALS, File, measured, read
 
 SOURCE = '''"""What it is."""
 
@@ -64,6 +65,8 @@ def test_floors_are_the_longest_chain_and_a_circle_is_one_of_them() -> None:
     assert floors({"top": {"low", "mid"}, "mid": {"low"}, "low": set()}) == ["top", "mid", "low"]
     circle = {"top": {"a"}, "a": {"b"}, "b": {"a", "low"}, "low": set()}
     assert floors(circle) == ["top", "circle: a, b", "low"]
+    assert circles(circle) == [["a", "b"]]
+    assert circles({"top": {"low"}, "low": set()}) == []
 
 
 def test_the_command_has_a_figure_for_each_goal_and_lists_what_it_counted(tmp_path: Path) -> None:
