@@ -24,8 +24,8 @@ from bench.faults.trials import in_loop
 from eventlog import EventLogError
 from eventlog.lmdb.ledger import RequestRecord
 from eventlog.lmdb.tables import seal_record, unseal_record
+from eventlog.upkeep import exporting
 from eventlog.upkeep.backup import MANIFEST
-from eventlog.upkeep.upkeep import exporting
 from memory_actors import MemorySystem
 
 TRIALS = {"quick": 12, "middle": 150, "full": 1_000}  # of each

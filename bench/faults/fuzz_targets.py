@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from eventlog import EventLogError, EventRegistry
-from eventlog.archive.archive import block
+from eventlog.archive import block
 from eventlog.archive.block import Entry
 from eventlog.core import frame
 from eventlog.keys.aes_gcm import StreamCipher

@@ -115,6 +115,12 @@ def _guided(runs: int, seed: int, scratch: Path) -> Ending:
 # --- a store from the future
 
 
+class OfAnotherShape(msgspec.Struct, array_like=True):
+    """No event of any type: a list where events are maps."""
+
+    text: str
+
+
 class Stranger(NamedTuple):
     """An event that is not understood."""
 
@@ -154,7 +160,8 @@ async def _made(store: Path) -> None:
 
 
 async def _from_tomorrow(store: Path, what: str, tag: str, schema: int) -> tuple[str, str]:
-    before = await _append(store, tag, schema)
+    event = OfAnotherShape if what == "malformed" else FromTomorrow
+    before = await _append(store, event, tag, schema)
     async with example.opened(store, first_id=9_000) as memory:
         ada, ben = memory.user("ada"), memory.user("ben")
         await ben.add("Nobody else notices.", memory_id="unharmed")
@@ -171,14 +178,16 @@ async def _from_tomorrow(store: Path, what: str, tag: str, schema: int) -> tuple
     return ("survived", "") if await _bytes(store) == before else ("changed", "bytes of the event")
 
 
-async def _append(store: Path, tag: str, schema: int) -> bytes:
+async def _append(
+    store: Path, event: type[FromTomorrow | OfAnotherShape], tag: str, schema: int
+) -> bytes:
     """Append an event that this version does not know to a user's stream; return its bytes."""
     registry = EventRegistry()
-    registry.event(tag, schema=schema)(FromTomorrow)
+    registry.event(tag, schema=schema)(event)
     async with EventLog.open(store, registry) as log:
         stream = stream_of("ada")
         head = await log.head(stream)
-        await log.append(stream, [FromTomorrow("hello")], head.version, epoch=head.epoch)
+        await log.append(stream, [event("hello")], head.version, epoch=head.epoch)
     return await _bytes(store)
 
 

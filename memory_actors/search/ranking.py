@@ -128,10 +128,10 @@ class Ranked(NamedTuple):
     weights: Weights
 
     @property
-    def best(self) -> float:
-        """The score of the best memory, summaries left out; 0 if there is none."""
+    def best(self) -> float | None:
+        """The score of the best memory, summaries left out; None if there is none."""
         scores = self.scores[~self.signals.summaries]
-        return float(scores[0]) if len(scores) else 0.0
+        return float(scores[0]) if len(scores) else None
 
     def places(self, *, summaries: bool) -> list[int]:
         """Return where the passages of summaries are, or those of memories, best first."""
@@ -158,7 +158,8 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
         _second(parts, signals.at(places), question)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
     ]
-    best = max((one.best for one in ranked), default=0.0)
+    # An index that was emptied says nothing: a replay has none in its place.
+    best = max((one.best for one in ranked if one.best is not None), default=0.0)
     return [
         one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
         for one, (parts, _) in zip(ranked, searched, strict=True)

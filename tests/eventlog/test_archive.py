@@ -28,16 +28,14 @@ from eventlog import (
     MissingCodec,
     PayloadDropped,
     StorageFailed,
-    archive,
-    archiving,
-    block,
-    frame,
-    segment,
-    segment_table,
 )
+from eventlog.archive import archive, block, segment
 from eventlog.archive.archive import Archive
 from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.lmdb import segment_table
 from eventlog.lmdb.tables import TABLES, U64
+from eventlog.upkeep import archiving
 
 pytestmark = pytest.mark.anyio
 

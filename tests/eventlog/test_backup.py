@@ -26,9 +26,9 @@ from eventlog import (
     LogUnavailable,
     Snapshot,
     StorageFailed,
-    backup,
     restore,
 )
+from eventlog.upkeep import backup
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
@@ -201,7 +201,7 @@ DIES_RESTORING = """
 import asyncio, os, sys
 import msgspec
 from eventlog import EventRegistry, restore
-from eventlog.upkeep.upkeep import backup
+from eventlog.upkeep import backup
 registry = EventRegistry()
 noted = registry.event("test.noted", keys=lambda event: [event.text[:2]])
 noted(msgspec.defstruct("Noted", [("text", str)], frozen=True))

@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from eventlog import CorruptLog, MissingCodec, UnknownEvent
-from eventlog.archive.archive import block
+from eventlog.archive import block
 from eventlog.archive.block import Entry
 
 PLACE = b"stream" * 4

@@ -22,13 +22,13 @@ from eventlog import (
     Snapshot,
     StorageFailed,
     UnknownEvent,
-    frame,
-    keyfile,
-    ledger,
     repair,
     restore,
 )
+from eventlog.core import frame
+from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
+from eventlog.lmdb import ledger
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
 from eventlog.lmdb.tables import TABLES, U64, seal_record, unseal_record

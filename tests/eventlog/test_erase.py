@@ -18,10 +18,10 @@ from eventlog import (
     EventRegistry,
     Snapshot,
     StorageFailed,
-    block,
-    erase,
-    frame,
 )
+from eventlog.archive import block
+from eventlog.core import frame
+from eventlog.lmdb import erase
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.tables import TABLES, U64, scan
 

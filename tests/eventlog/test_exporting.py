@@ -20,12 +20,11 @@ from eventlog import (
     Snapshot,
     UnknownEvent,
     WrongExpectedVersion,
-    exporting,
-    frame,
-    importing,
 )
+from eventlog.core import frame
 from eventlog.lmdb.ledger import RequestRecord
 from eventlog.lmdb.tables import seal, seal_record, unseal_record
+from eventlog.upkeep import exporting, importing
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ from eventlog import (
     LogUnavailable,
     MissingExtra,
     load_heads,
-    signing,
     write_heads,
 )
+from eventlog.keys import signing
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import CorruptLog, LogUnavailable
-from eventlog.archive.archive import block, segment
+from eventlog.archive import block, segment
 from eventlog.archive.block import Entry
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame

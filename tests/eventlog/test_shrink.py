@@ -30,10 +30,9 @@ from eventlog import (
     Snapshot,
     StorageFailed,
     UnknownEvent,
-    copying,
-    datafile,
-    environment,
 )
+from eventlog.files import datafile
+from eventlog.lmdb import copying, environment
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES, seal_record, unseal_record

@@ -22,9 +22,9 @@ from eventlog import (
     EventRegistry,
     InMemoryLog,
     PayloadDropped,
-    archiving,
-    segment,
 )
+from eventlog.archive import segment
+from eventlog.upkeep import archiving
 
 registry = EventRegistry()
 

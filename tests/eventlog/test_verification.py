@@ -9,15 +9,8 @@ import anyio
 import msgspec
 import pytest
 
-from eventlog import (
-    Checkpoint,
-    Environment,
-    EventLog,
-    EventRegistry,
-    Snapshot,
-    VerifyReport,
-    frame,
-)
+from eventlog import Checkpoint, Environment, EventLog, EventRegistry, Snapshot, VerifyReport
+from eventlog.core import frame
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import StreamRecord
 from eventlog.lmdb.tables import TABLES, U64, key_id, seal, seal_record, unseal_record

@@ -126,3 +126,14 @@ async def test_the_score_of_the_best_depends_little_on_how_many_there_are(memory
         user = await remembering(memory, ["User enjoys skiing", *OTHERS[:count]], f"user {count}")
         scores.append((await user.retrieve("winter sports"))[0].score)
     assert max(scores) - min(scores) < 0.25
+
+
+async def test_a_kind_that_was_emptied_changes_no_score(memory) -> None:
+    user = memory.user("ada")
+    for name in ("Beethoven", "Schubert", "Mahler"):
+        await user.entities.add_entity(name, "composer")
+    query = "Which tyres fit a mountain bike?"
+    before = [(hit.memory_id, hit.score) for hit in await user.retrieve(query)]
+    added = await user.add("User owns a red mountain bike", "long_term")
+    await user.delete(added.memory_id)
+    assert [(hit.memory_id, hit.score) for hit in await user.retrieve(query)] == before

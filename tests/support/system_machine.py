@@ -17,18 +17,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from memory_actors import (
-    ClusterReport,
-    Limits,
-    Memory,
-    MemorySystem,
-    Receipt,
-    Tier,
-    live_user,
-    user_state,
-)
+from memory_actors import ClusterReport, Limits, Memory, MemorySystem, Receipt, Tier
 from memory_actors.base.streams import stream_of
 from memory_actors.compaction import pace
+from memory_actors.kinds import user_state
+from memory_actors.users import live_user
 from support.clients import (
     ACTS,
     ANY,

@@ -19,10 +19,10 @@ from memory_actors import (
     ReadOnlyError,
     SystemClosedError,
     UserMemory,
-    live_user,
 )
 from memory_actors.base.streams import stream_of
 from memory_actors.history.folding import state_at
+from memory_actors.users import live_user
 
 pytestmark = pytest.mark.anyio
 
