@@ -15,7 +15,7 @@ from eventlog.files import regular
 from eventlog.files.datafile import write_whole
 from eventlog.files.regular import ANEW, MADE, NotARegularFile, open_regular, read_bytes
 from eventlog.keys import keyfile
-from eventlog.upkeep import repair
+from eventlog import repair
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0

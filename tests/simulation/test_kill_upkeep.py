@@ -275,7 +275,7 @@ def traced(reached: Callable[[Line], None]) -> None:
 
     def called(frame: FrameType, _what: str, _: Any) -> Any:
         path = Path(frame.f_code.co_filename)
-        return local if path.stem in TRACED and path.parent.name == "eventlog" else None
+        return local if path.stem in TRACED and path.parents[1].name == "eventlog" else None
 
     threading.settrace(called)
     sys.settrace(called)
