@@ -10,12 +10,11 @@ import pytest
 
 from bench.faults.impostors import KINDS, put
 from bench.faults.trials import in_child, in_loop
-from eventlog import EventLog, EventLogError, EventRegistry
+from eventlog import EventLog, EventLogError, EventRegistry, repair
 from eventlog.files import regular
 from eventlog.files.datafile import write_whole
 from eventlog.files.regular import ANEW, MADE, NotARegularFile, open_regular, read_bytes
 from eventlog.keys import keyfile
-from eventlog import repair
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
