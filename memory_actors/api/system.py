@@ -29,15 +29,14 @@ from memory_actors.api.statistics import SystemStatistics, gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.wiring import Parts, Plan, wired
 from memory_actors.base.opening import Opening
-from memory_actors.base.records import (
+from memory_actors.base.records import Time, Trust
+from memory_actors.base.reports import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
     Diff,
     LogEntry,
     Recall,
-    Time,
-    Trust,
 )
 from memory_actors.base.settings import Settings
 from memory_actors.base.sources import origin

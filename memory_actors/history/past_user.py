@@ -13,7 +13,7 @@ from eventlog.core.records import to_us
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import Chores
 from memory_actors.base.errors import ReadOnlyError, SystemClosedError
-from memory_actors.base.records import Moment
+from memory_actors.base.reports import Moment
 from memory_actors.history.filling import fill
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState

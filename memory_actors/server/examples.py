@@ -9,19 +9,15 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
 from memory_actors.base.records import (
-    CompactionProgress,
-    CompactionReport,
     HistoryEntry,
     Hit,
     KindUsage,
     Memory,
-    Purged,
     QuotaUse,
     Receipt,
     Usage,
-    Why,
-    WhyStep,
 )
+from memory_actors.base.reports import CompactionProgress, CompactionReport, Purged, Why, WhyStep
 from memory_actors.server.bodies import (
     AddMemory,
     Compress,

@@ -14,7 +14,8 @@ from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Memory, Purged, Receipt, Trust, Usage, Why
+from memory_actors.base.records import Memory, Receipt, Trust, Usage
+from memory_actors.base.reports import Purged, Why
 from memory_actors.server import examples
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (

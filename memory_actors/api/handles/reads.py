@@ -29,8 +29,8 @@ from memory_actors.base.records import (
     Time,
     Trust,
     Usage,
-    Why,
 )
+from memory_actors.base.reports import Why
 from memory_actors.base.sources import wanted
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,

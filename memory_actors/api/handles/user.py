@@ -27,12 +27,12 @@ from memory_actors.base.records import (
     MemoryType,
     Metadata,
     OnDuplicate,
-    Purged,
     Receipt,
     Tier,
     Time,
     Trust,
 )
+from memory_actors.base.reports import Purged
 from memory_actors.base.sources import origin
 from memory_actors.base.validation import check_memory_type
 from memory_actors.users.writers.account import set_tier
