@@ -38,7 +38,7 @@ from memory_actors.api.handles.past import PastMemory
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.statistics import SystemStatistics
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.store import KeyFileError
+from memory_actors.base.api_keys import KeyFileError
 from memory_actors.base.errors import (
     BeingErasedError,
     CommandCrashedError,

@@ -24,19 +24,17 @@ from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.choosing import diverse
+from memory_actors.search.choosing import Folding, diverse
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.tokens import unpack
-from memory_actors.search.fluency import foreign_share
-from memory_actors.search.folding import Folding
 from memory_actors.search.indexes.candidates import Rows, matching, narrowed, of_origin, without
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import Text
 from memory_actors.search.indexes.traits import times
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.query import SPARE, Query
+from memory_actors.search.query import SPARE, Query, foreign_share
 from memory_actors.search.ranking import Question, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
 from memory_actors.search.standing import Asked, newest_first, superseded_by

@@ -18,7 +18,7 @@ from memory_actors.base.validation import (
     text_bytes,
 )
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.folding import Folding
+from memory_actors.search.choosing import Folding
 
 if TYPE_CHECKING:
     from memory_actors.api.handles.user import UserMemory

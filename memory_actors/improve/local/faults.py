@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from memory_actors.compaction.summarizers.concepts import concepts
+from memory_actors.compaction.summarizers.coverage import concepts
 from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.improve.local import phrases
 from memory_actors.improve.local.prose import Better, Prose, Span

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.filters import Predicate
-from memory_actors.base.sources import Wanted
+from memory_actors.base.origins import Wanted
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.memory_index import MemoryIndex

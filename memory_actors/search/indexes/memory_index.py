@@ -23,11 +23,11 @@ from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.index_file import IndexFiles
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import IndexFiles, Parts, indexed, kept_rows
+from memory_actors.search.indexes.parts import Ends, Parts, indexed, kept_rows
 from memory_actors.search.indexes.pending import Text, Wanting
-from memory_actors.search.indexes.session_order import Ends
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
 OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
