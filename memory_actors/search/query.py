@@ -74,6 +74,11 @@ class Query(NamedTuple):
     """How many memories of a kind are ranked; 0: as many as may be needed, most often."""
 
     @property
+    def asked_us(self) -> int:
+        """The time that "last week" is relative to."""
+        return self.now_us if self.reference_us is None else self.reference_us
+
+    @property
     def wanted(self) -> int:
         """How many results are wanted, at most."""
         if self.token_budget is None:

@@ -18,8 +18,8 @@ import numpy as np
 from eventlog.files.regular import ANEW, opened, read_bytes
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
-from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
 from memory_actors.search.indexes.lexical import LexicalIndex

@@ -20,7 +20,7 @@ import msgspec
 from eventlog import EventStore
 from memory_actors.base.background_tasks import Chores
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
-from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.index_file import IndexFiles

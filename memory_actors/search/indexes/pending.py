@@ -15,8 +15,8 @@ import anyio
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import Chores
 from memory_actors.kinds.kind import Passage
-from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.embedding.thread import EmbedderClosedError
 
 TEXTS_MAX = 64  # passages embedded in one go

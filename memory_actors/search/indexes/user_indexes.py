@@ -16,8 +16,8 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.background_tasks import Chores
 from memory_actors.kinds.kind import Kind
-from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
 from memory_actors.search.indexes.index_file import of_kind
 from memory_actors.search.indexes.memory_index import MemoryIndex
