@@ -7,7 +7,7 @@ from pathlib import Path
 from re import _constants, _parser
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ONE_CHARACTER = {_constants.ANY, _constants.IN, _constants.LITERAL, _constants.NOT_LITERAL}
 
 

@@ -27,7 +27,7 @@ asyncio.run(main())
 
 
 def test_alerts_are_logged_to_the_standard_error_and_a_full_ring_is_none(tmp_path: Path) -> None:
-    support = str(Path(__file__).parents[1])
+    support = str(Path(__file__).parents[2])
     code = PROGRAM.format(support=support, store=str(tmp_path / "memory"))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -16,7 +16,7 @@ from eventlog.files.datafile import write_whole
 from eventlog.files.regular import ANEW, MADE, NotARegularFile, open_regular, read_bytes
 from eventlog.keys import keyfile
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEADLINE_S = 20.0
 registry = EventRegistry()
 

@@ -11,7 +11,7 @@ import pytest
 from eventlog import CorruptLog, Prepared, UnknownEvent
 from eventlog.core import frame
 
-GOLDEN = Path(__file__).parent / "golden" / "frame_v1.bin"
+GOLDEN = Path(__file__).parents[1] / "golden" / "frame_v1.bin"
 GOLDEN_STUB = GOLDEN.with_name("stub_v1.bin")
 GOLDEN_ERASED = GOLDEN.with_name("erased_v1.bin")
 PLACE = {

@@ -274,7 +274,7 @@ async def main():
 asyncio.run(main())
 """
     run = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True,
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[3], capture_output=True,
         text=True, timeout=30, check=False,
     )  # fmt: skip
     assert (run.stdout.strip().splitlines()[-1:], run.returncode) == (["False"], 0), run.stderr

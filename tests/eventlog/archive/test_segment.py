@@ -11,7 +11,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.frame import Place
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 SID = frame.stream_id("golden")
 FIRST = SegmentId(SID, 1)
 ENTRIES = [

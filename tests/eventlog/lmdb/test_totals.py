@@ -105,7 +105,7 @@ asyncio.run(main())
 async def test_after_kill_9_the_totals_are_those_of_the_events_that_are_there(
     tmp_path: Path, lines: int
 ):
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     env = {**os.environ, "PYTHONPATH": root}
     async with await anyio.open_process(
         [sys.executable, "-c", KILLED, str(tmp_path)], env=env, cwd=root

@@ -15,7 +15,7 @@ from eventlog import ANY_VERSION, EventLog, WrongLoop
 from memory_actors import MemorySystem, WrongLoopError
 from memory_actors.kinds.account import TierSet
 from memory_actors.kinds.user_state import event_registry
-from tests.memory_actors.test_closed import CALLS_OF_SYSTEM, called
+from tests.memory_actors.api.test_closed import CALLS_OF_SYSTEM, called
 
 REFUSED_S_MAX = 2.0  # at once, on a busy machine
 NAMED = r"asyncio\.run_coroutine_threadsafe"

@@ -40,7 +40,7 @@ from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
 NAMES = ("one", "two")
 META_PAGES = (0, 4096)
 TXN_ID_AT = 144  # within a meta page
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 registry = EventRegistry()
 

@@ -8,7 +8,7 @@ from bench.supersedes import Pair, proposes, read_pairs
 from memory_actors.search.superseding.clauses import CHARACTERS_MAX
 from memory_actors.search.superseding.rules import evidence, read
 
-PAIRS = list(read_pairs(Path(__file__).with_name("pairs.txt")))
+PAIRS = list(read_pairs(Path(__file__).with_name("superseding_pairs.txt")))
 TUNED_ON = [pair for pair in PAIRS if pair.part == "tuned on"]
 HELD_OUT = [pair for pair in PAIRS if pair.part == "held out"]
 NOT_FOUND = [pair for pair in PAIRS if pair.part == "not found"]
