@@ -4,9 +4,9 @@
     async for event in improve_stream(text, critic=..., reviser=...):
         ...
 
-`loop` is the way in, `run` one run step by step, `ends` when it is over; `limits` and `watching`
-what it may hold; `recording` its episode; `local` a pair that needs nothing, `llm` one that asks a
-model.
+`loop` is the way in, `run` is one run step by step, `stopping` says when it is over; `limits` and
+`watching` bound what it may hold; `recording` keeps its episode; `local` is a pair that needs
+nothing, `llm` one that asks a model.
 """
 
 from memory_actors.improve.events import (

@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     memory_limits: MemoryLimits | Mapping[str, Any] | None
     """How much it may hold. None, or a name left out: the default."""
     stop: Stop
-    """A target score, or a function of the `State` after each critique. None: see `ends`."""
+    """A target score, or a function of the `State` after each critique. None: see `stopping`."""
     patience: int
     """Rounds without a better score after which it ends; 3."""
     monitor: MemoryMonitor | None
