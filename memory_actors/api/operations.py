@@ -108,7 +108,8 @@ class Operation:
     @cached_property
     def arguments(self) -> type[msgspec.Struct]:
         """A struct of its arguments as JSON has them; those that JSON cannot say are left out."""
-        return struct_of(self.name, self.parameters)
+        name = self.name.title().replace(".", "").replace("_", "")
+        return struct_of(name, self.parameters)
 
 
 def struct_of(
@@ -130,7 +131,7 @@ def struct_of(
             field = (parameter.name, kind)
             fields.append(field if parameter.is_required else (*field, _default(parameter)))
     made = msgspec.defstruct(
-        name.title().replace(".", "").replace("_", ""), fields,
+        name, fields,
         frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True,
     )  # fmt: skip
     made.__doc__ = doc
