@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eventlog.core.records import DAY_US
-from memory_actors.search.dates import Span, closeness, named_spans
-from memory_actors.search.dates.spans import QUERY_CHARS_MAX, SPANS_MAX
+from memory_actors.search.dates import QUERY_CHARS_MAX, SPANS_MAX, Span, closeness, named_spans
 
 NOW = datetime(2026, 7, 17, 15, tzinfo=UTC)  # a Friday
 YEARS = (2025, 2026)
