@@ -230,9 +230,10 @@ class EmbeddingService:
 
     def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         """Return embeddings from disk that have all the embedder gives."""
-        vectors, tokens = self.stored(digests, owner), self._table.tokens(digests, owner)
-        whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
-        return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
+        found = self._table.embedded(digests, self.embedder.dimension, owner)
+        if not self.gives_tokens:
+            return found
+        return {digest: one for digest, one in found.items() if one.tokens is not None}
 
     @property
     def gives_tokens(self) -> bool:
