@@ -19,14 +19,13 @@ from tokenizers import Tokenizer
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.model import (
+from memory_actors.search.model.install import Progress, install_model
+from memory_actors.search.model.installed import (
     GRAPH_FILE,
     TOKENIZER_FILE,
     Manifest,
     Precision,
-    Progress,
     fingerprint,
-    install_model,
     model_path,
     read_manifest,
 )
@@ -206,7 +205,7 @@ def _manifest(folder: Path) -> Manifest:
     except (OSError, msgspec.MsgspecError) as error:
         raise EmbedderError(
             f"No embedding model at {folder} ({error}). "
-            "Call memory_actors.search.model.install_model() first."
+            "Run `memory-actors model install` first."
         ) from error
 
 

