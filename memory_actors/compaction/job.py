@@ -69,7 +69,7 @@ class Compaction:
         self._barred: set[str] = set()
         self._bars = asyncio.Event()  # set when the user in hand is to be left alone
         self._own_uses = 0
-        """How often a run has used an actor: nobody has to give way to that."""
+        """Uses of actors by a run: nobody has to give way to that."""
         self._runs = 0
         self._failed_clusters = 0
         self._last_run_at: datetime | None = None

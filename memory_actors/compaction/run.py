@@ -1,4 +1,4 @@
-"""What one run of compaction was asked, what it has done so far, and what is told of it."""
+"""One run of compaction: the request, its progress and its report."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Which memories are old, and which of them are about the same thing."""
+"""Selection: the memories that are old, and clusters of those about the same thing."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ COVERAGE_MIN: Final = 0.5
 NARROW_BYTES: Final = 2_000
 """A summary has room for half of that, so nobody has to look what it says."""
 SPLITS_MAX: Final = 3
-"""How often topics are split into topics: what has no parts of its own loses few at a time."""
+"""Times that topics are split into topics: what has no parts of its own loses few at a time."""
 READ_AT_ONCE = 256  # texts in memory at a time, while they are embedded
 _AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhw])")
 _HOURS_MAX: Final = 24 * 365 * 1_000

@@ -34,7 +34,7 @@ class TokenizerCounter:
 
     @property
     def name(self) -> str:
-        """Where the tokenizer comes from."""
+        """The path of the tokenizer."""
         return str(self.path)
 
     def count(self, text: str) -> int:

@@ -55,13 +55,13 @@ RATE_SHARE_MIN: Final = 0.35
 LENGTH_POWER: Final = 0.7
 """1: worth per word; 0: worth alone, and long sentences win."""
 VECTOR_SHARE: Final = 0.1
-"""What coming near to all vectors is worth, as a share of saying all concepts."""
+"""The worth of coming near to all vectors, as a share of saying all concepts."""
 ANCHORS_MAX: Final = 200
 """Memories, evenly over time, whose vectors stand for all."""
 FACT_WEIGHT: Final = 1.0
 """Of a fact, in stems of one memory."""
 COMMON: Final = 5.0
-"""How soon a stem counts as said by everybody: the 5 of the weight above."""
+"""The 5 of the weight above: the less, the sooner a stem counts as said by everybody."""
 READ_CHARACTERS_MAX: Final = 1_000
 """Of a sentence: what stands behind is kept if it is chosen, but does not speak for it."""
 
@@ -94,7 +94,7 @@ _NAME: Final = re.compile(r"[^\W\d_]+(?:['\u2019\-][^\W\d_]+)*")
 
 
 class Concepts(NamedTuple):
-    """What each of n sentences says. All arrays are read-only by agreement."""
+    """The concepts of each of n sentences. All arrays are read-only by agreement."""
 
     flat: Ints
     """The concepts of all sentences, one sentence after the other, none twice in a sentence."""
@@ -103,7 +103,7 @@ class Concepts(NamedTuple):
     weights: Floats
     """Of each concept."""
     facts: npt.NDArray[np.bool_]
-    """Which concepts are facts."""
+    """True for concepts that are facts."""
     outcomes: npt.NDArray[np.bool_]
     """`[n]`: which sentences tell a decision or an outcome (English)."""
 
@@ -187,7 +187,7 @@ def _is_pronoun(word: str) -> bool:
 
 
 class Layout(NamedTuple):
-    """Where n sentences stand, and what they take of a budget.
+    """The places of n sentences, and their costs.
 
     A memory's first sentence brings the memory's label, a day's first sentence the day's mark.
     Costs are `[n, 2]`: words and bytes, the space behind included.
@@ -203,7 +203,7 @@ class Layout(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What makes n sentences worth keeping."""
+    """The worth of n sentences."""
 
     said: Concepts
     factors: Floats

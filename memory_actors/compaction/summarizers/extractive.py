@@ -40,7 +40,7 @@ SENTENCES_MAX: Final = 1_000
 CHARACTERS_MAX: Final = 2_000_000
 """Of all memories together that are looked at, the same of each: 20,000 at 100 memories."""
 LONG_WORDS: Final = 60
-"""What is left of a sentence that is longer than the whole summary may be."""
+"""The length to which a sentence is cut that is longer than the whole summary may be."""
 CLIP_BYTES_MIN: Final = 24
 """A sentence cut shorter than that tells nobody anything."""
 _ANY: Final = 1 << 40

@@ -28,7 +28,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     texts: tuple[str, ...]
     times: tuple[datetime, ...]
-    """When each was true: aware, none before the one in front of it."""
+    """The time each was true: aware, none before the one in front of it."""
     vectors: Vectors | None = None
     """Unit vectors, float32 `[len(texts), dimension]`. None: go by the words alone."""
 
@@ -46,12 +46,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def time_range_start(self) -> datetime:
-        """When the first memory was true."""
+        """The time the first memory was true."""
         return self.times[0]
 
     @property
     def time_range_end(self) -> datetime:
-        """When the last memory was true."""
+        """The time the last memory was true."""
         return self.times[-1]
 
     @property
@@ -61,7 +61,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def heading(self) -> str:
-        """How the summary of this cluster opens."""
+        """The opening of this cluster's summary."""
         return heading(len(self.texts), self.time_range_start, self.time_range_end)
 
 

@@ -49,7 +49,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """What one forward pass says of one text.
+    """The result of one forward pass for one text.
 
     `pooled` is the text's vector, float32 `[384]`, length 1. `token_ids`, int64 `[t]`, are its word
     pieces, and `token_states`, float32 `[t, 384]`, their states in the last layer, not normalised.
@@ -204,8 +204,7 @@ def _manifest(folder: Path) -> Manifest:
         return read_manifest(folder)
     except (OSError, msgspec.MsgspecError) as error:
         raise EmbedderError(
-            f"No embedding model at {folder} ({error}). "
-            "Run `memory-actors model install` first."
+            f"No embedding model at {folder} ({error}). Run `memory-actors model install` first."
         ) from error
 
 

@@ -32,7 +32,7 @@ _logger = get_logger("memory_actors.search.embedding")
 
 
 class EmbeddingStatistics(Returned, frozen=True):
-    """Where vectors came from."""
+    """Counts of vectors by their source."""
 
     from_memory: int
     from_disk: int
@@ -186,7 +186,7 @@ class EmbeddingService:
 
     @property
     def prepared(self) -> bool:
-        """Whether the embedder has been loaded."""
+        """Say whether the embedder has been loaded."""
         return self._prepared
 
     async def _prepare(self) -> None:
@@ -237,7 +237,7 @@ class EmbeddingService:
 
     @property
     def gives_tokens(self) -> bool:
-        """Whether the embedder gives token states."""
+        """Say whether the embedder gives token states."""
         return hasattr(self.embedder, "encode")
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:

@@ -192,7 +192,7 @@ class VectorTable:
 
     @property
     def waiting(self) -> int:
-        """How many vectors wait to be written."""
+        """The number of vectors that wait to be written."""
         return len(self._waiting)
 
     def flush(self) -> None:
