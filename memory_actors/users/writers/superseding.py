@@ -20,8 +20,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.actors.asking import Reply
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import least
-from memory_actors.base.records.source import LEVELS
+from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import is_summary, label
 from memory_actors.kinds.long_term import (
