@@ -20,13 +20,8 @@ import msgspec
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.handles.user_context import UserContext
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import (
-    CompactionReport,
-    ContextReceipt,
-    Purged,
-    PurgeReport,
-    Receipt,
-)
+from memory_actors.base.records import Receipt
+from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
 from memory_actors.upkeep.erasing import EraseReceipt
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph

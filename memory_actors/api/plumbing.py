@@ -7,7 +7,8 @@ from typing import Any
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import ContextReceipt, Item, Memory, Receipt
+from memory_actors.base.records import Item, Memory, Receipt
+from memory_actors.base.reports import ContextReceipt
 from memory_actors.base.validation import check_memory_type
 from memory_actors.kinds.context.commands import Change
 from memory_actors.users.handles.context_document import Base, ContextDocument

@@ -20,16 +20,13 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from eventlog import EventLog, EventLogError
+from eventlog import ArchivingStore, EventLogError, ShrinkingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
 from memory_actors.base.errors import BeingErasedError, SystemClosedError
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import (
-    CompactionReport,
-    CompactionStats,
-)
+from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag
 from memory_actors.compaction.archiving import archive_originals
@@ -52,11 +49,11 @@ _logger = get_logger("memory_actors.compaction")
 class Compaction:
     """Runs compaction, one run at a time. Close it before the system."""
 
-    def __init__(self, services: Services, log: EventLog, summarizer: Summarizer, directory: Path):
+    def __init__(self, services: Services, summarizer: Summarizer, directory: Path):
         checked_name(summarizer.name)
         self._services = services
         self._settings = services.settings
-        self._log = log
+        self._log = services.log
         self._directory = directory
         self._judge = (
             summarizer if isinstance(summarizer, ExtractiveSummarizer) else ExtractiveSummarizer()
@@ -317,11 +314,12 @@ class Compaction:
             days = self._settings.archive_retention_days
             if days is not None:
                 before_us = self._services.clock_us() - int(days * DAY_US)
-                await self._log.drop_archived(before_us, stream)
+                await require(self._log, ArchivingStore).drop_archived(before_us, stream)
             if stream is None:
                 await self._services.recalls.trim_all()
             if not cancelled:  # both look first whether a good part is free
-                await self._log.shrink()
+                if isinstance(self._log, ShrinkingStore):
+                    await self._log.shrink()
                 await self._services.embeddings.shrink()
         except EventLogError as error:
             _logger.warning("files not shrunk", error=reason(error))

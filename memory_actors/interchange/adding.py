@@ -18,15 +18,7 @@ from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import (
-    Episode,
-    EvictedStep,
-    Item,
-    Memory,
-    MemoryType,
-    Receipt,
-    Step,
-)
+from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (

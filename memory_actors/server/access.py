@@ -1,7 +1,7 @@
 """Who may do what: three guards, run before a body is read or an actor is woken.
 
 Every route needs a key unless it says `public`, so a route that says nothing is closed. A path is
-matched as it was sent, escapes and all (`doorway`), and taken apart here, once: the id that is
+matched as it was sent, escapes and all (`admission`), and taken apart here, once: the id that is
 checked is the id that is used, whatever slashes, dots or odd letters are in it.
 """
 
@@ -15,8 +15,7 @@ from litestar.handlers import BaseRouteHandler
 
 from eventlog.core.logs import get_logger
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.keys import ApiKey
-from memory_actors.base.api_keys.store import KeyFileError, KeyStore
+from memory_actors.base.api_keys import ApiKey, KeyFileError, KeyStore
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
 
