@@ -121,7 +121,7 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_type: str
     latency_ms: float
     quota_remaining: int
-    """The number that still fits of this kind (short_term: in this session; episodic: of the agent)."""
+    """The number of this kind that still fits (short_term: in a session; episodic: of an agent)."""
     evicted: tuple[str, ...] = ()
     """Ids that left because this kind makes room by itself."""
     pruned: tuple[str, ...] = ()
