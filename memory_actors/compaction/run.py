@@ -41,7 +41,6 @@ class Run:
     failed: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    archived: int = 0
 
     def count(self, cluster: ClusterReport) -> None:
         """Take in what came of a cluster."""

@@ -139,7 +139,8 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
     missing = np.flatnonzero(~there).tolist()
     for start in range(0, len(missing), READ_AT_ONCE):
         places = missing[start : start + READ_AT_ONCE]
-        said = await _read(scope, old.kind, [old.rows[place] for place in places], _first_passage)
+        rows = [old.rows[place] for place in places]
+        said = await _read(scope, old.kind, rows, _first_passage)
         wanted = dict(zip((digests[place] for place in places), said, strict=True))
         embedded, _ = await embeddings.embed_each(wanted, background=True)
         for place in places:

@@ -174,13 +174,10 @@ def _capitals(sentence: str) -> Iterator[tuple[str, bool]]:
     """Yield the words with a capital that may be names, and whether they come first."""
     for place, found in enumerate(_NAME.finditer(sentence)):
         word = found[0]
-        if word[0].isupper() and not _is_pronoun(word):
+        # `I`, and what it began, has a capital without being a name.
+        pronoun = word.replace("\u2019", "'").split("'")[0] == "I" or word.casefold() in STOP_WORDS
+        if word[0].isupper() and not pronoun:
             yield word.replace("\u2019", "'").casefold().removesuffix("'s"), place == 0
-
-
-def _is_pronoun(word: str) -> bool:
-    """Tell whether a word is written with a capital for being `I`, or for what began as one."""
-    return word.replace("\u2019", "'").split("'")[0] == "I" or word.casefold() in STOP_WORDS
 
 
 # --- which to keep
@@ -217,7 +214,8 @@ def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> 
     said = concepts(sentences, memories.tolist())
     asks = np.array([sentence.endswith(_QUESTION_MARKS) for sentence in sentences])
     factors = np.where(asks, QUESTION_FACTOR, np.where(said.outcomes, OUTCOME_FACTOR, 1.0))
-    factors[_repeats(sentences)] = 0.0
+    first: dict[str, int] = {}  # which tells since when
+    factors[[n for n, one in enumerate(sentences) if first.setdefault(one, n) != n]] = 0.0
     if vectors is None:
         return Worth(said, factors, np.zeros((len(sentences), 0), np.float32))
     return Worth(said, factors, _nearness(said, memories, vectors))
@@ -228,12 +226,6 @@ def share_said(worth: Worth, chosen: Sequence[int]) -> float:
     said = np.unique(np.concatenate([worth.said.of(one) for one in chosen]))
     share: float = worth.said.weights[said].sum() / max(worth.said.weights.sum(), 1e-9)
     return share
-
-
-def _repeats(sentences: Sequence[str]) -> list[int]:
-    """Return the sentences that stand word for word further ahead: the first tells since when."""
-    first: dict[str, int] = {}
-    return [n for n, sentence in enumerate(sentences) if first.setdefault(sentence, n) != n]
 
 
 def _nearness(said: Concepts, memories: Ints, vectors: Vectors) -> Vectors:
@@ -284,9 +276,13 @@ class _Picker:
 
     def best(self) -> int | None:
         """Return the sentence that adds most for its length, of those that fit and are news."""
-        costs, facts = self._costs(), self._new_facts()
+        costs, said = self._costs(), self._worth.said
+        facts = said.per_sentence(said.facts * self._unsaid) > 0
+        stems = said.per_sentence(self._stems * self._unsaid)
         lengths = (costs[:, 0] + self._shortness) ** LENGTH_POWER
-        possible = (costs <= self._left).all(axis=1) & (facts | self._has_new_stems())
+        possible = (costs <= self._left).all(axis=1) & (
+            facts | (stems >= NEWS_SHARE_MIN * self._stem_counts)
+        )
         told, neared = self._gains()
         told = np.where(possible, told / lengths, 0.0)
         if self._rate_min is None:
@@ -313,16 +309,6 @@ class _Picker:
         brings_mark = ~self._day_opened[layout.days]
         labels, marks = brings_label[:, None] * layout.labels, brings_mark[:, None] * layout.marks
         return layout.sentences + labels + marks
-
-    def _new_facts(self) -> npt.NDArray[np.bool_]:
-        said = self._worth.said
-        new: npt.NDArray[np.bool_] = said.per_sentence(said.facts * self._unsaid) > 0
-        return new
-
-    def _has_new_stems(self) -> npt.NDArray[np.bool_]:
-        stems = self._worth.said.per_sentence(self._stems * self._unsaid)
-        new: npt.NDArray[np.bool_] = stems >= NEWS_SHARE_MIN * self._stem_counts
-        return new
 
     def _gains(self) -> tuple[Floats, Floats]:
         """Return what each sentence would add in concepts, and in nearness to the vectors."""
