@@ -208,8 +208,12 @@ class Part(Protocol):
     """One part of a user's state: its events, commands and decisions."""
 
     NAME: str
-    registry: EventRegistry
     initial: Any
+
+    @property
+    def registry(self) -> EventRegistry:
+        """Its events."""
+        ...
 
     @property
     def COMMANDS(self) -> tuple[type[Command], ...]:  # noqa: N802 - a constant of the module

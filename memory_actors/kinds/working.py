@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -32,12 +33,12 @@ from memory_actors.kinds.kind import (
 
 NAME = "working"
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
 
-@registry.event("working.set", keys=lambda event: (event.memory_id, *event.evicted_ids))
+@registry.about("working.set", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
 class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A key got a value, and the least recently used entries left."""
 
@@ -51,7 +52,7 @@ class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     evicted_ids: tuple[str, ...] = ()
 
 
-@registry.event("working.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("working.deleted", Effect.DELETED)
 class KeyDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A key was deleted by its user."""
 

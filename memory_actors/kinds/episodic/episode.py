@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.records import Origin
 from memory_actors.kinds import compression, kind
 from memory_actors.kinds.compression import Compactable, Summary, summary_fields
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -21,7 +22,7 @@ MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the lo
 
 Status: TypeAlias = Literal["running", "done", "failed"]
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
@@ -36,7 +37,7 @@ class Evicted(msgspec.Struct, frozen=True, gc=False):
     """The beginning of its action."""
 
 
-@registry.event("episodic.started", keys=lambda event: (event.memory_id, *event.evicted_ids))
+@registry.about("episodic.started", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
 class EpisodeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An agent began to work on a goal, and its oldest finished episodes left."""
 
@@ -53,7 +54,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     evicted_ids: tuple[str, ...] = ()
 
 
-@registry.event("episodic.restored", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.restored", Effect.RESTORED)
 class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An episode that had gone came back; its steps and its end follow as events of their own."""
 
@@ -67,7 +68,7 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     """Whose words its goal and metadata are: not those of who brought it back."""
 
 
-@registry.event("episodic.step_added", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.step_added", Effect.CHANGED)
 class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An agent took a step, and older ones left the episode."""
 
@@ -87,7 +88,7 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     """Whose words it has, where it came back with its episode."""
 
 
-@registry.event("episodic.finished", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.finished", Effect.CHANGED)
 class EpisodeFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An episode came to its end."""
 
@@ -100,27 +101,27 @@ class EpisodeFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Whose words it has, where it came back with its episode."""
 
 
-@registry.event("episodic.updated", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.updated", Effect.CHANGED)
 class EpisodeUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An episode got another goal (its content), new metadata, or both; None keeps what was."""
 
     digest: bytes = b""
 
 
-@registry.event("episodic.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.deleted", Effect.DELETED)
 class EpisodeDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """An episode was deleted by its user."""
 
     memory_id: str
 
 
-@registry.event("episodic.pruned", keys=lambda event: event.memory_ids)
+@registry.about("episodic.pruned", Effect.PRUNED)
 class EpisodesPruned(Pruned, frozen=True, kw_only=True):
     """Episodes were deleted to make room, with leave."""
 
 
-@registry.event(
-    "episodic.compressed", keys=lambda event: (event.memory_id, *event.compressed_from_ids)
+@registry.about(
+    "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class EpisodesCompressed(
     compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
@@ -132,7 +133,7 @@ class EpisodesCompressed(
     """All of them had."""
 
 
-@registry.event("episodic.summary_added", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
     compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
@@ -142,7 +143,7 @@ class EpisodeSummaryAdded(
     failed: bool = False
 
 
-@registry.event("episodic.compaction_undone", keys=lambda event: (event.memory_id,))
+@registry.about("episodic.compaction_undone", Effect.UNDONE)
 class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 

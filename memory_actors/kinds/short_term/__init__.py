@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import msgspec
 from immutables import Map
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -42,12 +43,12 @@ NAME = "short_term"
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
 
-@registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted_ids))
+@registry.about("short_term.added", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
 class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message was added to a session, and the oldest left it."""
 
@@ -63,14 +64,14 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     role: str | None = None
 
 
-@registry.event("short_term.updated", keys=lambda event: (event.memory_id,))
+@registry.about("short_term.updated", Effect.CHANGED)
 class MessageUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message got a new content, new metadata, or both; None keeps what was."""
 
     session_id: str
 
 
-@registry.event("short_term.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("short_term.deleted", Effect.DELETED)
 class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A message was deleted by its user."""
 
@@ -78,7 +79,7 @@ class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
 
 
-@registry.event("short_term.expired", keys=lambda event: event.memory_ids)
+@registry.about("short_term.expired", Effect.EXPIRED)
 class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
     """Whole sessions went."""
 

@@ -5,20 +5,21 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Events, Pruned
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
 
-@registry.event("structured.put", keys=lambda event: (event.memory_id,))
+@registry.about("structured.put", Effect.ADDED)
 class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A document got a value; it is new, or another value was there."""
 
@@ -37,7 +38,7 @@ class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     pinned: bool = False
 
 
-@registry.event("structured.restored", keys=lambda event: (event.memory_id,))
+@registry.about("structured.restored", Effect.RESTORED)
 class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A document that had gone came back, as it was when it went."""
 
@@ -46,7 +47,7 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
     """Whose words it has: not those of who brought it back."""
 
 
-@registry.event("structured.updated", keys=lambda event: (event.memory_id,))
+@registry.about("structured.updated", Effect.CHANGED)
 class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A document got a new value, new metadata, or both; None keeps what was."""
 
@@ -58,14 +59,14 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     metadata: dict[str, Any] | None = None
 
 
-@registry.event("structured.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("structured.deleted", Effect.DELETED)
 class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A document was deleted by its user."""
 
     memory_id: str
 
 
-@registry.event("structured.pruned", keys=lambda event: event.memory_ids)
+@registry.about("structured.pruned", Effect.PRUNED)
 class DocumentsPruned(Pruned, frozen=True, kw_only=True):
     """The oldest documents were deleted to make room."""
 
