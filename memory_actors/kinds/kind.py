@@ -26,7 +26,6 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 
 S = TypeVar("S")
-R = TypeVar("R", bound="Row")
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
 
@@ -53,6 +52,16 @@ class Add(Command, frozen=True, kw_only=True):
     """Ids that the caller chose: they may have been used before."""
     used: Mapping[str, Any] = {}
     """The first event of each of `own_ids` that was, alive or not."""
+
+
+class Update(Command, frozen=True, kw_only=True):
+    """Replace the content of a memory, its metadata, or both; None keeps what was."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    metadata: dict[str, Any] | None = None
 
 
 class Delete(Command, frozen=True, kw_only=True):
@@ -140,22 +149,6 @@ def is_summary(row: Row) -> bool:
 def last_true_us(row: Row) -> int:
     """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
     return getattr(row, "last_seen_us", 0) or row.occurred_at_us
-
-
-def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
-    """Return a row after an update; `with_content` changes too if the content does."""
-    if event.metadata is not None:
-        row = msgspec.structs.replace(row, metadata=event.metadata)
-    if event.content is None:
-        return row
-    return msgspec.structs.replace(
-        row,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        **with_content,
-    )
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -67,9 +67,12 @@ class WorkingRules(UserRules):
         memory_id = self.id(own)
         self.ask(
             working.SetKey(
-                now_us=self.now_us, memory_id=memory_id, key=key, value=value,
-                size_bytes=working.entry_bytes(key, value), metadata=metadata, auto_prune=prune,
-                least_recent=self.order(used), own_ids=() if own is None else (memory_id,),
+                now_us=self.now_us, auto_prune=prune, least_recent=self.order(used),
+                own_ids=() if own is None else (memory_id,),
+                entry=working.KeySet(
+                    memory_id=memory_id, key=key, value=value, metadata=metadata,
+                    size_bytes=working.entry_bytes(key, value),
+                ),
             )
         )  # fmt: skip
 
@@ -102,9 +105,11 @@ class ShortTermRules(UserRules):
         memory_id = self.id(own)
         self.ask(
             short_term.AddMessage(
-                now_us=self.now_us, memory_id=memory_id, session_id=session, content=text,
-                size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
-                own_ids=() if own is None else (memory_id,),
+                now_us=self.now_us, own_ids=() if own is None else (memory_id,),
+                message=short_term.MessageAdded(
+                    memory_id=memory_id, session_id=session, content=text,
+                    size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
+                ),
             )
         )  # fmt: skip
 

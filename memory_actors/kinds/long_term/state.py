@@ -15,7 +15,6 @@ from memory_actors.kinds.compression import (
     Summaries,
     summary_fields,
 )
-from memory_actors.kinds.kind import updated_row
 from memory_actors.kinds.long_term import duplicates
 from memory_actors.kinds.long_term.duplicates import Duplicates
 from memory_actors.kinds.long_term.events import (
@@ -32,7 +31,7 @@ from memory_actors.kinds.long_term.events import (
     SummaryEvent,
     Superseded,
 )
-from memory_actors.kinds.rows import Held
+from memory_actors.kinds.rows import Held, updated_row
 
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 

@@ -13,7 +13,6 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.short_term import sessions
 from memory_actors.users.writers.writer import Writer
 
 DEFAULT_SESSION = "default"
@@ -36,19 +35,22 @@ class ShortTermWriter(Writer):
         own_id = check_optional_name(item.memory_id, "memory_id")
         command = short_term.AddMessage(
             now_us=now_us,
-            memory_id=own_id or self.scope.new_id(now_us),
             own_ids=() if own_id is None else (own_id,),
-            session_id=self.session(item.session_id),
-            size_bytes=content_bytes(item.content),
-            content=plain(item.content),
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=own_metadata(item.metadata),
-            role=check_optional_name(item.role, "role"),
+            message=short_term.MessageAdded(
+                memory_id=own_id or self.scope.new_id(now_us),
+                session_id=self.session(item.session_id),
+                size_bytes=content_bytes(item.content),
+                content=plain(item.content),
+                occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+                metadata=own_metadata(item.metadata),
+                role=check_optional_name(item.role, "role"),
+            ),
         )
-        return self.receipt(command.memory_id, "add", await self.write(command), command)
+        message = command.message
+        return self.receipt(message.memory_id, "add", await self.write(command), message)
 
     async def update(
-        self, row: sessions.Row, content: str | None, metadata: Metadata | None
+        self, row: short_term.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a message's content, its metadata, or both."""
         command = short_term.UpdateMessage(
@@ -66,6 +68,6 @@ class ShortTermWriter(Writer):
             return check_name(session_id, "session_id")
         return self.scope.session_id or DEFAULT_SESSION
 
-    def whose(self, row: sessions.Row | short_term.AddMessage) -> str | None:
+    def whose(self, row: short_term.Row | short_term.MessageAdded) -> str | None:
         """Return the session."""
         return row.session_id
