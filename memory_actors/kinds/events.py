@@ -102,7 +102,8 @@ def field_naming(event: Any, memory_id: str) -> str | None:
 
 def effect(tag: str, event: Any, memory_id: str) -> Effect:
     """Return what an event did to a memory that it names; of a dropped one, by its tag."""
-    declared, field = _DECLARED.get(tag, _UNDECLARED), field_naming(event, memory_id)
+    declared = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
+    field = field_naming(event, memory_id)
     return declared.effect if field is None else declared.others[field]
 
 

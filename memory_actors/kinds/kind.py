@@ -29,6 +29,8 @@ S = TypeVar("S")
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
 
+Decide = Callable[[Any, Any, Limits], Sequence[Any]]
+
 PASSAGE_BITS = 10
 PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
 
@@ -342,6 +344,15 @@ def folding(
         return reduce(evolve, events, state)
 
     return fold
+
+
+def deciding(decisions: Mapping[type[Command], Callable[..., Sequence[Any]]]) -> Decide:
+    """Return the `decide` of a kind: a command goes to the decision of its type."""
+
+    def decide(command: Command, state: Any, limits: Limits) -> Sequence[Any]:
+        return decisions[type(command)](command, state, limits)
+
+    return decide
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -41,17 +41,14 @@ def derived(cls: type[S], source: msgspec.Struct, **fields: Any) -> S:
 
 def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     """Return the row that an event begins, with these fields besides those that it names."""
-    event = recorded.data
-    created_at_us = getattr(event, "created_at_us", None)  # it was there before
-    return derived(
-        cls,
-        event,
-        version=recorded.version,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=recorded.recorded_at_us if created_at_us is None else created_at_us,
-        **fields,
-    )
+    created_at_us = getattr(recorded.data, "created_at_us", None)  # it was there before
+    of_log = {
+        "version": recorded.version,
+        "stored_bytes": recorded.stored_bytes,
+        "compressed": recorded.compressed,
+        "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
+    }
+    return derived(cls, recorded.data, **of_log | fields)
 
 
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:

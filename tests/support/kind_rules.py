@@ -31,7 +31,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument
-from memory_actors.kinds.structured.document import document_text, value_json
+from memory_actors.kinds.structured.state import document_text, value_json
 from support.user_rules import ANY, UserRules, about, some, some_relate
 
 OWN = st.none() | st.none() | st.integers(0, 9)  # an id of the caller's own, by number

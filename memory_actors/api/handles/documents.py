@@ -16,8 +16,7 @@ from memory_actors.base.validation import check_count, check_name, json_copy
 from memory_actors.kinds import structured
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.structured.document import Row
-from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.structured.state import Row, Structured
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE
 from memory_actors.users.writers.scope import Scope

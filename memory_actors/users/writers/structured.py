@@ -20,8 +20,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.structured import document
-from memory_actors.kinds.structured.document import document_text, value_json
+from memory_actors.kinds.structured.state import document_text, value_json
 from memory_actors.users.writers.writer import Writer
 
 DEFAULT_COLLECTION = "default"
@@ -94,7 +93,7 @@ class StructuredWriter(Writer):
         )
 
     async def update(
-        self, row: document.Row, content: str | None, metadata: Metadata | None
+        self, row: structured.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a document (given as for `add`), its metadata, or both."""
         value, said, texts = None, "", []
