@@ -15,6 +15,18 @@ It knows nothing about what the events mean.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from eventlog.core.capabilities import (
+    ArchivingStore,
+    BackupStore,
+    CountingStore,
+    ErasingStore,
+    ExportingStore,
+    MeasuredStore,
+    Progress,
+    ShrinkingStore,
+    VerifyingStore,
+    require,
+)
 from eventlog.core.codec import EventRegistry
 from eventlog.core.decider import Decider
 from eventlog.core.errors import (
@@ -33,6 +45,7 @@ from eventlog.core.errors import (
     LogClosed,
     LogLocked,
     LogUnavailable,
+    MissingCapability,
     MissingCodec,
     MissingExtra,
     PayloadDropped,
@@ -51,16 +64,24 @@ from eventlog.core.records import (
     Appended,
     Archived,
     ArchiveStatistics,
+    BackedUp,
     Checkpoint,
     Dropped,
     DroppedPayloads,
     Durability,
     Erased,
+    Exported,
+    Finding,
+    Heads,
+    Imported,
+    LogStatistics,
     OnDropped,
     Prepared,
     Recorded,
+    Shrunk,
     Snapshot,
     StreamHead,
+    VerifyReport,
     to_datetime,
     to_us,
 )
@@ -69,31 +90,18 @@ from eventlog.core.requests import system_clock_us
 from eventlog.core.subscription import subscribe
 
 if TYPE_CHECKING:
-    from eventlog.lmdb.copying import Shrunk
     from eventlog.lmdb.environment import Environment
-    from eventlog.lmdb.heads import Heads, load_heads, write_heads
-    from eventlog.log import EventLog, LogStatistics
-    from eventlog.upkeep.backup import BackedUp, Restored, restore
-    from eventlog.upkeep.exporting import Exported
-    from eventlog.upkeep.importing import Imported
+    from eventlog.lmdb.heads import load_heads, write_heads
+    from eventlog.log import EventLog
+    from eventlog.upkeep.backup import Restored, restore
     from eventlog.upkeep.repair import LeftBehind, RepairReport, repair
-    from eventlog.upkeep.verification import Finding, Progress, VerifyReport
 
 _ON_LMDB = {
-    "BackedUp": "eventlog.upkeep.backup",
     "Environment": "eventlog.lmdb.environment",
     "EventLog": "eventlog.log",
-    "Exported": "eventlog.upkeep.exporting",
-    "Finding": "eventlog.upkeep.verification",
-    "Heads": "eventlog.lmdb.heads",
-    "Imported": "eventlog.upkeep.importing",
     "LeftBehind": "eventlog.upkeep.repair",
-    "LogStatistics": "eventlog.log",
-    "Progress": "eventlog.upkeep.verification",
     "RepairReport": "eventlog.upkeep.repair",
     "Restored": "eventlog.upkeep.backup",
-    "Shrunk": "eventlog.lmdb.copying",
-    "VerifyReport": "eventlog.upkeep.verification",
     "load_heads": "eventlog.lmdb.heads",
     "repair": "eventlog.upkeep.repair",
     "restore": "eventlog.upkeep.backup",
@@ -107,12 +115,15 @@ __all__ = [
     "Appended",
     "ArchiveStatistics",
     "Archived",
+    "ArchivingStore",
     "BackedUp",
+    "BackupStore",
     "BeingErased",
     "Checkpoint",
     "Cipher",
     "ClockOutOfRange",
     "CorruptLog",
+    "CountingStore",
     "Decider",
     "DiskFull",
     "Dropped",
@@ -121,11 +132,13 @@ __all__ = [
     "EncryptionMismatch",
     "Environment",
     "Erased",
+    "ErasingStore",
     "EventLog",
     "EventLogError",
     "EventRegistry",
     "EventStore",
     "Exported",
+    "ExportingStore",
     "Fenced",
     "Finding",
     "Heads",
@@ -142,6 +155,8 @@ __all__ = [
     "LogLocked",
     "LogStatistics",
     "LogUnavailable",
+    "MeasuredStore",
+    "MissingCapability",
     "MissingCodec",
     "MissingExtra",
     "OnDropped",
@@ -153,17 +168,20 @@ __all__ = [
     "Recorded",
     "RepairReport",
     "Restored",
+    "ShrinkingStore",
     "Shrunk",
     "Snapshot",
     "StorageFailed",
     "StreamHead",
     "UnknownEvent",
     "VerifyReport",
+    "VerifyingStore",
     "WrongExpectedVersion",
     "WrongLoop",
     "load_heads",
     "repair",
     "replay",
+    "require",
     "restore",
     "stream_id",
     "subscribe",

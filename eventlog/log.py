@@ -18,17 +18,20 @@ from typing import Any, Self, TypeVar
 import anyio.to_thread
 
 from eventlog.archive.archive import NotInMemory
+from eventlog.core.capabilities import Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import LogBusy
 from eventlog.core.keys import Keys
 from eventlog.core.records import (
     Appended,
     Checkpoint,
+    Heads,
+    LogStatistics,
     OnDropped,
     Recorded,
-    Returned,
     Snapshot,
     StreamHead,
+    VerifyReport,
 )
 from eventlog.core.requests import (
     I64_MAX,
@@ -49,32 +52,20 @@ from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import CHECKED_BYTES_MAX, named
 from eventlog.lmdb.checkpoints import load_checkpoint, load_entry, put_checkpoint
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
-from eventlog.lmdb.heads import Heads, read_heads
+from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.snapshots import load_snapshot, put_snapshot
 from eventlog.lmdb.totals import Tally, load_totals
 from eventlog.upkeep.api import EventLogUpkeep
 from eventlog.upkeep.upkeep import Upkeep
-from eventlog.upkeep.verification import Progress, Verification, VerifyReport
+from eventlog.upkeep.verification import Verification
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
 SIZE_MAX_BYTES = MAP_BYTES // 2
 
 T = TypeVar("T")
-
-
-class LogStatistics(Returned, frozen=True):
-    """What a log has done since it was opened, and where it stands."""
-
-    last_position: int
-    queued_events: int
-    events_appended: int
-    batches: int
-    relaxed_lost: int
-    """Events acknowledged as relaxed whose write failed afterwards."""
-    used_bytes: int
 
 
 class EventLog(EventLogUpkeep, TakesAppends):

@@ -5,12 +5,13 @@ import builtins
 import doctest
 import json
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,10 @@ RAISED = re.compile(r"^[\w.]*Error\b", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
+
+HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
+PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+)`")
+MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
 def blocks(name: str, language: str = "python") -> list[str]:
@@ -207,3 +212,33 @@ def test_links_inside_the_docs_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text("utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every page of the docs, and every Python file: docstrings and comments name files too."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")]
+    for path in [*pages, *(file for top in HOUSE for file in ROOT.glob(f"{top}/**/*.py"))]:
+        yield path.relative_to(ROOT), path.read_text("utf-8")
+
+
+def is_path(name: str) -> bool:
+    return any((ROOT / f"{name}{suffix}").exists() for suffix in ("", ".py"))
+
+
+def is_importable(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "exists"), [(PATH, is_path), (MODULE, is_importable)], ids=["paths", "modules"]
+)
+def test_every_file_that_is_named_exists(
+    pattern: re.Pattern[str], exists: Callable[[str], bool]
+) -> None:
+    named = [(page, name) for page, text in texts() for name in pattern.findall(text)]
+    assert named
+    assert [f"{page}: {name}" for page, name in named if not exists(name)] == []

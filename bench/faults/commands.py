@@ -1,11 +1,13 @@
 """Every public call of a memory system, each with what it needs to have something to do.
 
 `prepare` is run before, `call` is what is tried. Both get a number, so that each try has ids of its
-own. The tests compare this list with the public API: a call that is added there is wanted here.
+own. An operation without arguments needs no entry here; one that is added to the API with arguments
+does: this module cannot be imported before it has one.
 """
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from inspect import isasyncgen
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ import msgspec
 
 from bench.faults.example import LIMIT, NOW_US
 from memory_actors import Item, MemorySystem, MemoryType, UserMemory
+from memory_actors.api.operations import OPERATIONS, Operation
 
 Call = Callable[[MemorySystem, UserMemory, int], Awaitable[Any]]
 
@@ -115,10 +118,6 @@ async def _put_episode(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     return await user.episodes.put(msgspec.structs.replace(episode, memory_id=f"copy {n}"))
 
 
-async def _export(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
-    return [one async for one in user.export()]
-
-
 async def _put_block(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     (block, *_) = await user.list_memories(["context"], limit=1)
     data = {**block.data, "document": f"put {n}.md"}
@@ -185,6 +184,23 @@ async def _events(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
     return [entry async for entry in memory.events(user.user_id)]
 
 
+def _without_arguments(operation: Operation) -> Command:
+    """Return the call of an operation that needs no arguments and no preparation.
+
+    :raises LookupError: it needs some.
+    """
+    if needed := [one.name for one in operation.parameters if one.is_required]:
+        raise LookupError(f"say in bench/faults/commands.py how to call {operation}: {needed}")
+    owner, _, name = operation.name.rpartition(".")
+
+    async def call(memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+        of = memory if owner == "system" else getattr(user, owner) if owner else user
+        called = getattr(of, name)()
+        return [one async for one in called] if isasyncgen(called) else await called
+
+    return Command(call)
+
+
 def _add(kind: MemoryType) -> Command:
     async def call(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
         return await user.add(f"added {n}", kind, memory_id=f"added {n}")
@@ -192,7 +208,7 @@ def _add(kind: MemoryType) -> Command:
     return Command(call)
 
 
-COMMANDS: dict[str, Command] = {
+_SAID: dict[str, Command] = {
     **{f"add {kind.value}": _add(kind) for kind in MemoryType},
     "add_many": Command(
         lambda m, u, n: u.add_many([Item(content=f"{i} of {n}") for i in range(3)])
@@ -209,19 +225,13 @@ COMMANDS: dict[str, Command] = {
     "expand": Command(_expand, _a_summary),
     "undo_compaction": Command(_undo, _a_summary),
     "get": Command(lambda m, u, n: u.get(f"fact {n}"), _a_fact),
-    "list_memories": Command(lambda m, u, n: u.list_memories()),
     "count": Command(lambda m, u, n: u.count({"n": n})),
     "delete_many": Command(lambda m, u, n: u.delete_many({"n": n}), _a_numbered_fact),
     "history": Command(lambda m, u, n: u.history(f"fact {n}"), _a_fact),
-    "usage": Command(lambda m, u, n: u.usage()),
-    "estimate_monthly_cost": Command(lambda m, u, n: u.estimate_monthly_cost()),
-    "export": Command(_export),
     "working.set": Command(lambda m, u, n: u.working.set("key", n)),
     "working.get": Command(lambda m, u, n: u.working.get("key"), _a_key),
     "working.delete": Command(lambda m, u, n: u.working.delete("key"), _a_key),
-    "working.items": Command(lambda m, u, n: u.working.items()),
     "short_term.add_message": Command(lambda m, u, n: u.short_term.add_message(f"message {n}")),
-    "short_term.messages": Command(lambda m, u, n: u.short_term.messages()),
     "entities.add_entity": Command(lambda m, u, n: u.entities.add_entity(f"New {n}")),
     "entities.observe": Command(lambda m, u, n: u.entities.observe(f"Name {n}", "x"), _an_entity),
     "entities.remove_observation": Command(
@@ -244,7 +254,6 @@ COMMANDS: dict[str, Command] = {
     "episodes.finish": Command(lambda m, u, n: u.episodes.finish(f"ep {n}", "done"), _an_episode),
     "episodes.put": Command(_put_episode, _an_episode),
     "episodes.get": Command(lambda m, u, n: u.episodes.get(f"ep {n}"), _an_episode),
-    "episodes.recent": Command(lambda m, u, n: u.episodes.recent()),
     "documents.put": Command(lambda m, u, n: u.documents.put("things", {"n": n}, key=f"new {n}")),
     "documents.get": Command(lambda m, u, n: u.documents.get(f"key {n}", "things"), _a_document),
     "documents.find": Command(lambda m, u, n: u.documents.find("things", {"n": {"$gt": 1}})),
@@ -252,7 +261,6 @@ COMMANDS: dict[str, Command] = {
     "documents.delete": Command(
         lambda m, u, n: u.documents.delete(f"key {n}", "things"), _a_document
     ),
-    "documents.collections": Command(lambda m, u, n: u.documents.collections()),
     "put_block": Command(_put_block, _an_entry),
     "full_id": Command(lambda m, u, n: u.full_id(f"fact {n}"), _a_fact),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
@@ -276,7 +284,6 @@ COMMANDS: dict[str, Command] = {
     "context.size": Command(_of_document("size"), _an_entry),
     "context.entries": Command(_of_document("entries"), _an_entry),
     "context.blocks": Command(_of_document("blocks"), _an_entry),
-    "context.documents": Command(lambda m, u, n: u.context.documents()),
     "context.create": Command(lambda m, u, n: u.context.create(f"new {n}.md", "# A\n\n- b\n")),
     "context.rename": Command(
         lambda m, u, n: u.context.rename(f"{n}.md", f"renamed {n}.md"), _an_entry
@@ -294,14 +301,24 @@ COMMANDS: dict[str, Command] = {
     ),
     "system.backup": Command(_backup),
     "system.export_since": Command(_export_since),
-    "system.heads": Command(lambda m, u, n: m.heads()),
     "system.diff": Command(lambda m, u, n: m.diff(u.user_id, 0)),
     "system.events": Command(_events),
     "system.recalls": Command(lambda m, u, n: m.recalls(u.user_id)),
-    "compact": Command(lambda m, u, n: m.compact(), _old_facts, one_append=False),
-    "compaction_stats": Command(lambda m, u, n: m.compaction_stats()),
-    "verify": Command(lambda m, u, n: m.verify()),
-    "check_replay": Command(lambda m, u, n: m.check_replay()),
-    "system.usage": Command(lambda m, u, n: m.usage()),
-    "system.users": Command(lambda m, u, n: m.users()),
+    "system.compact": Command(lambda m, u, n: m.compact(), _old_facts, one_append=False),
 }
+"""Operations with their arguments; a second word tells several calls of one apart."""
+
+ELSEWHERE = {"system.close", "system.restore_backup", "system.import_events"}
+"""What is cancelled otherwise, and what is for a store that is closed."""
+
+
+def _commands() -> dict[str, Command]:
+    said = {name.split(" ")[0] for name in _SAID}
+    if unknown := said - OPERATIONS.keys():
+        raise LookupError(f"there are no operations {unknown}: see memory_actors/api/operations.py")
+    unsaid = OPERATIONS.keys() - said - ELSEWHERE
+    return _SAID | {name: _without_arguments(OPERATIONS[name]) for name in sorted(unsaid)}
+
+
+COMMANDS = _commands()
+"""Every operation of an open memory system, at least once."""

@@ -22,20 +22,20 @@ from bench.report import Report, Table
 ROOT = Path(__file__).parents[2]
 KINDS, UNIT = "memory_actors/kinds", "tests/memory_actors/kinds"
 WHOLE = (
-    "tests/memory_actors/test_quota_boundaries.py", "tests/properties/test_user_decider.py",
+    "tests/memory_actors/users/test_quota_boundaries.py", "tests/properties/test_user_decider.py",
 )  # fmt: skip
 COMPRESSED = f"{UNIT}/test_compression.py"
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
             "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compression.py",
             "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
-DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/test_context_refusals.py",
+DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_refusals.py",
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
     f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
-    f"{KINDS}/rows.py": (f"{UNIT}/test_held.py", f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide_entity.py": ENTITIES,
     f"{KINDS}/entity/decide_relationship.py": ENTITIES,
     f"{KINDS}/entity/room.py": ENTITIES,
@@ -47,16 +47,16 @@ TESTS = {
     f"{KINDS}/context/decide.py": DOCUMENTS,
     f"{KINDS}/context/sizes.py": DOCUMENTS,
     "memory_actors/base/quota.py": (
-        "tests/memory_actors/test_quota_advice.py", f"{UNIT}/test_long_term.py", *WHOLE,
+        "tests/memory_actors/users/test_quota_advice.py", f"{UNIT}/test_long_term.py", *WHOLE,
     ),
     "memory_actors/actors/actor.py": (
-        "tests/memory_actors/actors", "tests/memory_actors/test_quotas.py",
-        "tests/memory_actors/test_system.py",
+        "tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
+        "tests/memory_actors/api/test_system.py",
     ),
     "eventlog/lmdb/ledger.py": (
         "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
         "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
-        "tests/eventlog/test_totals.py", "tests/properties/test_event_store_model.py",
+        "tests/eventlog/lmdb/test_totals.py", "tests/properties/test_event_store_model.py",
     ),
 }  # fmt: skip
 """The tests that a module's mutants have to get past."""

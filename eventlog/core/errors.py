@@ -126,6 +126,18 @@ class BeingErased(EventLogError):
     """An erasure of this stream is under way: finish it, then append again."""
 
 
+class MissingCapability(EventLogError):
+    """The store cannot do this: use one that can."""
+
+    def __init__(self, store: str, capability: str):
+        super().__init__(
+            f"{store} cannot do this, for it is no {capability}: use a store that has this "
+            "capability, such as EventLog"
+        )
+        self.store = store
+        self.capability = capability
+
+
 class MissingExtra(EventLogError, ImportError):
     """An optional package is not installed: the message names the extra that brings it."""
 

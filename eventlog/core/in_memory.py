@@ -1,5 +1,8 @@
 """The port over plain dictionaries: for tests, and the shortest statement of what a store does.
 
+Of the capabilities (capabilities.py) it counts, archives, erases and measures; there is no file of
+it to back up, export, shrink or verify.
+
 Events still go through the registry, so what does not serialise here does not serialise on disk.
 Nothing is durable; everything else holds.
 """
@@ -32,6 +35,7 @@ from eventlog.core.records import (
     Dropped,
     DroppedPayloads,
     Erased,
+    LogStatistics,
     OnDropped,
     Prepared,
     Recorded,
@@ -292,7 +296,7 @@ class InMemoryLog(TakesAppends):
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
     ) -> Erased:
-        """Erase a stream. See `EventStore.erase`."""
+        """Erase a stream. See `ErasingStore`."""
         check_stream_name(stream)
         self._check_open()
         held = self._streams.get(stream) or _Stream()
@@ -321,6 +325,17 @@ class InMemoryLog(TakesAppends):
     def totals_nowait(self) -> dict[str, int]:
         """Return the totals: an append counts when it is accepted, as it is final then."""
         return dict(self._totals)
+
+    def statistics(self) -> LogStatistics:
+        """Return how many events there are, and the bytes of their payloads."""
+        return LogStatistics(
+            last_position=len(self._log),
+            queued_events=0,
+            events_appended=len(self._log),
+            batches=len(self._log),
+            relaxed_lost=0,
+            used_bytes=sum(held.stored_bytes for held in self._streams.values()),
+        )
 
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""

@@ -1,16 +1,12 @@
-"""The port of an event store: what a store must do to stand behind the memory.
+"""The port of an event store: what every store must do to stand behind the memory.
 
 `EventLog` (LMDB) and `InMemoryLog` implement it; `tests/contracts` says what it means and runs over
-every implementation. Every method but `totals_nowait` is a coroutine, so that a store may live
-behind a network.
+every implementation. Every method is a coroutine, so that a store may live behind a network. A
+store may do more: capabilities.py names what.
 
 Ownership: each stream has an epoch, 0 at first. `acquire(stream, epoch)` raises it; an append or an
 acquire with a lower epoch than the stream's is `Fenced`. A placement layer hands out rising epochs,
 and a former owner that wakes up late is refused by the store, not by good manners.
-
-Archive: the payloads of events that are hardly ever read may be moved out of the store's hot part.
-No read shows it. Retention may drop what was archived long ago; the events stay, with their places,
-times and digests, and a read says of each that its payload is gone.
 
 Names: reads and writes alike raise `InvalidAppend` for the name of a stream that is not a string,
 empty, over 1 KiB or not Unicode, and for another name or key that could not be stored.
@@ -22,11 +18,8 @@ from typing import Any, Protocol
 from eventlog.core.codec import EventRegistry
 from eventlog.core.records import (
     Appended,
-    Archived,
     Checkpoint,
-    DroppedPayloads,
     Durability,
-    Erased,
     OnDropped,
     Recorded,
     Snapshot,
@@ -65,11 +58,12 @@ class EventStore(Protocol):
         deletes, which have to be recorded too. A caller that is cancelled while it waits does not
         undo the append.
 
-        `counters` is added to the totals in the same transaction: it counts if and only if the
-        events are there, and once for each idempotency key. A total begins at 0 and never leaves
-        0..2**63-1; there are at most 256 that are not 0. `counted` is called on the loop in the
-        very step in which `totals_nowait` begins to tell of the append, so that room that was set
-        aside for it is not counted beside it; never for one that fails, or was made before.
+        `counters` is added to the totals in the same transaction (see `CountingStore`): it counts
+        if and only if the events are there, and once for each idempotency key. A total begins at 0
+        and never leaves 0..2**63-1; there are at most 256 that are not 0. `counted` is called on
+        the loop in the very step in which `totals_nowait` begins to tell of the append, so that
+        room that was set aside for it is not counted beside it; never for one that fails, or was
+        made before. Both are for a `CountingStore` alone.
 
         :raises WrongExpectedVersion: the stream is at another version (`ANY_VERSION` accepts all).
         :raises Fenced: `epoch` is lower than the stream's.
@@ -169,61 +163,6 @@ class EventStore(Protocol):
 
     async def load_entry(self, name: str, key: bytes) -> bytes | None:
         """Return one entry that a subscriber stored with its checkpoint."""
-        ...
-
-    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
-        """Move the payloads of these events of a stream out of the hot part of the store.
-
-        What has been moved already is passed over. No read shows that it happened.
-
-        :raises InvalidAppend: the stream has no such event; nothing was moved.
-        """
-        ...
-
-    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
-        """Delete the payloads that were archived before a time, for good; of one stream, or of all.
-
-        What counts is when they were archived, not when they were recorded: a grace period begins
-        when they are moved. They go together as they were moved together: those of one call of
-        `archive` have one time, or a few.
-        """
-        ...
-
-    async def erase(
-        self,
-        stream: str,
-        *,
-        counted: Mapping[str, int] | None = None,
-        projections: Sequence[str] = (),
-    ) -> Erased:
-        """Delete the payloads of all events of a stream, wherever they are, for good.
-
-        Also its name, its snapshots, idempotency keys and index of keys, and the checkpoints and
-        entries of `projections`. `counted`, what the stream has added to the totals, is taken out
-        of them, down to 0. What stays of each event is its place, type, times, sizes and digest, so
-        that the chain verifies; it reads as an event whose payload was dropped, under another name.
-
-        The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
-        up to where that is. To erase what is erased is to erase nothing.
-        """
-        ...
-
-    async def totals(self) -> dict[str, int]:
-        """Return every committed total that is not 0, by name.
-
-        :raises CorruptLog: they are not what was stored.
-        """
-        ...
-
-    def totals_nowait(self) -> dict[str, int]:
-        """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
-
-        What an append has counted is in here when it returns, so a caller stays within a limit who
-        adds what it has on its way itself, and takes that back no earlier than `append` has
-        returned. That holds when it raises too, except for a caller that was cancelled: its append
-        may still land, and is sure to have counted after `flush`. A relaxed append that is lost is
-        taken out again.
-        """
         ...
 
     async def wait_beyond(self, position: int) -> int:

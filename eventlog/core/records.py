@@ -223,3 +223,105 @@ class Checkpoint(msgspec.Struct, frozen=True):
     position: int
     writes: Mapping[bytes, bytes | None] = {}
     """Entries of the projection `name` to put, by key of up to 400 bytes; None deletes one."""
+
+
+# --- what work on a whole store has come to
+
+
+class LogStatistics(Returned, frozen=True):
+    """What a log has done since it was opened, and where it stands."""
+
+    last_position: int
+    queued_events: int
+    events_appended: int
+    batches: int
+    relaxed_lost: int
+    """Events acknowledged as relaxed whose write failed afterwards."""
+    used_bytes: int
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """The bytes of a file before and after it was shrunk; the same if there was little to gain."""
+
+    before_bytes: int
+    after_bytes: int
+
+
+class BackedUp(Returned, frozen=True):
+    """A backup that was written and verified."""
+
+    directory: str
+    position: int
+    """Of its last event."""
+    events: int
+    files: int
+    size_bytes: int
+
+
+class Exported(Returned, frozen=True):
+    """A file that was written."""
+
+    file: str
+    since: int
+    position: int
+    """Of its last event: where the next export goes on."""
+    events: int
+    size_bytes: int
+
+
+class Imported(Returned, frozen=True):
+    """What an import has added."""
+
+    events: int
+    position: int
+    """Of the last event now."""
+    erased_streams: int
+
+
+class Head(Returned, frozen=True):
+    """The end of a stream."""
+
+    version: int
+    chain: str
+    """In hex digits."""
+
+
+class Heads(Returned, frozen=True):
+    """Where a log stood."""
+
+    format: int
+    published_at_us: int
+    position: int
+    digest: str
+    """SHA-256 over the chain values of events 1 to `position`, in hex digits."""
+    streams: dict[str, Head]
+    """By stream id, in hex digits."""
+
+
+class Finding(Returned, frozen=True):
+    """One thing that is not as it should be."""
+
+    position: int
+    """0 where it is not about one event."""
+    stream: str
+    message: str
+
+
+class VerifyReport(Returned, frozen=True):
+    """What a verification read and what it found."""
+
+    events: int
+    streams: int
+    findings: list[Finding]
+    archived_events: int = 0
+    """Whose payloads are in the archive."""
+    dropped_events: int = 0
+    """Whose payloads retention has dropped: only their digests could be verified."""
+    erased_events: int = 0
+    unread_events: int = 0
+    """Which are encrypted, and their key is not here: only their digests could be verified."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings

@@ -9,19 +9,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from eventlog.core.errors import CorruptLog
 
 TRANSACTION_BYTES = 16 << 20  # of pages: they are held in memory until they are committed
 ROWS_AT_ONCE = 1000  # so that a transaction that is large enough is noticed
-
-
-class Shrunk(msgspec.Struct, frozen=True):
-    """The bytes of a file before and after it was shrunk; the same if there was little to gain."""
-
-    before_bytes: int
-    after_bytes: int
 
 
 def pages(transaction: Any, table: Any) -> int:

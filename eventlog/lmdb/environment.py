@@ -52,6 +52,7 @@ from eventlog.core.errors import (
     LogUnavailable,
     StorageFailed,
 )
+from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
     CHECKED_BYTES_MAX,
     beside,
@@ -67,7 +68,7 @@ from eventlog.files.datafile import (
 from eventlog.files.pages import META_PAGES
 from eventlog.files.regular import OWNER_ONLY
 from eventlog.files.shared import Shared
-from eventlog.lmdb.copying import Shrunk, copy_table, pages
+from eventlog.lmdb.copying import copy_table, pages
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 126

@@ -18,7 +18,7 @@ import msgspec
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, LogUnavailable
-from eventlog.core.records import Returned
+from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
 from eventlog.lmdb.environment import Environment, Transaction
@@ -29,26 +29,6 @@ FORMAT = 1
 
 Found = Callable[[int, bytes, str], None]
 """(position, stream id, message): takes a finding of a verification."""
-
-
-class Head(Returned, frozen=True):
-    """The end of a stream."""
-
-    version: int
-    chain: str
-    """In hex digits."""
-
-
-class Heads(Returned, frozen=True):
-    """Where a log stood."""
-
-    format: int
-    published_at_us: int
-    position: int
-    digest: str
-    """SHA-256 over the chain values of events 1 to `position`, in hex digits."""
-    streams: dict[str, Head]
-    """By stream id, in hex digits."""
 
 
 class HeadsFile(msgspec.Struct, frozen=True):

@@ -3,14 +3,19 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eventlog.core.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
+from eventlog.core.capabilities import Also, OfErased, Progress
+from eventlog.core.records import (
+    Archived,
+    ArchiveStatistics,
+    BackedUp,
+    DroppedPayloads,
+    Erased,
+    Exported,
+    Imported,
+    Shrunk,
+)
 from eventlog.files.datafile import named
-from eventlog.lmdb.copying import Shrunk
-from eventlog.upkeep.backup import Also, BackedUp
-from eventlog.upkeep.exporting import Exported
-from eventlog.upkeep.importing import Imported
-from eventlog.upkeep.upkeep import OfErased, Upkeep
-from eventlog.upkeep.verification import Progress
+from eventlog.upkeep.upkeep import Upkeep
 
 
 class EventLogUpkeep:
@@ -19,7 +24,7 @@ class EventLogUpkeep:
     _upkeep: Upkeep
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
-        """Move the payloads of these events of a stream to the archive. See `EventStore.archive`.
+        """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
         What is asked goes in segments of up to 512 events, each for itself: a caller who is
         cancelled, or gets an error, has archived whole segments, and asks again for the rest.
@@ -30,7 +35,7 @@ class EventLogUpkeep:
         return await self._upkeep.archive(stream, versions)
 
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
-        """Delete payloads archived before a time, for good. See `EventStore.drop_archived`."""
+        """Delete payloads archived before a time, for good. See `ArchivingStore`."""
         return await self._upkeep.drop_archived(before_us, stream)
 
     async def erase(
@@ -40,7 +45,7 @@ class EventLogUpkeep:
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
     ) -> Erased:
-        """Erase a stream, for good. See `EventStore.erase`.
+        """Erase a stream, for good. See `ErasingStore`.
 
         The stream reads as erased from the first transaction on; then payloads, index rows and
         files of the archive go piece by piece, and the log's file is replaced, as by `shrink`. A

@@ -21,16 +21,16 @@ import hashlib
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypeAlias
 
 import anyio.to_thread
 import msgspec
 
 from eventlog.archive.segment import parse_name
+from eventlog.core.capabilities import Also
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
-from eventlog.core.records import Returned, to_datetime
+from eventlog.core.records import BackedUp, Returned, to_datetime
 from eventlog.core.requests import system_clock_us
 from eventlog.files.anchor import Anchor, Tail
 from eventlog.files.atomic_directory import (
@@ -57,8 +57,6 @@ FORMAT = 1
 READ_BYTES = 1 << 20
 MANIFEST_BYTES_MAX = 256 << 20  # a million segments of the archive
 
-Also: TypeAlias = Callable[[Path], object]
-
 
 class BackupFile(msgspec.Struct, frozen=True):
     """A file of a backup."""
@@ -78,17 +76,6 @@ class Manifest(msgspec.Struct, frozen=True):
     chain: str
     """Of the last event, in hex digits."""
     files: list[BackupFile]
-
-
-class BackedUp(Returned, frozen=True):
-    """A backup that was written and verified."""
-
-    directory: str
-    position: int
-    """Of its last event."""
-    events: int
-    files: int
-    size_bytes: int
 
 
 class Restored(Returned, frozen=True):

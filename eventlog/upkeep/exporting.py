@@ -23,9 +23,10 @@ import msgspec
 
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
+from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
 from eventlog.core.frame import Frame
-from eventlog.core.records import Returned
+from eventlog.core.records import Exported
 from eventlog.files.datafile import is_there, means_no_room, reason, written_whole
 from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
@@ -34,7 +35,6 @@ from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import check_entry
 from eventlog.lmdb.tables import U64, scan, unseal_record
 from eventlog.lmdb.totals import load_totals
-from eventlog.upkeep.verification import Progress
 
 FORMAT = 1
 PROGRESS_EVENTS = 256
@@ -89,17 +89,6 @@ class End(msgspec.Struct, frozen=True, tag=True):
 Message = Begin | Stream | Event | Key | End
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
-
-
-class Exported(Returned, frozen=True):
-    """A file that was written."""
-
-    file: str
-    since: int
-    position: int
-    """Of its last event: where the next export goes on."""
-    events: int
-    size_bytes: int
 
 
 def write_export(

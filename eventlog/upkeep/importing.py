@@ -23,7 +23,6 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
-from eventlog.core.records import Returned
 from eventlog.core.requests import I64_MAX, count
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
@@ -42,15 +41,6 @@ from eventlog.upkeep.exporting import (
 )
 
 WHOLE_LOG = "the whole log"
-
-
-class Imported(Returned, frozen=True):
-    """What an import has added."""
-
-    events: int
-    position: int
-    """Of the last event now."""
-    erased_streams: int
 
 
 class Importing:

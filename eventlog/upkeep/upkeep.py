@@ -12,31 +12,37 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
+from eventlog.core.capabilities import Also, OfErased, Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogClosed
 from eventlog.core.frame import stream_id
-from eventlog.core.records import Archived, ArchiveStatistics, DroppedPayloads, Erased
+from eventlog.core.records import (
+    Archived,
+    ArchiveStatistics,
+    BackedUp,
+    DroppedPayloads,
+    Erased,
+    Exported,
+    Imported,
+    Shrunk,
+)
 from eventlog.core.requests import check_int, check_stream_name, check_text
-from eventlog.lmdb.copying import Shrunk
 from eventlog.lmdb.erase import STEP_BYTES
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.segment_table import archive_statistics
 from eventlog.lmdb.store_format import load_format, put_shrunk
 from eventlog.upkeep.archiving import Archiving
-from eventlog.upkeep.backup import Also, BackedUp, write_backup
-from eventlog.upkeep.exporting import Exported, write_export
-from eventlog.upkeep.importing import Imported, Importing
-from eventlog.upkeep.verification import Progress
+from eventlog.upkeep.backup import write_backup
+from eventlog.upkeep.exporting import write_export
+from eventlog.upkeep.importing import Importing
 
 SHRINK_PART = 10  # a file is shrunk if at least a tenth of it would go
 STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to weigh
 
-OfErased: TypeAlias = Callable[[Sequence[str]], object]
-"""Takes the names of streams that are about to be erased."""
 T = TypeVar("T")
 
 
@@ -98,7 +104,7 @@ class Upkeep:
         return batch.asked, moved
 
     async def drop_archived(self, before_us: int, stream: str | None) -> DroppedPayloads:
-        """Delete archived payloads. See `EventStore.drop_archived`."""
+        """Delete archived payloads. See `ArchivingStore`."""
         check_int("time", before_us, None, None)
         if stream is not None:
             check_stream_name(stream)
@@ -115,7 +121,7 @@ class Upkeep:
     async def erase(
         self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
     ) -> Erased:
-        """Erase a stream. See `EventStore.erase`."""
+        """Erase a stream. See `ErasingStore`."""
         check_stream_name(stream)
         for name in projections:
             check_text("projection's name", name)

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from eventlog.archive.archive import Archive
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
+from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, KeyGone
-from eventlog.core.records import Returned
+from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
-from eventlog.lmdb.heads import Heads, check_heads
+from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
 from eventlog.lmdb.reading import Reading
 from eventlog.lmdb.segment_table import TABLE, SegmentRecord, unpack_segment
@@ -37,37 +38,7 @@ PROGRESS_EVERY_EVENTS = 2048
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 SID = frame.STREAM_ID_BYTES
 
-Progress = Callable[[int, int], None]
 Check = Callable[[bytes, bytes], object]
-
-
-class Finding(Returned, frozen=True):
-    """One thing that is not as it should be."""
-
-    position: int
-    """0 where it is not about one event."""
-    stream: str
-    message: str
-
-
-class VerifyReport(Returned, frozen=True):
-    """What a verification read and what it found."""
-
-    events: int
-    streams: int
-    findings: list[Finding]
-    archived_events: int = 0
-    """Whose payloads are in the archive."""
-    dropped_events: int = 0
-    """Whose payloads retention has dropped: only their digests could be verified."""
-    erased_events: int = 0
-    unread_events: int = 0
-    """Which are encrypted, and their key is not here: only their digests could be verified."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self, get_args
 
-from eventlog import OnDropped, system_clock_us, to_datetime
+from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_datetime
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import named
@@ -354,7 +354,7 @@ class MemorySystem(SystemUpkeep):
         """Return what the parts have done since the system was opened."""
         services = self._services
         return SystemStatistics(
-            log=self._eventlog.statistics(),
+            log=require(self._eventlog, MeasuredStore).statistics(),
             runtime=services.runtime.statistics(),
             embeddings=services.embeddings.statistics(),
             passages_wanting=sum(live.indexes.wanting for live in services.runtime.lives()),

@@ -8,13 +8,18 @@ from pathlib import Path
 
 from eventlog import (
     BackedUp,
-    EventLog,
+    BackupStore,
+    CountingStore,
+    EventStore,
     Exported,
+    ExportingStore,
     Heads,
     Imported,
     Progress,
     Restored,
+    VerifyingStore,
     VerifyReport,
+    require,
     restore,
 )
 from eventlog.files.datafile import named
@@ -34,13 +39,13 @@ from memory_actors.users.totals import Summed
 class SystemUpkeep:
     """The upkeep of all memories in one data directory. See `MemorySystem`."""
 
-    def __init__(self, log: EventLog, services: Services, erasing: Erasing):
+    def __init__(self, log: EventStore, services: Services, erasing: Erasing):
         self._eventlog = log
         self._services = services
         self._erasing = erasing
 
     @property
-    def _log(self) -> EventLog:
+    def _log(self) -> EventStore:
         """The log, for a call that begins.
 
         :raises SystemClosedError: the system is closed, or closing.
@@ -117,7 +122,7 @@ class SystemUpkeep:
             if derived:
                 self._services.embeddings.copy_to(scratch / DERIVED)
 
-        return await self._log.backup(directory, also=also)
+        return await require(self._log, BackupStore).backup(directory, also=also)
 
     @staticmethod
     async def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
@@ -147,7 +152,9 @@ class SystemUpkeep:
         :raises PayloadDropped: retention has dropped a text behind that position.
         :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
         """
-        return await self._log.export_since(position, file, progress=progress)
+        return await require(self._log, ExportingStore).export_since(
+            position, file, progress=progress
+        )
 
     @staticmethod
     async def import_events(
@@ -184,7 +191,7 @@ class SystemUpkeep:
 
     async def heads(self) -> Heads:
         """Return where the log and each user's stream stand, to be published. Reads all of it."""
-        return await self._log.heads()
+        return await require(self._log, VerifyingStore).heads()
 
     async def verify(
         self, progress: Progress | None = None, *, against: Heads | None = None
@@ -194,7 +201,7 @@ class SystemUpkeep:
         With `against`, heads that were published, also whether history up to them is unchanged. A
         badly damaged file can end the process that reads it: `verify_store` reads in a child.
         """
-        return await self._log.verify(progress, against=against)
+        return await require(self._log, VerifyingStore).verify(progress, against=against)
 
     async def check_replay(self) -> list[str]:
         """Return the users whose live state is not what a replay of their stream gives: none.
@@ -210,6 +217,6 @@ class SystemUpkeep:
                 except StateDivergedError:
                     diverged.append(user_id)
                 summed.add(live.state)
-        if summed.totals() != await self._log.totals():
+        if summed.totals() != await require(self._log, CountingStore).totals():
             diverged.append("all users")
         return diverged

@@ -10,10 +10,19 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio.to_thread
 
-from eventlog import CorruptLog, EventLog, Keys, LogUnavailable
+from eventlog import (
+    ArchivingStore,
+    CorruptLog,
+    CountingStore,
+    EventStore,
+    Keys,
+    LogUnavailable,
+    require,
+)
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.core.waiting import to_the_end
@@ -21,7 +30,6 @@ from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
 from memory_actors.actors.runtime import Runtime
 from memory_actors.api.settings_check import check
-from memory_actors.base.errors import StoreBusyError
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
@@ -29,7 +37,7 @@ from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.compaction.summarizers import Summarizer
 from memory_actors.kinds.account import CRITICAL, AlertChanged
-from memory_actors.kinds.user_state import LimitsByTier, UserState, event_registry, user_decider
+from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
@@ -41,6 +49,7 @@ from memory_actors.search.embedding.thread import LEAVE_S_MAX
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding
+from memory_actors.upkeep.default_log import open_log
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.users.recalls import KEY_FILE, RecallAudit
@@ -48,6 +57,11 @@ from memory_actors.users.services import Services
 from memory_actors.users.totals import Totals
 
 _logger = get_logger("memory_actors.api.system")
+
+OpenLog: TypeAlias = Callable[
+    [Path, Keys | None, Callable[[], int], Settings], AbstractAsyncContextManager[EventStore]
+]
+"""Opens the log of a data directory: with the keys of an encrypted one, and a clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +80,14 @@ class Plan:
     reindex: bool
     key_file: Path | None = None
     """None: the store is not encrypted."""
+    open_log: OpenLog = open_log
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a system is made of."""
 
-    log: EventLog
+    log: EventStore
     services: Services
     alerts: AlertDispatcher
     compaction: Compaction
@@ -84,21 +99,25 @@ async def wired(plan: Plan) -> AsyncIterator[Parts]:
     """Open all parts, and close them in reverse.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
+    :raises MissingCapability: the log cannot do what every memory, or a setting, needs.
     """
     check(plan.settings)
     schedule = plan.settings.compaction_schedule
     stack = AsyncExitStack()
     try:
         keys = _keys(plan, stack)
-        log = await stack.enter_async_context(_log(plan, keys))
+        log = await stack.enter_async_context(
+            plan.open_log(plan.directory, keys, plan.clock, plan.settings)
+        )
+        _check_capabilities(plan.settings, log)
         embeddings = await _embeddings(plan, keys, stack)
         alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
         services = _services(plan, log, embeddings, alerts)
         _start(services, alerts, stack)
-        compaction = _compaction(plan, services, log, stack)
+        compaction = _compaction(plan, services, stack)
         if schedule is not None:
             _schedule(plan, schedule, compaction, stack)
-        erasing = Erasing(services, log, alerts, compaction, plan.directory)
+        erasing = Erasing(services, alerts, compaction, plan.directory)
         yield Parts(log, services, alerts, compaction, erasing)
     finally:
         await to_the_end(stack.aclose())
@@ -111,16 +130,11 @@ def _keys(plan: Plan, stack: AsyncExitStack) -> Keys | None:
     return stack.enter_context(keyfile.opened(plan.key_file, key_owner))
 
 
-def _log(plan: Plan, keys: Keys | None) -> AbstractAsyncContextManager[EventLog]:
-    return EventLog.open(
-        plan.directory,
-        event_registry(),
-        clock=plan.clock,
-        size_max_bytes=plan.settings.log_bytes_max,
-        checked_bytes_max=plan.settings.checked_bytes_max,
-        keys=keys,
-        busy=StoreBusyError,
-    )
+def _check_capabilities(settings: Settings, log: EventStore) -> None:
+    """Refuse a log that cannot limit all users together, or drop what the settings say."""
+    require(log, CountingStore)
+    if settings.recall_audit is not None or settings.archive_retention_days is not None:
+        require(log, ArchivingStore)
 
 
 async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> EmbeddingService:
@@ -160,7 +174,7 @@ class _Activation:
     """Makes live users: what all of them share."""
 
     plan: Plan
-    log: EventLog
+    log: EventStore
     embeddings: EmbeddingService
     alerts: AlertDispatcher
     decider: UserDecider
@@ -188,7 +202,7 @@ class _Activation:
 
 
 def _services(
-    plan: Plan, log: EventLog, embeddings: EmbeddingService, alerts: AlertDispatcher
+    plan: Plan, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
 ) -> Services:
     settings, limits = plan.settings, plan.settings.limits_by_tier()
     activation = _Activation(
@@ -198,7 +212,7 @@ def _services(
         alerts=alerts,
         decider=user_decider(limits),
         limits=limits,
-        totals=Totals(log, settings.global_limits),
+        totals=Totals(require(log, CountingStore), settings.global_limits),
     )
     _make_indexes(plan.directory / INDEXES)
     runtime = Runtime(
@@ -238,7 +252,7 @@ def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
     )
 
 
-def _recalls(plan: Plan, log: EventLog) -> RecallAudit:
+def _recalls(plan: Plan, log: EventStore) -> RecallAudit:
     mode, keep_days = plan.settings.recall_audit, plan.settings.recall_audit_days
     return RecallAudit(log, mode, keep_days, plan.directory / KEY_FILE, plan.clock)
 
@@ -255,13 +269,13 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.callback(watch.cancel)
 
 
-def _compaction(plan: Plan, services: Services, log: EventLog, stack: AsyncExitStack) -> Compaction:
+def _compaction(plan: Plan, services: Services, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
     for asked in (plan.superseding, plan.summarizer):
         aclose = getattr(asked, "aclose", None)
         if aclose is not None:
             stack.push_async_callback(aclose)
-    compaction = Compaction(services, log, plan.summarizer, plan.directory)
+    compaction = Compaction(services, plan.summarizer, plan.directory)
     stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
     return compaction
 

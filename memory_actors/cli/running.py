@@ -10,7 +10,6 @@ import anyio
 import click
 import structlog
 
-from eventlog.files.atomic_directory import LOG, finish_restore
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import NotFoundError
@@ -20,6 +19,7 @@ from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.named import DEFAULT
 from memory_actors.search.model import Precision, install_model, model_path
+from memory_actors.upkeep.default_log import has_log
 
 USERS_NAMED_MAX = 5
 
@@ -118,8 +118,7 @@ def check_store(app: App) -> None:
 
     :raises NotFoundError: there is none.
     """
-    finish_restore(app.directory)  # of a process that died: else it would seem that there is none
-    if not (app.directory / LOG).exists():
+    if not has_log(app.directory):
         raise NotFoundError(
             f"there is no store in the directory {str(app.directory)!r}: add something first, or "
             "name another directory with --data"

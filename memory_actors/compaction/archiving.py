@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import anyio.to_thread
 
-from eventlog import Checkpoint
+from eventlog import ArchivingStore, Checkpoint
 from memory_actors.kinds.compression import Compressed
 from memory_actors.kinds.user_state import COMPACTED, KINDS, UserState
 from memory_actors.users.past_events import pages, versions_about
@@ -36,10 +36,12 @@ async def archive_originals(scope: Scope) -> int:
     if not summaries:
         return 0
     versions, digests = await _originals(scope, summaries)
-    moved = await log.archive(scope.stream, versions) if versions else None
+    moved = 0
+    if versions and isinstance(log, ArchivingStore):  # else they stay where they are
+        moved = (await log.archive(scope.stream, versions)).events
     await _forget(scope, digests)
     await log.save_checkpoint(Checkpoint(name, summaries[-1]))
-    return 0 if moved is None else moved.events
+    return moved
 
 
 async def _state(scope: Scope) -> UserState:

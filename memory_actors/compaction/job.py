@@ -20,7 +20,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from eventlog import EventLog, EventLogError
+from eventlog import ArchivingStore, EventLogError, ShrinkingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
@@ -52,11 +52,11 @@ _logger = get_logger("memory_actors.compaction")
 class Compaction:
     """Runs compaction, one run at a time. Close it before the system."""
 
-    def __init__(self, services: Services, log: EventLog, summarizer: Summarizer, directory: Path):
+    def __init__(self, services: Services, summarizer: Summarizer, directory: Path):
         checked_name(summarizer.name)
         self._services = services
         self._settings = services.settings
-        self._log = log
+        self._log = services.log
         self._directory = directory
         self._judge = (
             summarizer if isinstance(summarizer, ExtractiveSummarizer) else ExtractiveSummarizer()
@@ -317,11 +317,12 @@ class Compaction:
             days = self._settings.archive_retention_days
             if days is not None:
                 before_us = self._services.clock_us() - int(days * DAY_US)
-                await self._log.drop_archived(before_us, stream)
+                await require(self._log, ArchivingStore).drop_archived(before_us, stream)
             if stream is None:
                 await self._services.recalls.trim_all()
             if not cancelled:  # both look first whether a good part is free
-                await self._log.shrink()
+                if isinstance(self._log, ShrinkingStore):
+                    await self._log.shrink()
                 await self._services.embeddings.shrink()
         except EventLogError as error:
             _logger.warning("files not shrunk", error=reason(error))

@@ -1,7 +1,7 @@
 """Who may do what: three guards, run before a body is read or an actor is woken.
 
 Every route needs a key unless it says `public`, so a route that says nothing is closed. A path is
-matched as it was sent, escapes and all (`doorway`), and taken apart here, once: the id that is
+matched as it was sent, escapes and all (`admission`), and taken apart here, once: the id that is
 checked is the id that is used, whatever slashes, dots or odd letters are in it.
 """
 

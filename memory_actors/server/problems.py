@@ -15,7 +15,7 @@ from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 
-from eventlog import DiskFull, KeyGone, LogClosed
+from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
 from memory_actors.base.api_keys.store import KeyFileError
 from memory_actors.base.errors import (
@@ -84,6 +84,7 @@ _KNOWN: Final = (
         "The key of this user is gone, so nothing of them can be read: they were erased, or the "
         "server has another file of keys than the one this was written with.",
     ),
+    _Known(MissingCapability, 501, "not-implemented", "Not implemented"),
     *(
         _Known(
             kind, 503, "unavailable", "Unavailable",

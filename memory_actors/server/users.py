@@ -1,79 +1,212 @@
 """The routes of a user's own memory, under `/v1/users/{user_id}`.
 
-Thin: each hands on to `UserMemory`. That the key may reach this user has been seen to before any of
-them runs (`access.own_memory`).
+A route is an operation of `UserMemory` at an address: what it takes, in its body or its query, and
+what it answers follow from the operation. That the key may reach this user has been seen to before
+any of them runs (`access.own_memory`).
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from inspect import Parameter as Taken
+from inspect import Signature
+from types import GenericAlias
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 from litestar import Request, Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.handles.user import UserMemory
-from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Memory, Purged, Receipt, Trust, Usage, Why
-from memory_actors.server import examples
+from memory_actors.api.operations import OPERATIONS, Operation, Parameter, in_json
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
+    IN_HTTP,
     PAGE_MAX,
     AddMemory,
-    Count,
-    Deleted,
-    History,
-    Hits,
-    Memories,
     Purge,
     Search,
     UpdateMemory,
-    check_page,
+    arguments,
+    checked,
 )
-from memory_actors.server.examples import answers, example
+from memory_actors.server.examples import NAMED, answers, example
 
 OfUser = NamedDependency[UserMemory]
 UserId = Annotated[
-    str, PathParameter(description="Whose memory.", examples=example(examples.USER_ID))
+    str, PathParameter(description="Whose memory.", examples=example(NAMED["user_id"]))
 ]
 MemoryId = Annotated[
-    str, PathParameter(description="Its id.", examples=example(examples.MEMORY_ID))
+    str, PathParameter(description="Its id.", examples=example(NAMED["memory_id"]))
 ]
 AgentId = Annotated[
     str | None,
     HeaderParameter(
         name="Agent-Id", description="The agent it comes from, percent-encoded.",
-        examples=example("travel_agent"),
+        examples=example(NAMED["agent_id"]),
     ),
 ]  # fmt: skip
 SessionId = Annotated[
     str | None,
     HeaderParameter(
         name="Session-Id", description="The session, percent-encoded, unless the body names one.",
-        examples=example("sess_abc123"),
+        examples=example(NAMED["session_id"]),
     ),
 ]  # fmt: skip
 
-
-Types = Annotated[
-    list[str] | None,
-    QueryParameter(description="Only these; may be repeated.", examples=example(["long_term"])),
-]
-Filters = Annotated[
-    str | None,
-    QueryParameter(description="JSON, by metadata.", examples=example('{"category": "sports"}')),
-]
-Sources = Annotated[
-    list[str] | None,
-    QueryParameter(
-        description="Only what came from these; may be repeated.",
-        examples=example([examples.SOURCE]),
+QUERY: Final[Mapping[str, QueryParameter]] = {
+    "memory_types": QueryParameter(
+        name="memory_type",
+        description="Only these; may be repeated.",
+        examples=example(["long_term"]),
     ),
-]
-MinTrust = Annotated[
-    Trust | None,
-    QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
-]
+    "filters": QueryParameter(
+        description="JSON, by metadata.", examples=example('{"category": "sports"}')
+    ),
+    "sources": QueryParameter(
+        name="source",
+        description="Only what came from these; may be repeated.",
+        examples=example([NAMED["source"]]),
+    ),
+    "min_trust": QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
+    "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
+    "offset": QueryParameter(ge=0, examples=example(0)),
+}
+"""How parameters of operations are given in an address."""
+IN_QUERY: Final = {**IN_HTTP, "filters": str | None}
+
+
+class Route(NamedTuple):
+    """An operation at an address."""
+
+    at: str
+    """Method and path."""
+    operation: str
+    title: str
+    problems: tuple[int, ...] = (400, 401, 403)
+    status: int = 200
+    body: type | None = None
+    """What a request holds; None: what is not in the path is in the query."""
+    given: Mapping[str, Any] = {}
+    """The example of it."""
+    within: tuple[str, str] | None = None
+    """What the result is wrapped in, and its field there; None: the result is the answer."""
+    shown: Mapping[str, Any] = {}
+    """Fields of the example of an answer that the type does not tell."""
+
+
+ONE: Final = "/memories/{memory_id:str}"
+OF_ONE: Final = (400, 401, 403, 404)
+ROUTES: Final = (
+    Route(
+        "POST /memories", "add", "Add a memory", (400, 401, 403, 409, 413), 201, AddMemory,
+        {name: NAMED[name] for name in ("content", "metadata", "session_id")},
+    ),
+    Route(
+        "POST /memories/search", "retrieve", "Search", (400, 401, 403, 413), 200, Search,
+        {"query": "winter sports", "top_k": 3, "filters": NAMED["metadata"]}, ("Hits", "hits"),
+    ),
+    Route("GET /memories", "list_memories", "List memories", within=("Memories", "memories")),
+    Route("GET /count", "count", "Count memories", within=("Count", "count")),
+    Route(
+        "DELETE /memories", "delete_many", "Delete what matches", within=("Deleted", "receipts"),
+        shown={"operation": "delete"},
+    ),
+    Route(f"GET {ONE}", "get", "Get a memory", OF_ONE),
+    Route(
+        f"PATCH {ONE}", "update", "Change a memory", (400, 401, 403, 404, 409, 413), 200,
+        UpdateMemory, {"content": "User enjoys skiing and snowboarding"},
+        shown={"operation": "update"},
+    ),
+    Route(
+        f"DELETE {ONE}", "delete", "Delete a memory", OF_ONE, shown={"operation": "delete"}
+    ),
+    Route(
+        f"GET {ONE}/history", "history", "History of a memory", OF_ONE,
+        within=("History", "entries"),
+    ),
+    Route(f"GET {ONE}/why", "why", "Why a memory is there", OF_ONE),
+    Route(
+        "POST /purge", "purge", "Purge a source", (400, 401, 403, 413), 200, Purge,
+        {"source": NAMED["source"]},
+    ),
+    Route("GET /usage", "usage", "Usage"),
+)  # fmt: skip
+KNOWN_AS: Final = {"retrieve": "search", "get": "get_memory", "delete": "delete_memory"}
+"""The operations that have another id in the OpenAPI document."""
+METHODS: Final = {"GET": get, "POST": post, "PATCH": patch, "DELETE": delete}
+
+
+def handler(route: Route) -> HTTPRouteHandler:
+    """Return the handler of a route."""
+    operation = OPERATIONS[route.operation]
+    method, path = route.at.split()
+    answered = operation.returns
+    if route.within is not None:
+        name, field = route.within
+        answered = msgspec.defstruct(name, [(field, answered)], frozen=True)
+        answered.__doc__ = operation.summary
+
+    async def answer(user: UserMemory, user_id: str, **given: Any) -> Response[Any]:
+        body = given.pop("data", None)
+        fields = {**given, **({} if body is None else arguments(body))}
+        result = await _called(operation, user, fields)
+        is_new = route.status == 201
+        return Response(
+            result if route.within is None else {route.within[1]: result},
+            headers={"Location": _address(user_id, result.memory_id)} if is_new else None,
+        )
+
+    taken = _signature(route, operation)
+    answer.__name__ = KNOWN_AS.get(operation.name, operation.name)
+    answer.__doc__ = operation.summary
+    answer.__signature__ = Signature(taken)  # type: ignore[attr-defined]
+    answer.__annotations__ = {one.name: one.annotation for one in taken} | {
+        "return": GenericAlias(Response, answered)
+    }
+    made: HTTPRouteHandler = METHODS[method](
+        path,
+        status_code=route.status,
+        summary=route.title,
+        responses=answers(route.status, answered, *route.problems, **route.shown),
+    )(answer)
+    return made
+
+
+async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]) -> Any:
+    """Carry out an operation; fields that are not its own say where its words come from."""
+    own = {one.name: one for one in operation.parameters}
+    said_by = {name: fields.pop(name) for name in [*fields] if name not in own}
+    speaker = user.from_source(**said_by) if said_by else user
+    given = {name: checked(name, value) for name, value in fields.items()}
+    if given.get("filters", ...) is None and own["filters"].is_required:
+        given["filters"] = {}
+    return await getattr(speaker, operation.name)(**given)
+
+
+def _signature(route: Route, operation: Operation) -> list[Taken]:
+    """Return what a handler takes: Litestar reads it, and describes it."""
+    taken: dict[str, Any] = {"user": OfUser, "user_id": UserId}
+    if "{memory_id" in route.at:
+        taken["memory_id"] = MemoryId
+    if route.body is not None:
+        taken["data"] = Annotated[route.body, Body(examples=example(dict(route.given)))]
+    parameters = [Taken(name, Taken.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
+    if route.body is None:
+        parameters += [_in_query(one) for one in operation.parameters if one.name in QUERY]
+    return parameters
+
+
+def _in_query(parameter: Parameter) -> Taken:
+    kind = IN_QUERY.get(parameter.name) or in_json(parameter.type)
+    default = None if parameter.is_required else parameter.default
+    return Taken(
+        parameter.name,
+        Taken.KEYWORD_ONLY,
+        annotation=Annotated[kind, QUERY[parameter.name]],
+        default=default,
+    )
 
 
 async def user_memory(
@@ -97,197 +230,18 @@ def _named(header: str | None, what: str) -> str | None:
     return None if header is None else unescaped(header, what)
 
 
-@post(
-    "/memories",
-    summary="Add a memory",
-    responses=answers(201, examples.RECEIPT, 400, 401, 403, 409, 413),
-)
-async def add(
-    user: OfUser,
-    user_id: UserId,
-    data: Annotated[AddMemory, Body(examples=example(examples.ADD))],
-) -> Response[Receipt]:
-    """Add one memory; what its text is depends on the type."""
-    receipt = await _speaker(user, data).add(**data.arguments())
-    return Response(receipt, headers={"Location": _address(user_id, receipt.memory_id)})
-
-
-def _speaker(user: UserMemory, said: AddMemory | UpdateMemory) -> UserMemory:
-    return user.from_source(said.source, said.trust)
-
-
 def _address(user_id: str, memory_id: str) -> str:
     """Return the path of a memory; of one whose id is "search", not the path of the search."""
     part = "%73earch" if memory_id == "search" else quote(memory_id, safe="")
     return f"/v1/users/{quote(user_id, safe='')}/memories/{part}"
 
 
-@post(
-    "/memories/search",
-    status_code=200,
-    summary="Search",
-    responses=answers(200, examples.HITS, 400, 401, 403, 413),
-)
-async def search(
-    user: OfUser, data: Annotated[Search, Body(examples=example(examples.SEARCH))]
-) -> Hits:
-    """Return the memories that best answer a query."""
-    return Hits(await user.retrieve(data.query, **data.arguments()))
-
-
-@get("/memories", summary="List memories", responses=answers(200, examples.MEMORIES, 400, 401, 403))
-async def list_memories(
-    user: OfUser,
-    memory_type: Types = None,
-    filters: Filters = None,
-    source: Sources = None,
-    min_trust: MinTrust = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))] = 100,
-    offset: Annotated[int, QueryParameter(ge=0, examples=example(0))] = 0,
-) -> Memories:
-    """Return memories, newest first."""
-    chosen = _filters(filters)
-    check_page(limit, "limit")
-    return Memories(
-        await user.list_memories(
-            memory_type,
-            filters=chosen,
-            sources=source,
-            min_trust=min_trust,
-            limit=limit,
-            offset=offset,
-        )
-    )
-
-
-@get("/count", summary="Count memories", responses=answers(200, examples.COUNT, 400, 401, 403))
-async def count(
-    user: OfUser,
-    memory_type: Types = None,
-    filters: Filters = None,
-    source: Sources = None,
-    min_trust: MinTrust = None,
-) -> Count:
-    """Return how many memories the same parameters would list."""
-    chosen = _filters(filters)
-    return Count(
-        await user.count(chosen, memory_types=memory_type, sources=source, min_trust=min_trust)
-    )
-
-
-@delete(
-    "/memories",
-    status_code=200,
-    summary="Delete what matches",
-    responses=answers(200, examples.DELETED_MANY, 400, 401, 403),
-)
-async def delete_many(
-    user: OfUser,
-    memory_type: Types = None,
-    filters: Filters = None,
-    source: Sources = None,
-    min_trust: MinTrust = None,
-) -> Deleted:
-    """Delete the memories that match; their history stays. Without `filters`, name the types."""
-    chosen = _filters(filters) or {}
-    return Deleted(
-        await user.delete_many(
-            chosen, memory_types=memory_type, sources=source, min_trust=min_trust
-        )
-    )
-
-
-def _filters(text: str | None) -> dict[str, Any] | None:
-    try:
-        return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidInputError("filters must be a JSON object") from error
-
-
-@get(
-    "/memories/{memory_id:str}",
-    summary="Get a memory",
-    responses=answers(200, examples.MEMORY, 400, 401, 403, 404),
-)
-async def get_memory(user: OfUser, memory_id: MemoryId) -> Memory:
-    """Return one memory."""
-    return await user.get(memory_id)
-
-
-@patch(
-    "/memories/{memory_id:str}",
-    summary="Change a memory",
-    responses=answers(200, examples.UPDATED, 400, 401, 403, 404, 409, 413),
-)
-async def update(
-    user: OfUser,
-    memory_id: MemoryId,
-    data: Annotated[UpdateMemory, Body(examples=example(examples.UPDATE))],
-) -> Receipt:
-    """Replace what a memory says, its metadata as a whole, or both."""
-    speaker = _speaker(user, data)
-    return await speaker.update(memory_id, content=data.content, metadata=data.metadata)
-
-
-@delete(
-    "/memories/{memory_id:str}",
-    status_code=200,
-    summary="Delete a memory",
-    responses=answers(200, examples.DELETED, 400, 401, 403, 404),
-)
-async def delete_memory(user: OfUser, memory_id: MemoryId) -> Receipt:
-    """Delete a memory; its history stays."""
-    return await user.delete(memory_id)
-
-
-@get(
-    "/memories/{memory_id:str}/history",
-    summary="History of a memory",
-    responses=answers(200, examples.HISTORY, 400, 401, 403, 404),
-)
-async def history(user: OfUser, memory_id: MemoryId) -> History:
-    """Return every event that touched a memory, also of one that is deleted."""
-    return History(await user.history(memory_id))
-
-
-@get(
-    "/memories/{memory_id:str}/why",
-    summary="Why a memory is there",
-    responses=answers(200, examples.WHY, 400, 401, 403, 404),
-)
-async def why(user: OfUser, memory_id: MemoryId) -> Why:
-    """Return the life of a memory in words, also of one that is deleted or compressed."""
-    return await user.why(memory_id)
-
-
-@post(
-    "/purge",
-    status_code=200,
-    summary="Purge a source",
-    responses=answers(200, examples.PURGED, 400, 401, 403, 413),
-)
-async def purge(
-    user: OfUser, data: Annotated[Purge, Body(examples=example(examples.PURGE))]
-) -> Purged:
-    """Take what came from a source out of memory, summaries included; history stays."""
-    return await user.purge(data.source, trust=data.trust, dry_run=data.dry_run)
-
-
-@get("/usage", summary="Usage", responses=answers(200, examples.USAGE, 400, 401, 403))
-async def usage(user: OfUser) -> Usage:
-    """Return how much of each kind the user holds, and how full each limit is."""
-    return await user.usage()
-
-
 def router() -> Router:
     """Return the routes, all behind the check that the key may reach this user."""
     return Router(
         "/v1/users/{user_id:str}",
-        route_handlers=[
-            add, search, list_memories, count, get_memory, update, delete_memory, delete_many,
-            history, why, purge, usage,
-        ],
+        route_handlers=[handler(route) for route in ROUTES],
         guards=[own_memory],
         dependencies={"user": Provide(user_memory)},
         tags=["memories"],
-    )  # fmt: skip
+    )

@@ -22,7 +22,15 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from eventlog import EventLog, EventLogError, KeyGone, LogUnavailable, Recorded
+from eventlog import (
+    CountingStore,
+    ErasingStore,
+    EventLogError,
+    KeyGone,
+    LogUnavailable,
+    Recorded,
+    require,
+)
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned, to_datetime
 from memory_actors.base.api_keys import KeyStore
@@ -67,13 +75,12 @@ class Erasing:
     def __init__(
         self,
         services: Services,
-        log: EventLog,
         alerts: AlertDispatcher,
         compaction: Compaction,
         directory: Path,
     ):
         self._services = services
-        self._log = log
+        self._log = services.log
         self._alerts = alerts
         self._compaction = compaction
         self._directory = directory
@@ -96,7 +103,7 @@ class Erasing:
         return await scope.unattended(self._erase(scope))
 
     async def _erase(self, scope: Scope) -> EraseReceipt:
-        user_id, stream = scope.user_id, scope.stream
+        user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
         async with self._services.runtime.alone(stream), self._compaction.without(user_id):
             await self._log.flush()
             digests, counted = await self._known(stream)
@@ -105,10 +112,10 @@ class Erasing:
             embeddings = await scope.embeddings.erase(digests)
             index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
-            recalls = await self._erase_recalls(user_id)
+            recalls = await self._erase_recalls(store, user_id)
             self._alerts.forget(user_id)
             self._tell(user_id)
-            erased = await self._log.erase(
+            erased = await store.erase(
                 stream, counted=counted, projections=[checkpoint_name(stream)]
             )
         return EraseReceipt(
@@ -160,7 +167,7 @@ class Erasing:
 
         Exact while nobody writes; no state can tell it better.
         """
-        left = Counter(await self._log.totals())
+        left = Counter(await require(self._log, CountingStore).totals())
         for other in await self._log.streams():
             if is_user_stream(other) and other != stream:
                 with suppress(KeyGone):
@@ -175,13 +182,13 @@ class Erasing:
             lambda: {digest for state in states for digest in _digests(state)}
         )
 
-    async def _erase_recalls(self, user_id: str) -> int:
+    async def _erase_recalls(self, store: ErasingStore, user_id: str) -> int:
         """Erase what was kept of a user's searches; return how many there were."""
         stream = recall_stream_of(user_id)
         checkpoint = await self._services.recalls.leave(stream)
         if (await self._log.head(stream)).is_empty:
             return 0
-        return (await self._log.erase(stream, projections=[checkpoint])).events
+        return (await store.erase(stream, projections=[checkpoint])).events
 
 
 def _collect(

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog import (
+    ArchivingStore,
     Checkpoint,
     Dropped,
     EventLogError,
@@ -35,6 +36,7 @@ from eventlog import (
     KeyGone,
     KeysUnavailable,
     Recorded,
+    require,
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US
@@ -147,8 +149,9 @@ class RecallAudit:
             old = list(takewhile(lambda one: one.recorded_at_us < before_us, page))
             if old:
                 done = old[-1].version
-                await self._log.archive(stream, [one.version for one in old])
-                await self._log.drop_archived(self._clock() + 1, stream)
+                store = require(self._log, ArchivingStore)
+                await store.archive(stream, [one.version for one in old])
+                await store.drop_archived(self._clock() + 1, stream)
                 await self._log.save_checkpoint(Checkpoint(_checkpoint(stream), done))
             if len(old) < len(page):
                 return

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from eventlog import EventStore
+from eventlog import CountingStore
 from memory_actors.base.errors import GlobalQuotaExceededError
 from memory_actors.base.quota import GlobalLimits, size
 from memory_actors.base.records import QuotaUse
@@ -51,7 +51,7 @@ class Summed:
 class Totals:
     """What all users hold together, and what is just being added."""
 
-    def __init__(self, log: EventStore, limits: GlobalLimits):
+    def __init__(self, log: CountingStore, limits: GlobalLimits):
         self._log = log
         self._limits = limits
         self._claimed: Counter[str] = Counter()

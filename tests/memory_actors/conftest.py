@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.llm_server import server
 
 from memory_actors import MemorySystem, Settings
+
+__all__ = ["server"]  # a language model's server on loopback
 
 GIVEN = ("alerts", "encrypt", "metrics", "summarizer", "supersedes")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]

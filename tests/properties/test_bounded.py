@@ -113,4 +113,4 @@ def test_a_dictionary_lets_go_what_was_unused_for_the_longest_time(
         else:
             assert bounded.pop(key) == used.pop(key)
         assert bounded.size <= max_size
-        assert {key: bounded._store.items[key] for key in bounded} == used
+        assert dict(bounded.items()) == used

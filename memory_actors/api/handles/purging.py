@@ -7,10 +7,9 @@ work goes on after a crash by being asked for again.
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from eventlog import EventLogError
+from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
-from eventlog.upkeep.verification import Progress
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
 from memory_actors.base.origins import matches
 from memory_actors.base.privacy import hashed, reason

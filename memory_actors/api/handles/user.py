@@ -153,9 +153,18 @@ class UserMemory(UserReads):
         self,
         content: str,
         memory_type: MemoryType | str = MemoryType.LONG_TERM,
-        **fields: Any,
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        session_id: str | None = None,
+        role: str | None = None,
+        key: str | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
     ) -> Receipt:
-        """Add one memory, and make room first if there is none; `fields` as for `add`.
+        """Add one memory, and make room first if there is none; the fields are those of `add`.
 
         The oldest tenth (at least one, never a pinned one) of its kind is pruned: the receipt's
         operation is then `add_with_prune`, and `restore(receipt.pruned)` brings them back. Working
@@ -163,7 +172,20 @@ class UserMemory(UserReads):
 
         :raises QuotaExceededError: everything else is pinned, or it could never fit.
         """
-        return await self.add(content, memory_type, auto_prune=True, **fields)
+        return await self.add(
+            content,
+            memory_type,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            session_id=session_id,
+            role=role,
+            key=key,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=True,
+            idempotency_key=idempotency_key,
+            on_duplicate=on_duplicate,
+        )
 
     async def add_many(
         self,

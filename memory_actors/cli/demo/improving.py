@@ -7,7 +7,7 @@ import msgspec
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.improve import LocalCritic, LocalReviser, Scored, improve_stream, recorded_run
-from memory_actors.improve.events import Finished
+from memory_actors.improve.records import Finished
 
 TEXT_FILE = "improving.txt"
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")

@@ -12,16 +12,14 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from eventlog import EncryptionMismatch, EventLog, Imported
-from eventlog.files.atomic_directory import LOG, finish_restore
+from eventlog import EncryptionMismatch, Imported, Progress
 from eventlog.keys import keyfile
 from eventlog.upkeep.exporting import Begin, Event, Stream, read_export, unpacked
 from eventlog.upkeep.importing import gap
-from eventlog.upkeep.verification import Progress
 from memory_actors.base.api_keys.store import KeyStore
 from memory_actors.base.streams import is_user_stream, key_owner, user_of
-from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import remove_files
+from memory_actors.upkeep.default_log import has_log, open_log
 from memory_actors.upkeep.encryption import known_key_file
 from memory_actors.users.live_user import remove_indexes
 
@@ -37,14 +35,13 @@ async def import_events(
     path = known_key_file(directory, key_file)
     await anyio.to_thread.run_sync(_check_new, file, directory, path)
     with nullcontext() if path is None else keyfile.opened(path, key_owner) as keys:
-        async with EventLog.open(directory, event_registry(), keys=keys) as log:
+        async with open_log(directory, keys) as log:
             return await log.import_events(file, progress=progress, erasing=forget)
 
 
 def _check_new(file: Path, directory: Path, key_file: Path | None) -> None:
     """Refuse what would leave an empty store behind, where there is none yet."""
-    finish_restore(directory)
-    if (directory / LOG).exists():
+    if has_log(directory):
         return
     names: dict[bytes, str] = {}
     encrypted: dict[str, bool] = {}

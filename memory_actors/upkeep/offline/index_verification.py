@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import anyio.to_thread
 
-from eventlog import EventLog, EventLogError, Finding, Keys
+from eventlog import EventLogError, EventStore, Finding, Keys
 from eventlog.core.frame import stream_id
 from memory_actors.kinds.kind import Events, Kind, version_of
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -51,12 +51,15 @@ class _Place(NamedTuple):
 
 
 class IndexCheck:
-    """Checks what is derived, of one user after the other. The store is closed otherwise."""
+    """Checks what is derived, of one user after the other. The store is closed otherwise.
 
-    def __init__(self, log: EventLog, directory: Path, keys: Keys | None):
+    `keys` are those of an encrypted store.
+    """
+
+    def __init__(self, log: EventStore, directory: Path, keys: Keys | None):
         self._log = log
         self._directory = directory
-        self._keys = keys if log.is_encrypted else None
+        self._keys = keys
         self._bad_rows: dict[bytes, str] = {}
         self._unreadable = ""
 
@@ -65,7 +68,7 @@ class IndexCheck:
         path = self._directory / FILE
         if path.exists():
             try:
-                bad = partial(damaged_rows, path, encrypted=self._log.is_encrypted)
+                bad = partial(damaged_rows, path, encrypted=self._keys is not None)
                 self._bad_rows = await anyio.to_thread.run_sync(bad)
             except EventLogError as error:
                 self._unreadable = str(error)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from eventlog import (
     CorruptLog,
-    EventLog,
     KeyGone,
     Keys,
     RepairReport,
@@ -26,6 +25,7 @@ from eventlog.upkeep.backup import copied
 from memory_actors.base.api_keys.store import FILE as API_KEYS
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds.user_state import FOLD, event_registry
+from memory_actors.upkeep.default_log import open_log
 from memory_actors.upkeep.encryption import default_key_file
 from memory_actors.upkeep.offline.child import ChildDied, heard, tell
 from memory_actors.users.totals import Summed
@@ -64,7 +64,7 @@ def repair_store(
 async def _totals(directory: Path, keys: Keys | None) -> dict[str, int]:
     """Return what all users of a store add to the totals, those whose key is gone left out."""
     summed = Summed()
-    async with EventLog.open(directory, event_registry(), keys=keys) as log:
+    async with open_log(directory, keys) as log:
         for stream in filter(is_user_stream, await log.streams()):
             with suppress(KeyGone):
                 state, _ = await replay(log, FOLD, stream, dropped="mark")

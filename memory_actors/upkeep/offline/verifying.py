@@ -20,9 +20,10 @@ import msgspec
 
 from eventlog import (
     NO_KEYS,
+    CountingStore,
     EncryptionMismatch,
-    EventLog,
     EventLogError,
+    EventStore,
     Finding,
     Heads,
     KeyGone,
@@ -35,12 +36,14 @@ from eventlog import (
     UnknownEvent,
     VerifyReport,
     replay,
+    require,
     stream_id,
 )
 from eventlog.keys import keyfile
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import FOLD, UserState
+from memory_actors.upkeep.default_log import open_log
 from memory_actors.upkeep.encryption import known_key_file
 from memory_actors.upkeep.offline.child import ChildDied, heard, tell
 from memory_actors.upkeep.offline.index_verification import IndexCheck
@@ -104,15 +107,15 @@ async def verified(
 async def _verified(
     directory: Path, progress: Progress, against: Heads | None, keys: Keys
 ) -> VerifyReport:
-    async with EventLog.open(directory, user_state.event_registry(), keys=keys) as log:
+    async with open_log(directory, keys) as log:
         report = await log.verify(progress, against=against)
-        checks = IndexCheck(log, directory, keys)
+        checks = IndexCheck(log, directory, keys if log.is_encrypted else None)
         await checks.begin()
         found = await _replayed(log, checks) + list(checks.of_nobody())
         return msgspec.structs.replace(report, findings=report.findings + found)
 
 
-async def _replayed(log: EventLog, checks: IndexCheck) -> list[Finding]:
+async def _replayed(log: EventStore, checks: IndexCheck) -> list[Finding]:
     """Replay every user; return what does not agree with snapshots, indexes and totals."""
     found: list[Finding] = []
     derived: list[Finding] = []
@@ -133,12 +136,12 @@ async def _replayed(log: EventLog, checks: IndexCheck) -> list[Finding]:
         if not await _fits_snapshot(log, stream, state, version):
             found.append(Finding(0, sid, "its snapshot is not what a replay gives"))
         derived += await checks.of_user(stream, state, version)
-    if not found and not unread and summed.totals() != await log.totals():
+    if not found and not unread and summed.totals() != await require(log, CountingStore).totals():
         found.append(Finding(0, "", "the totals are not the sum over all users"))
     return found + derived
 
 
-async def _fits_snapshot(log: EventLog, stream: str, state: UserState, version: int) -> bool:
+async def _fits_snapshot(log: EventStore, stream: str, state: UserState, version: int) -> bool:
     try:
         kept = await user_state.load_snapshot(log, stream)
     except ValueError:

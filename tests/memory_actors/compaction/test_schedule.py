@@ -118,9 +118,9 @@ async def test_a_wrong_expression_is_refused_with_an_example(wrong: str) -> None
 # --- the local zone
 
 
-@pytest.fixture
-def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
+@pytest.fixture(params=["Europe/Berlin", "CET-1CEST,M3.5.0,M10.5.0/3"])
+def in_berlin(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield
     monkeypatch.undo()

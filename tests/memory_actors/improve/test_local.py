@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.critic import WEIGHTS
+from memory_actors.improve.local.critic import WEIGHTS, reading_ease, syllable_count
 from memory_actors.improve.local.prose import Prose
-from memory_actors.improve.local.readability import reading_ease, syllable_count
 from memory_actors.improve.local.terms import Terms
 
 NOTE = (files("memory_actors.cli.demo") / "improving.txt").read_text("utf-8")

@@ -1,0 +1,212 @@
+"""What a store may do beyond its port: one protocol for each capability.
+
+A store has a capability if it has its methods; nothing has to be declared. A feature that needs one
+asks for it with `require`, which refuses with an error that names it. So a store that can only
+append and read still serves everything else.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+
+from eventlog.core.errors import MissingCapability
+from eventlog.core.records import (
+    Archived,
+    BackedUp,
+    DroppedPayloads,
+    Erased,
+    Exported,
+    Heads,
+    Imported,
+    LogStatistics,
+    Shrunk,
+    VerifyReport,
+)
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Takes how much of a long piece of work is done, and how much there is."""
+Also: TypeAlias = Callable[[Path], object]
+"""Puts more files into a directory that is being made."""
+OfErased: TypeAlias = Callable[[Sequence[str]], object]
+"""Takes the names of streams that are about to be erased."""
+Capability = TypeVar("Capability")
+
+
+def require(store: object, capability: Callable[..., Capability]) -> Capability:
+    """Return a store as one that has a capability: one of the protocols of this file.
+
+    :raises MissingCapability: it has not.
+    """
+    # mypy takes no protocol for a `type[...]` (type-abstract), but does take it for a callable.
+    protocol = cast("type[Capability]", capability)
+    if not isinstance(store, protocol):
+        raise MissingCapability(type(store).__name__, protocol.__name__)
+    return store
+
+
+@runtime_checkable
+class CountingStore(Protocol):
+    """Keeps totals: named numbers that appends change in their own transaction."""
+
+    async def totals(self) -> dict[str, int]:
+        """Return every committed total that is not 0, by name.
+
+        :raises CorruptLog: they are not what was stored.
+        """
+        ...
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
+
+        What an append has counted is in here when it returns, so a caller stays within a limit who
+        adds what it has on its way itself, and takes that back no earlier than `append` has
+        returned. That holds when it raises too, except for a caller that was cancelled: its append
+        may still land, and is sure to have counted after `flush`. A relaxed append that is lost is
+        taken out again.
+        """
+        ...
+
+
+@runtime_checkable
+class ArchivingStore(Protocol):
+    """Moves the payloads of events that are hardly ever read out of the store's hot part.
+
+    No read shows it. Retention may drop what was archived long ago; the events stay, with their
+    places, times and digests, and a read says of each that its payload is gone.
+    """
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move the payloads of these events of a stream out of the hot part of the store.
+
+        What has been moved already is passed over. No read shows that it happened.
+
+        :raises InvalidAppend: the stream has no such event; nothing was moved.
+        """
+        ...
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete the payloads that were archived before a time, for good; of one stream, or of all.
+
+        What counts is when they were archived, not when they were recorded: a grace period begins
+        when they are moved. They go together as they were moved together: those of one call of
+        `archive` have one time, or a few.
+        """
+        ...
+
+
+@runtime_checkable
+class ErasingStore(Protocol):
+    """Erases streams, so that no byte of their payloads is left."""
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+    ) -> Erased:
+        """Delete the payloads of all events of a stream, wherever they are, for good.
+
+        Also its name, its snapshots, idempotency keys and index of keys, and the checkpoints and
+        entries of `projections`. `counted`, what the stream has added to the totals, is taken out
+        of them, down to 0. What stays of each event is its place, type, times, sizes and digest, so
+        that the chain verifies; it reads as an event whose payload was dropped, under another name.
+
+        The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
+        up to where that is. To erase what is erased is to erase nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class BackupStore(Protocol):
+    """Writes a copy of itself to a directory."""
+
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
+        """Write a copy of the store as it is at one moment to a new directory, and verify it.
+
+        `also(path)` is called in a thread to put more into the directory, which appears whole, or
+        not at all.
+
+        :raises LogUnavailable: there is something at `directory` already, or it cannot be made.
+        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
+        """
+        ...
+
+
+@runtime_checkable
+class ExportingStore(Protocol):
+    """Exports its events to a file, and appends those that another store exported."""
+
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        """Write what came behind a position to a new file, for `import_events` of another store.
+
+        Streams that were erased, whenever that was, are named in it by their ids.
+
+        :raises LogUnavailable: there is such a file, or the store has not got so far.
+        :raises PayloadDropped: retention has dropped a payload behind that position.
+        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        """
+        ...
+
+    async def import_events(
+        self,
+        file: str | Path,
+        *,
+        progress: Progress | None = None,
+        erasing: OfErased | None = None,
+    ) -> Imported:
+        """Append what another store exported, if this one has the very same past.
+
+        What it has already is passed over. `erasing(names)` is called in a thread before streams
+        are erased, for what is kept of them elsewhere.
+
+        :raises WrongExpectedVersion: there is a gap between the store and the file, or the store
+            has more than the file.
+        :raises CorruptLog: the file is damaged, or continues another store.
+        :raises LogUnavailable: it cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class ShrinkingStore(Protocol):
+    """Gives bytes back that it does not need any more."""
+
+    async def shrink(self, *, force: bool = False) -> Shrunk:
+        """Make the store as small as what is in it; only where that is worth it, unless `force`d.
+
+        :raises DiskFull: there is no room to do it; nothing was changed.
+        :raises CorruptLog, StorageFailed: see the message.
+        """
+        ...
+
+
+@runtime_checkable
+class VerifyingStore(Protocol):
+    """Publishes where it stands, and checks that all of it is what was written."""
+
+    async def heads(self) -> Heads:
+        """Return where the store and its streams stand, to be published. Reads all of it."""
+        ...
+
+    async def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        """Check every event, chain and index; `progress(done, total)` is called from a thread.
+
+        With `against`, heads that were published, also whether history up to them is unchanged.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuredStore(Protocol):
+    """Counts what it does."""
+
+    def statistics(self) -> LogStatistics:
+        """Return counters and sizes."""
+        ...

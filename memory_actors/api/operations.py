@@ -1,0 +1,194 @@
+"""Every public operation, read from the method that declares it.
+
+A method's signature, types and docstring are the one declaration of an operation. What offers it in
+another way (HTTP, the tools of a model, the fault matrix, the reference) takes names, fields and
+words from here, and adds only what is its own: how a result is shown, say.
+
+    OPERATIONS["documents.put"].parameters      its parameters, with types and defaults
+    OPERATIONS["documents.put"].arguments       a struct of them, to be read from JSON
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import cached_property
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from memory_actors.api.handles.documents import Documents
+from memory_actors.api.handles.entities import EntityGraph
+from memory_actors.api.handles.episodes import Episodes
+from memory_actors.api.handles.short_term import ShortTermMemory
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.handles.working import WorkingMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.records import (
+    CompactionReport,
+    ContextReceipt,
+    Purged,
+    PurgeReport,
+    Receipt,
+)
+from memory_actors.upkeep.erasing import EraseReceipt
+
+OWNERS: Final[Mapping[str, type]] = {
+    "": UserMemory,
+    "working": WorkingMemory,
+    "short_term": ShortTermMemory,
+    "entities": EntityGraph,
+    "episodes": Episodes,
+    "documents": Documents,
+    "context": UserContext,
+    "system": MemorySystem,
+}
+"""The classes that have operations, by the first part of their names."""
+
+RECEIPTS: Final = (Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport)
+WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
+"""The writes that return nothing."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of an operation."""
+
+    name: str
+    type: Any
+    default: Any
+    """`inspect.Parameter.empty`: it has to be given."""
+    kind: inspect._ParameterKind
+    """Whether it is given by its place, by its name, or any number of times."""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is inspect.Parameter.empty and self.kind is not self.kind.VAR_POSITIONAL
+
+
+class Operation:
+    """A public method that is awaited, or iterated."""
+
+    def __init__(self, name: str, method: Callable[..., Any]):
+        self.name = name
+        """As it is called on a user: `documents.put`; those of the system begin with `system.`."""
+        self.method = method
+        """The function; its first argument is the object that it is called on."""
+        self.doc = inspect.getdoc(method) or ""
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name})"
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return get_type_hints(self.method)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What it takes, in order."""
+        named = inspect.signature(self.method).parameters.values()
+        return tuple(
+            Parameter(one.name, self._hints[one.name], one.default, one.kind)
+            for one in named
+            if one.name != "self"
+        )
+
+    @property
+    def returns(self) -> Any:
+        """The type of its result."""
+        return self._hints["return"]
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of its docstring, on one line."""
+        return " ".join(self.doc.partition("\n\n")[0].split())
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes a memory: then it returns a receipt, but for a few."""
+        returned = get_args(self.returns) or (self.returns,)
+        return self.name in WITHOUT_RECEIPT or any(one in RECEIPTS for one in returned)
+
+    @cached_property
+    def arguments(self) -> type[msgspec.Struct]:
+        """A struct of its arguments as JSON has them; those that JSON cannot say are left out."""
+        name = self.name.title().replace(".", "").replace("_", "")
+        return struct_of(name, self.parameters)
+
+
+def struct_of(
+    name: str,
+    parameters: Sequence[Parameter],
+    instead: Mapping[str, Any] | None = None,
+    doc: str | None = None,
+) -> type[msgspec.Struct]:
+    """Return a struct of the values of parameters; `instead` says other types by name.
+
+    A field that is not known is refused: a misspelt one would otherwise be left out in silence.
+    """
+    fields: list[Any] = []
+    for parameter in parameters:
+        kind = (instead or {}).get(parameter.name) or in_json(parameter.type)
+        if parameter.kind is parameter.kind.VAR_POSITIONAL:
+            fields.append((parameter.name, GenericAlias(list, kind), []))
+        elif kind is not None:
+            field = (parameter.name, kind)
+            fields.append(field if parameter.is_required else (*field, _default(parameter)))
+    made = msgspec.defstruct(
+        name, fields,
+        frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True,
+    )  # fmt: skip
+    made.__doc__ = doc
+    return made
+
+
+def _default(parameter: Parameter) -> Any:
+    """Return a default as JSON has it."""
+    default = parameter.default
+    if isinstance(default, Enum):
+        return default.value
+    return [] if default == () else default
+
+
+def in_json(kind: Any) -> Any:
+    """Return the type that JSON has for values of a type; None if it has none.
+
+    A time is ISO 8601 or a number of seconds, an enumeration its string, a sequence a list.
+    """
+    if kind in (str, int, float, bool, NoneType, Any) or get_origin(kind) is Literal:
+        return kind
+    if get_origin(kind) in (Union, UnionType):
+        return _union(kind)
+    if get_origin(kind) is Sequence:
+        (item,) = map(in_json, get_args(kind))
+        return None if item is None else GenericAlias(list, item)
+    if get_origin(kind) is Mapping:
+        return GenericAlias(dict, (str, in_json(get_args(kind)[1])))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return str
+    return None
+
+
+def _union(kind: Any) -> Any:
+    """Return the union of those members that JSON has; of a path or a date it has the string."""
+    known = [member for member in map(in_json, get_args(kind)) if member not in (None, NoneType)]
+    optional = [NoneType] if NoneType in get_args(kind) else []
+    return Union[(*known, *optional)] if known else None
+
+
+def _operations() -> Iterator[Operation]:
+    for prefix, owner in OWNERS.items():
+        for name, method in inspect.getmembers(owner, _is_operation):
+            if name == "__call__":
+                yield Operation(prefix, method)
+            elif not name.startswith("_"):
+                yield Operation(f"{prefix}.{name}" if prefix else name, method)
+
+
+def _is_operation(member: object) -> bool:
+    return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {one.name: one for one in _operations()}
+"""All operations, by name."""

@@ -1,0 +1,748 @@
+"""The archive of a log on disk: its files, what a crash leaves of them, and what damage does."""
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from support.disks import file_size_limit
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    Environment,
+    EventLog,
+    EventLogError,
+    EventRegistry,
+    LogClosed,
+    LogUnavailable,
+    MissingCodec,
+    PayloadDropped,
+    StorageFailed,
+)
+from eventlog.archive import archive, block, segment
+from eventlog.archive.archive import Archive
+from eventlog.archive.segment import SegmentId
+from eventlog.core import frame
+from eventlog.lmdb import segment_table
+from eventlog.lmdb.tables import TABLES, U64
+from eventlog.upkeep import archiving
+
+pytestmark = pytest.mark.anyio
+
+FOREVER = 2**62
+S = frame.stream_id("s")
+FIRST = SegmentId(S, 1)
+registry = EventRegistry()
+
+
+@registry.event("test.noted", keys=lambda event: [event.text[:3]])
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+def text(n: int) -> str:
+    """Return 300 bytes that tell one event from another."""
+    return (f"{n:05d} a canary in the log " * 12)[:300]
+
+
+@asynccontextmanager
+async def opened(path: Path, **options: Any) -> AsyncIterator[EventLog]:
+    async with EventLog.open(path, registry, **options) as log:
+        yield log
+
+
+async def fill(log: EventLog, count: int = 40, stream: str = "s") -> None:
+    await log.append(stream, [Noted(text(n)) for n in range(count)], 0)
+
+
+async def texts(log: EventLog, stream: str = "s") -> list[str]:
+    return [event.data.text for event in await log.read_stream(stream, 0, 10_000)]
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted((path / "archive").glob("*"))
+
+
+def in_files(path: Path, wanted: str) -> set[str]:
+    """Return the names of the files that have these bytes in them."""
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return {file.name for file in files if wanted.encode() in file.read_bytes()}
+
+
+def without_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "zstandard", None)
+
+
+# --- what lies where
+
+
+async def test_shrinking_leaves_a_payload_in_the_archive_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A payload is in the archive alone once the file has shrunk."""
+    monkeypatch.setattr(block, "_compress", lambda raw: (block.ZLIB, stored(raw)))
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+        await log.shrink(force=True)
+
+        assert in_files(tmp_path, text(3)) == {SegmentId(S, 1).name}
+        assert in_files(tmp_path, text(35)) == {"log.mdb"}
+        await log.drop_archived(FOREVER)
+        assert in_files(tmp_path, text(3)) == set()
+        assert (await log.verify()).ok
+
+
+def stored(raw: bytes) -> bytes:
+    """Return zlib that compresses nothing, so that content is found in it."""
+    return block.zlib.compress(raw, 0)
+
+
+async def test_files_are_private_and_named_by_stream_id(tmp_path: Path):
+    """Files are named by the stream's id, and their owner alone can read them."""
+    hostile = "../../\0etc/passwd"
+    async with opened(tmp_path) as log:
+        await fill(log, stream=hostile)
+        await log.archive(hostile, [1])
+
+        (only,) = segments(tmp_path)
+        assert only.name == SegmentId(frame.stream_id(hostile), 1).name
+        assert [file.stat().st_mode & 0o777 for file in (only, only.parent)] == [0o600, 0o700]
+        assert await texts(log, hostile) == [text(n) for n in range(40)]
+
+
+async def test_each_call_makes_segments_of_its_own(tmp_path: Path):
+    """Each call makes segments of its own, and all of them are there after opening."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        first = await log.archive("s", range(1, 11))
+        again = await log.archive("s", range(1, 11))
+        await log.archive("s", range(5, 21))
+        before = await log.read_all()
+    async with opened(tmp_path) as log:
+        assert (first.segments, again.segments, len(segments(tmp_path))) == (1, 0, 2)
+        assert await log.read_all() == before
+        held = await log.archive_statistics()
+        assert (held.segments, held.events, held.dropped_events) == (2, 20, 0)
+        assert held.archive_bytes == sum(file.stat().st_size for file in segments(tmp_path))
+        assert held == await log.archive_statistics("s")
+        assert (await log.archive_statistics("t")).segments == 0
+        report = await log.verify()
+        assert (report.ok, report.archived_events, report.dropped_events) == (True, 20, 0)
+
+
+async def test_what_is_moved_is_told(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        moved = await log.archive("s", range(1, 31))
+
+        assert moved.events == 30
+        assert moved.archive_bytes == segments(tmp_path)[0].stat().st_size
+        assert 30 * 290 < moved.hot_bytes < 30 * 340
+
+
+async def test_much_goes_in_segments_of_a_bounded_size(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 7)
+    async with opened(tmp_path) as log:
+        await fill(log)
+        by_count = await log.archive("s", range(1, 16))
+        monkeypatch.setattr(archiving, "SEGMENT_BYTES", 1000)
+        by_bytes = await log.archive("s", range(1, 41))
+
+        assert (by_count.events, by_count.segments) == (15, 3)
+        assert (by_bytes.events, by_bytes.segments) == (25, 7)
+        assert await texts(log) == [text(n) for n in range(40)]
+        assert (await log.verify()).ok
+
+
+async def test_events_of_every_size_come_back(tmp_path: Path):
+    sizes = [0, 1, 500, 2000, 3000, 100_000, 3_000_000]
+    async with opened(tmp_path) as log:
+        await log.append("s", [Noted(os.urandom(size // 2).hex()) for size in sizes], 0)
+        before = await log.read_all()
+
+        await log.archive("s", range(1, len(sizes) + 1))
+
+        assert await log.read_all() == before
+        assert (await log.verify()).ok
+
+
+async def test_without_zstandard_it_is_zlib_and_both_are_read(tmp_path: Path, monkeypatch: Any):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+        with monkeypatch.context() as without:
+            without_codec(without)
+            await log.archive("s", range(11, 21))
+        assert await texts(log) == [text(n) for n in range(40)]
+    without_codec(monkeypatch)
+    async with opened(tmp_path) as log:
+        with pytest.raises(MissingCodec, match="pip install zstandard"):
+            await log.read_stream("s")
+        assert len(await log.read_versions("s", range(11, 21))) == 10
+        assert not (await log.verify()).ok
+
+
+# --- reading
+
+
+async def test_a_block_is_decompressed_once_for_many_reads(tmp_path: Path, monkeypatch: Any):
+    """A block is read and decompressed once for all payloads that are wanted of it."""
+    async with opened(tmp_path) as log:
+        await fill(log, 2000)
+        await log.archive("s", range(1, 2001))
+        read = count_reads(monkeypatch)
+
+        await log.read_stream("s", 0, 4096)
+        blocks = len(read)
+        await log.read_versions("s", range(1, 2001))
+
+        assert blocks == len(read) == len(set(read)) < 10
+
+
+def count_reads(monkeypatch: Any) -> list[Any]:
+    """Return a list that grows by what is read from the archive's files, and by which thread."""
+    reads: list[Any] = []
+    real = archive.segments.read_block
+
+    def read_block(directory: Path, of: SegmentId, offset: int) -> Any:
+        assert threading.current_thread() is not threading.main_thread()
+        reads.append((of, offset))
+        return real(directory, of, offset)
+
+    monkeypatch.setattr(archive.segments, "read_block", read_block)
+    return reads
+
+
+async def test_the_event_loop_never_reads_a_file(tmp_path: Path, monkeypatch: Any):
+    """The few rows of a small read come from memory, or the whole read goes to a thread."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+        reads = count_reads(monkeypatch)
+
+        for read in (log.read_event(3), log.read_versions("s", [2, 3]), log.read_stream("s", 0, 5)):
+            assert await read
+        assert len(reads) == 1
+
+
+def test_what_is_kept_decompressed_is_bounded(tmp_path: Path):
+    kept = Archive(tmp_path, cache_bytes=300_000)
+    entries = [block.Entry(n, bytes(16), bytes(140_000)) for n in range(5)]
+    written = kept.write(S, 1, entries)
+
+    for _ in range(3):
+        for entry, place in zip(entries, written.places, strict=True):
+            assert kept.entry(S, place) == entry
+            assert kept._cached_bytes == sum(len(b.raw) for b in kept._blocks.values()) <= 300_000
+    assert len(kept._blocks) == 2
+
+    kept.remove({written.segment})
+    assert (kept._cached_bytes, kept._blocks, segments(tmp_path)) == (0, {}, [])
+
+
+# --- retention
+
+
+async def test_dropping_deletes_the_files_and_is_known_after_opening(tmp_path: Path):
+    ticks = iter(range(100, 10_000, 100))
+    async with opened(tmp_path, clock=lambda: next(ticks)) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+        between = next(ticks)
+        await log.archive("s", range(11, 21))
+
+        dropped = await log.drop_archived(between)
+
+        assert (dropped.events, dropped.segments) == (10, 1)
+        assert dropped.archive_bytes > 0
+        assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 2).name]
+    async with opened(tmp_path) as log:
+        report = await log.verify()
+        assert (report.findings, report.archived_events, report.dropped_events) == ([], 10, 10)
+        with pytest.raises(PayloadDropped):
+            await log.read_stream("s")
+        marked = await log.read_stream("s", dropped="mark")
+        assert [event.data.text for event in marked[10:]] == [text(n) for n in range(10, 40)]
+        held = await log.archive_statistics()
+        assert (held.segments, held.events) == (1, 10)
+        assert (held.dropped_segments, held.dropped_events) == (1, 10)
+
+
+async def test_a_number_is_never_given_twice(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", [1])
+        await log.drop_archived(FOREVER)
+        await log.archive("s", [2])
+
+        assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 2).name]
+
+
+async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
+    """A read under way is told that a payload went meanwhile.
+
+    Its transaction still sees the record of a segment whose file is gone.
+    """
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+        with log._env.read() as txn:
+            await log.drop_archived(FOREVER)
+            log._archive._loop_thread = None
+            with pytest.raises(PayloadDropped):
+                log._reading.stream_versions(txn, "s", [3])
+
+
+# --- crashes and full disks
+
+
+async def test_unnamed_files_are_removed_at_opening(tmp_path: Path):
+    """Files that no record names are removed at the next opening."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+    (named,) = segments(tmp_path)
+    directory = named.parent
+    orphans = [SegmentId(S, 2).name, SegmentId(b"\7" * 16, 1).name, SegmentId(S, 3).name + ".tmp"]
+    others = ["notes.txt", "00.segment", named.name + ".bak"]
+    for name in orphans + others:
+        (directory / name).write_bytes(b"content")
+
+    async with opened(tmp_path) as log:
+        assert {file.name for file in segments(tmp_path)} == {named.name, *others}
+        assert await texts(log) == [text(n) for n in range(40)]
+
+
+async def test_nothing_is_removed_where_the_records_are_damaged(tmp_path: Path):
+    """The file of a record that cannot be read looks as if nothing named it."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+    key = S + (1).to_bytes(4, "big")
+
+    def damage(env: Environment, txn: Any) -> None:
+        value = txn.get(key, db=env.tables["segments"])
+        txn.put(key, value[:-1] + bytes([value[-1] ^ 1]), db=env.tables["segments"])
+
+    change(tmp_path, damage)
+    async with opened(tmp_path) as log:
+        assert len(segments(tmp_path)) == 1
+        with pytest.raises(CorruptLog):
+            await log.read_stream("s")
+        with pytest.raises(CorruptLog):
+            await log.archive("s", [20])
+        assert not (await log.verify()).ok
+
+
+def change(path: Path, how: Callable[[Environment, Any], object]) -> None:
+    """Change the tables of a closed log."""
+    env = Environment(path / "log.mdb", TABLES)
+    env.write(lambda txn: how(env, txn))
+    env.close()
+
+
+async def test_a_file_in_the_way_is_not_written_over(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        (tmp_path / "archive").mkdir()
+        there = tmp_path / "archive" / SegmentId(S, 1).name
+        there.write_bytes(b"somebody's")
+
+        await log.archive("s", [1])
+
+        assert there.read_bytes() == b"somebody's"
+        assert await texts(log) == [text(n) for n in range(40)]
+        assert (await log.verify()).ok
+
+
+async def test_without_room_for_a_segment_all_stays_as_it_was(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await log.append("s", [Noted(os.urandom(600_000).hex()), Noted("small")], 0)
+        before = await log.read_all()
+
+        with file_size_limit(100_000), pytest.raises(DiskFull):
+            await log.archive("s", [1, 2])
+
+        assert segments(tmp_path) == []
+        assert (await log.archive_statistics()).segments == 0
+        assert await log.read_all() == before
+        assert (await log.archive("s", [1, 2])).events == 2
+        assert await log.read_all() == before
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+@pytest.mark.parametrize(
+    ("number", "error"), [(errno.ENOSPC, DiskFull), (errno.EIO, StorageFailed)]
+)
+async def test_a_system_call_that_fails_leaves_all_as_it_was(
+    tmp_path: Path, monkeypatch: Any, call: str, number: int, error: type[EventLogError]
+):
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", [1])  # the directory is there
+        before = await log.read_all()
+        with monkeypatch.context() as failing:
+            where = Path if call == "replace" else os
+            failing.setattr(where, call, fail)
+            with pytest.raises(error):
+                await log.archive("s", range(2, 11))
+
+        assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 1).name]
+        assert await log.read_all() == before
+        assert (await log.archive("s", range(1, 11))).events == 9
+        assert (await log.verify()).ok
+
+
+async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DiskFull("no room")
+
+    async with opened(tmp_path) as log:
+        await fill(log)
+        log._upkeep._archiving.replace = refuse
+        with pytest.raises(DiskFull):
+            await log.archive("s", range(1, 11))
+
+        assert segments(tmp_path) == []
+        assert await texts(log) == [text(n) for n in range(40)]
+
+
+async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path):
+    """Its stubs may be there; the next opening knows."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise StorageFailed("who knows")
+
+    async with opened(tmp_path) as log:
+        await fill(log)
+        log._upkeep._archiving.replace = fail
+        with pytest.raises(StorageFailed):
+            await log.archive("s", range(1, 11))
+        assert len(segments(tmp_path)) == 1
+    async with opened(tmp_path) as log:
+        assert segments(tmp_path) == []
+        assert await texts(log) == [text(n) for n in range(40)]
+
+
+async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
+    """An event that changed while it was archived is left alone."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        real = log._upkeep._archiving.take
+
+        def take(*arguments: Any) -> Any:
+            batch = real(*arguments)
+            batch.hot[3] = batch.hot[3]._replace(header=bytes(113))
+            return batch
+
+        log._upkeep._archiving.take = take
+        with pytest.raises(CorruptLog, match="event 4 has changed"):
+            await log.archive("s", range(1, 11))
+
+        assert segments(tmp_path) == []
+        assert await texts(log) == [text(n) for n in range(40)]
+
+
+async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
+    """A log at its size limit can still be archived and shrunk."""
+    async with opened(tmp_path, size_max_bytes=300_000) as log:
+        version = 0
+        with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
+            while True:
+                await log.append("s", [Noted(text(version))], version)
+                version += 1
+
+        await log.archive("s", range(1, version + 1))
+        await log.shrink()
+
+        for n in range(version, version + 20):
+            await log.append("s", [Noted(text(n))], n)
+        assert await texts(log) == [text(n) for n in range(version + 20)]
+
+
+# --- callers that go, and others beside them
+
+
+async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 5)
+    async with opened(tmp_path) as log:
+        await fill(log)
+        for delay_ms in range(0, 12, 2):
+            with anyio.move_on_after(delay_ms / 1000):
+                await log.archive("s", range(1, 41))
+            await log.archive("s", [])  # waits for its turn
+            held = await log.archive_statistics()
+            assert held.events in (*range(0, 40, 5), 40)
+            assert await texts(log) == [text(n) for n in range(40)]
+        await log.archive("s", range(1, 41))
+        assert (await log.archive_statistics()).events == 40
+
+
+async def test_closing_waits_for_the_segment_under_way(tmp_path: Path):
+    """Closing waits for the segment under way, and refuses the next one."""
+    async with opened(tmp_path) as log:
+        await fill(log, 2000)
+        task = asyncio.create_task(log.archive("s", range(1, 2001)))
+        while not log._upkeep._under_way:
+            await asyncio.sleep(0.001)
+    with pytest.raises(LogClosed):
+        await task
+    async with opened(tmp_path) as log:
+        held = await log.archive_statistics()
+        assert held.events == held.segments * archiving.SEGMENT_EVENTS > 0
+        assert len(segments(tmp_path)) == held.segments
+        assert (await log.archive("s", range(1, 2001))).events == 2000 - held.events
+        assert (await log.verify()).archived_events == 2000
+
+
+async def test_reads_and_appends_go_on_meanwhile(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(archiving, "SEGMENT_EVENTS", 100)
+    async with opened(tmp_path) as log:
+        await fill(log, 2000)
+        expected = [text(n) for n in range(2000)]
+        task = asyncio.create_task(log.archive("s", range(1, 2001)))
+        rounds = 0
+        while not task.done():
+            assert await texts(log) == expected
+            await log.append("t", [Noted(text(rounds))], rounds)
+            rounds += 1
+
+        assert rounds > 1, "no read and append came to an end while payloads were moved"
+        assert (await task).events == 2000
+        assert len(await texts(log, "t")) == rounds
+
+
+# --- damage
+
+
+async def examined(path: Path) -> tuple[str, bool]:
+    """Open a log, read everything, verify; return how the read went, and what was verified."""
+    try:
+        async with opened(path) as log:
+            report = await log.verify()
+            try:
+                right = await texts(log) == [text(n) for n in range(40)]
+            except EventLogError:
+                return "refused", report.ok
+            return ("right" if right else "wrong"), report.ok
+    except EventLogError:
+        return "refused", False
+
+
+async def test_a_flipped_bit_in_a_segment_is_never_served(tmp_path: Path):
+    source, damaged = tmp_path / "source", tmp_path / "damaged"
+    async with opened(source) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    (path,) = segments(source)
+    data = path.read_bytes()
+    shutil.copytree(source, damaged)
+    for bit in range(5, 8 * len(data), 61):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        (damaged / "archive" / path.name).write_bytes(changed)
+
+        how, verified = await examined(damaged)
+
+        assert how == "refused" or (how == "right" and bit < 8 * 32), bit  # its own header
+        assert not verified, bit
+
+
+@pytest.mark.parametrize("size", [0, 31, 32, 100])
+async def test_a_segment_cut_short_is_never_served(tmp_path: Path, size: int):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    (path,) = segments(tmp_path)
+    os.truncate(path, size)
+
+    assert await examined(tmp_path) == ("refused", False)
+
+
+async def test_a_missing_segment_is_named_with_stream_and_event(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(11, 21))
+        (path,) = segments(tmp_path)
+        path.unlink()
+
+        with pytest.raises(CorruptLog, match=rf"event 11 of stream 's': {path.name} is missing"):
+            await log.read_stream("s")
+        assert len(await log.read_stream("s", 0, 10)) == 10
+        report = await log.verify()
+
+    assert [path.name in found.message for found in report.findings] == [True]
+    assert report.findings[0].stream == S.hex()
+
+
+async def test_another_streams_segment_in_its_place_is_never_served(tmp_path: Path):
+    """Whole in itself, and with the right slots and versions."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await fill(log, stream="t")
+        await log.archive("s", range(1, 11))
+        await log.archive("t", range(1, 11))
+    mine, other = (
+        tmp_path / "archive" / SegmentId(sid, 1).name for sid in (S, frame.stream_id("t"))
+    )
+    mine.write_bytes(other.read_bytes())
+
+    assert await examined(tmp_path) == ("refused", False)
+
+
+async def test_an_older_segment_of_the_same_name_is_never_served(tmp_path: Path):
+    """Right place, right CRC, right versions: only the digest in the stub tells."""
+    for path in (tmp_path / "a", tmp_path / "b"):
+        async with opened(path) as log:
+            await fill(log)
+            await log.archive("s", range(1, 31))
+    (mine,), (other,) = segments(tmp_path / "a"), segments(tmp_path / "b")
+    mine.write_bytes(other.read_bytes())
+
+    assert await examined(tmp_path / "a") == ("refused", False)
+
+
+async def test_an_unreadable_file_is_unavailable_not_damaged(tmp_path: Path, monkeypatch: Any):
+    """A file that may not be read is unavailable, not damaged."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 11))
+
+        def refuse(*_: Any) -> None:
+            raise OSError(errno.EMFILE, "too many open files")
+
+        with monkeypatch.context() as failing:
+            failing.setattr(archive.segments.os, "open", refuse)
+            with pytest.raises(LogUnavailable, match="too many open files"):
+                await log.read_stream("s")
+        assert len(await log.read_stream("s")) == 40
+
+
+def stub_elsewhere(env: Environment, txn: Any) -> None:
+    """Point an event's stub to its neighbour's payload, with a right CRC."""
+    rows = [txn.get(U64.pack(position), db=env.tables["events"]) for position in (2, 3)]
+    place = frame.unpack(2, rows[0]).place
+    txn.put(U64.pack(3), frame.stub(3, rows[1], place), db=env.tables["events"])
+
+
+def stub_nowhere(env: Environment, txn: Any) -> None:
+    row = txn.get(U64.pack(3), db=env.tables["events"])
+    txn.put(U64.pack(3), frame.stub(3, row, frame.Place(9, 32, 0)), db=env.tables["events"])
+
+
+def lose_record(env: Environment, txn: Any) -> None:
+    txn.delete(S + (1).to_bytes(4, "big"), db=env.tables["segments"])
+
+
+def lose_key(env: Environment, txn: Any) -> None:
+    prefix = S + frame.hashlib.sha256(b"000").digest()[:16]
+    txn.delete(prefix + U64.pack(3), db=env.tables["keys"])
+
+
+@pytest.mark.parametrize("damage", [stub_elsewhere, stub_nowhere, lose_record])
+async def test_damaged_archive_tables_are_never_served(
+    tmp_path: Path, damage: Callable[[Environment, Any], object]
+):
+    """Damage to the tables about the archive is found, and never served."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    change(tmp_path, damage)
+
+    how, verified = await examined(tmp_path)
+
+    assert (how, verified) == ("refused", False)
+
+
+async def test_a_missing_key_of_an_archived_event_is_found(tmp_path: Path):
+    """A key of an archived event that is missing is found."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    change(tmp_path, lose_key)
+
+    found = await messages(tmp_path)
+    assert "not found under its key '000'" in found
+    assert "table keys has 39 rows and should have 40" in found
+
+
+async def messages(path: Path) -> list[str]:
+    async with opened(path) as log:
+        return [found.message for found in (await log.verify()).findings]
+
+
+async def test_a_segment_without_a_record_is_found_as_such(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    change(tmp_path, lose_record)
+
+    assert f"{SegmentId(S, 1).name} has no record" in await messages(tmp_path)
+
+
+async def test_a_remade_file_is_not_the_sealed_one(tmp_path: Path, monkeypatch: Any):
+    """A file made anew of the same payloads is not the one that was sealed."""
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+    (path,) = segments(tmp_path)
+    entries = [block.entry(n) for _, block in segment.walk(path.parent, FIRST) for n in range(30)]
+    without_codec(monkeypatch)
+    path.write_bytes(segment.build(FIRST, entries)[0])
+
+    assert await messages(tmp_path) == [f"{path.name} is not the file that was sealed"]
+    assert (await examined(tmp_path))[0] == "right"
+
+
+async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
+    """A record that counts other events than there are is found.
+
+    Of a dropped segment nothing else tells how many there were.
+    """
+    async with opened(tmp_path) as log:
+        await fill(log)
+        await log.archive("s", range(1, 31))
+        await log.drop_archived(FOREVER)
+
+    def count(env: Environment, txn: Any) -> None:
+        record = segment_table.load_segment(env, txn, FIRST)
+        other = msgspec.structs.replace(record, events=29)
+        segment_table.put_segment(env, txn, FIRST, other)
+
+    change(tmp_path, count)
+
+    assert await messages(tmp_path) == [f"30 events are in {FIRST.name}, not 29"]
+
+
+async def test_reading_much_that_is_archived_keeps_the_loop_free(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await fill(log, 3000)
+        await log.archive("s", range(1, 3001))
+        stalls: list[float] = []
+
+        async def beat() -> None:
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0.001)
+                stalls.append(time.perf_counter() - before)
+
+        beating = asyncio.create_task(beat())
+        for version in range(1, 3000, 37):
+            await log.read_versions("s", [version])
+        beating.cancel()
+
+    assert sorted(stalls)[-2] < 0.1

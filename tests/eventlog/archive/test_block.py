@@ -1,0 +1,166 @@
+"""A block of archived payloads: its bytes, its bounds, and that damage to any of them shows."""
+
+import struct
+import zlib
+
+import pytest
+
+from eventlog import CorruptLog, MissingCodec, UnknownEvent
+from eventlog.archive import block
+from eventlog.archive.block import Entry
+
+PLACE = b"stream" * 4
+ENTRIES = [Entry(n, bytes([n]) * 16, b"payload %d " % n * n) for n in range(1, 9)]
+CODEC_AT, RAW_AT, STORED_AT = 9, 12, 16
+
+
+@pytest.fixture(params=["zstd", "zlib"])
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Compress with each codec; without zstandard installed, zlib is taken."""
+    if request.param == "zlib":
+        monkeypatch.setattr(block, "zstandard", None)
+    elif block.zstandard is None:
+        pytest.skip("zstandard is not installed")
+    return request.param
+
+
+def entries(packed: bytes, count: int = len(ENTRIES)) -> list[Entry]:
+    taken = block.unpack(packed, PLACE)
+    return [taken.entry(slot) for slot in range(count)]
+
+
+def resealed(data: bytes) -> bytes:
+    """Return a block with the CRC that its bytes should have."""
+    return struct.pack(">I", zlib.crc32(data[4:], zlib.crc32(PLACE))) + data[4:]
+
+
+@pytest.mark.usefixtures("codec")
+def test_what_is_packed_is_unpacked():
+    assert entries(block.pack(ENTRIES, PLACE)) == ENTRIES
+
+
+@pytest.mark.usefixtures("codec")
+@pytest.mark.parametrize(
+    "one",
+    [
+        Entry(2**64 - 1, bytes(16), b""),
+        Entry(1, b"\xff" * 16, b"\0" * 200_000),
+        Entry(1, bytes(16), bytes(range(256)) * 4),
+    ],
+)
+def test_one_entry_of_any_size_makes_a_block(one: Entry):
+    assert entries(block.pack([one], PLACE), 1) == [one]
+
+
+@pytest.mark.usefixtures("codec")
+def test_the_largest_payload_there_may_be_fits():
+    largest = Entry(1, bytes(16), bytes(block.PAYLOAD_BYTES_MAX))
+
+    assert entries(block.pack([ENTRIES[0], largest], PLACE), 2) == [ENTRIES[0], largest]
+
+
+def test_payloads_that_resemble_each_other_take_little_together():
+    alike = [Entry(n, bytes(16), b"a sentence about the weather, again %d" % n) for n in range(500)]
+
+    assert len(block.pack(alike, PLACE)) < sum(len(entry.raw) for entry in alike) / 4
+
+
+@pytest.mark.usefixtures("codec")
+def test_any_flipped_bit_shows():
+    data = block.pack(ENTRIES, PLACE)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((CorruptLog, UnknownEvent)):
+            block.unpack(bytes(damaged), PLACE)
+
+
+@pytest.mark.usefixtures("codec")
+def test_a_block_cut_short_or_too_long_shows():
+    data = block.pack(ENTRIES, PLACE)
+    for size in range(len(data)):
+        with pytest.raises(CorruptLog):
+            block.unpack(data[:size], PLACE)
+    with pytest.raises(CorruptLog):
+        block.unpack(data + b"x", PLACE)
+
+
+def test_a_block_in_another_place_shows():
+    with pytest.raises(CorruptLog, match="CRC"):
+        block.unpack(block.pack(ENTRIES, PLACE), b"another")
+
+
+@pytest.mark.parametrize("slot", [-1, len(ENTRIES), 70_000])
+def test_a_slot_that_is_not_there_is_refused(slot: int):
+    with pytest.raises(CorruptLog, match="slot"):
+        block.unpack(block.pack(ENTRIES, PLACE), PLACE).entry(slot)
+
+
+@pytest.mark.usefixtures("codec")
+@pytest.mark.parametrize("raw_bytes", [0, 1, 100, 2**32 - 1])
+def test_a_wrong_size_is_refused_before_memory_is_taken(raw_bytes: int):
+    """Another size than the block has is refused before memory is taken for it.
+
+    Even one whose CRC is right: nobody may make a reader take gigabytes.
+    """
+    data = bytearray(block.pack(ENTRIES, PLACE))
+    struct.pack_into(">I", data, RAW_AT, raw_bytes)
+
+    with pytest.raises(CorruptLog):
+        block.unpack(resealed(bytes(data)), PLACE)
+
+
+@pytest.mark.usefixtures("codec")
+def test_a_bomb_does_not_go_off():
+    """It says a small size and would decompress to another."""
+    small, large = (
+        block.pack(ENTRIES, PLACE),
+        block.pack([Entry(1, bytes(16), bytes(1 << 24))], b""),
+    )
+    stored = large[block.HEADER_BYTES :]
+    header = bytearray(small[: block.HEADER_BYTES])
+    header[CODEC_AT] = large[CODEC_AT]
+    struct.pack_into(">I", header, STORED_AT, len(stored))
+
+    with pytest.raises(CorruptLog, match="does not decompress"):
+        block.unpack(resealed(bytes(header) + stored), PLACE)
+
+
+def test_content_that_is_no_block_is_damage():
+    """Right CRC and size, wrong inside: slots that do not add up."""
+    for raw, slots in ((b"x", 1), (bytes(28), 1 << 12), (bytes(29), 1)):
+        stored = zlib.compress(raw)
+        header = struct.pack(">I4sBBHII", 0, b"EVBK", 1, block.ZLIB, slots, len(raw), len(stored))
+        with pytest.raises(CorruptLog):
+            block.unpack(resealed(header + stored), PLACE)
+
+
+def test_unknown_formats_and_codecs_are_not_called_damage():
+    """A newer format and an unknown codec are refused as unknown, not as damage."""
+    data = block.pack(ENTRIES, PLACE)
+    for at, what in ((8, "format 7"), (CODEC_AT, "codec 7")):
+        newer = data[:at] + b"\7" + data[at + 1 :]
+        with pytest.raises(UnknownEvent, match=what):
+            block.unpack(resealed(newer), PLACE)
+
+
+def test_a_missing_zstandard_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Without zstandard, a block that needs it says what to install."""
+    if block.zstandard is None:
+        pytest.skip("zstandard is not installed")
+    data = block.pack(ENTRIES, PLACE)
+    monkeypatch.setattr(block, "zstandard", None)
+
+    with pytest.raises(MissingCodec, match="pip install zstandard"):
+        block.unpack(data, PLACE)
+
+
+def test_with_zstandard_a_block_of_zlib_is_read_as_before(monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as without:
+        without.setattr(block, "zstandard", None)
+        data = block.pack(ENTRIES, PLACE)
+
+    assert data[CODEC_AT] == block.ZLIB
+    assert entries(data) == ENTRIES

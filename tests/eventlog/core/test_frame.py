@@ -1,0 +1,295 @@
+"""The frame: its bytes, and that damage to any of them shows."""
+
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eventlog import CorruptLog, Prepared, UnknownEvent
+from eventlog.core import frame
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frame_v1.bin"
+GOLDEN_STUB = GOLDEN.with_name("stub_v1.bin")
+GOLDEN_ERASED = GOLDEN.with_name("erased_v1.bin")
+PLACE = {
+    "position": 7,
+    "sid": frame.stream_id("golden"),
+    "version": 3,
+    "recorded_at_us": 1_700_000_000_000_000,
+    "prev": frame.chain_start(frame.stream_id("golden")),
+}
+DATA = msgspec.msgpack.encode({"text": "skiing", "count": 2})
+META = msgspec.msgpack.encode({"by": "me"})
+
+
+def prepared(raw: bytes = len(META).to_bytes(2, "big") + META + DATA) -> Prepared:
+    return Prepared(
+        event=None, tag="test.noted", schema=2, salt=bytes(range(16)), raw=raw, body=raw,
+        compressed=False, keys=(),
+    )  # fmt: skip
+
+
+def resealed(data: bytes, position: int = PLACE["position"]) -> bytes:
+    """Return a frame with the CRC that its bytes should have."""
+    place = (position ^ position >> 32) & 0xFFFFFFFF
+    return struct.pack(">I", zlib.crc32(data[4:]) ^ place) + data[4:]
+
+
+def test_packing_gives_the_bytes_that_the_first_release_wrote():
+    packed, _ = frame.pack(prepared(), **PLACE)
+
+    assert packed == GOLDEN.read_bytes()
+
+
+def test_a_frame_of_the_first_release_still_unpacks():
+    taken = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert (taken.tag, taken.schema, taken.version, taken.flags) == ("test.noted", 2, 3, 0)
+    assert taken.stream_id == hashlib.sha256(b"golden").digest()[:16]
+    assert taken.recorded_at_us == 1_700_000_000_000_000
+    assert taken.salt == bytes(range(16))
+    assert frame.payload(taken) == len(META).to_bytes(2, "big") + META + DATA
+    assert frame.check_chain(taken, PLACE["prev"])
+
+
+def test_a_tag_that_is_not_text_is_damage():
+    """A tag that is no text is damage, even where the CRC is right."""
+    data, _ = frame.pack(prepared(), **PLACE)
+    at = data.index(b"test.noted")
+    damaged = resealed(data[:at] + b"\xff" + data[at + 1 :])
+
+    with pytest.raises(CorruptLog, match="no text"):
+        frame.unpack(PLACE["position"], damaged)
+
+
+def test_any_flipped_bit_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, bytes(damaged))
+
+
+def test_a_frame_cut_short_anywhere_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for size in range(len(data)):
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, data[:size])
+
+
+def test_a_frame_in_another_place_shows():
+    data, _ = frame.pack(prepared(), **PLACE)
+    for position in (0, 6, 8, 2**63):
+        with pytest.raises(CorruptLog):
+            frame.unpack(position, data)
+
+
+def test_a_newer_format_is_refused_as_unknown_not_as_damage():
+    data, _ = frame.pack(prepared(), **PLACE)
+    newer = resealed(data[:4] + b"\2" + data[5:])
+
+    with pytest.raises(UnknownEvent, match="format 2"):
+        frame.unpack(7, newer)
+
+
+def test_an_unknown_flag_is_refused_as_unknown():
+    """A flag may change what the body means, so it is never read past."""
+    data, _ = frame.pack(prepared(), **PLACE)
+    flagged = resealed(data[:5] + b"\x80" + data[6:])
+
+    with pytest.raises(UnknownEvent):
+        frame.unpack(7, flagged)
+
+
+def test_the_chain_can_be_computed_without_the_payload():
+    """It is the SHA-256 of the chain before, the header, the tag and the payload's digest."""
+    data, chain = frame.pack(prepared(), **PLACE)
+    taken = frame.unpack(7, data)
+    header = struct.pack(
+        ">BHB16sQqII", 1, 2, len("test.noted"), PLACE["sid"], 3, PLACE["recorded_at_us"],
+        taken.raw_bytes, taken.stored_bytes,
+    )  # fmt: skip
+
+    expected = hashlib.sha256(PLACE["prev"] + header + b"test.noted" + taken.digest).digest()
+
+    assert chain == taken.chain == expected == frame.chain_of(data)
+
+
+def test_the_digest_is_salted():
+    first, _ = frame.pack(prepared(), **PLACE)
+    other, _ = frame.pack(msgspec.structs.replace(prepared(), salt=b"\7" * 16), **PLACE)
+
+    assert frame.unpack(7, first).digest != frame.unpack(7, other).digest
+    assert frame.unpack(7, first).digest not in (
+        hashlib.sha256(prepared().raw).digest(),
+        hashlib.sha256(DATA).digest(),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 4},
+        {"recorded_at_us": 0},
+        {"sid": frame.stream_id("other")},
+        {"prev": b"\0" * 32},
+    ],
+)
+def test_the_chain_depends_on_place_time_and_what_came_before(change: dict):
+    _, chain = frame.pack(prepared(), **PLACE)
+    _, other = frame.pack(prepared(), **{**PLACE, **change})
+
+    assert chain != other
+
+
+@pytest.mark.parametrize("change", [{"tag": "test.other"}, {"schema": 3}, {"salt": b"\7" * 16}])
+def test_the_chain_depends_on_the_type_and_the_payload(change: dict):
+    _, chain = frame.pack(prepared(), **PLACE)
+    _, other = frame.pack(msgspec.structs.replace(prepared(), **change), **PLACE)
+
+    assert chain != other
+
+
+def test_a_forged_payload_with_a_right_crc_fails_the_chain():
+    data, _ = frame.pack(prepared(), **PLACE)
+    forged = resealed(data.replace(b"skiing", b"biking"))
+
+    taken = frame.unpack(7, forged)
+
+    assert not frame.check_chain(taken, PLACE["prev"])
+
+
+def test_a_frame_does_not_follow_from_another_chain():
+    taken = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert not frame.check_chain(taken, b"\0" * 32)
+
+
+def test_the_limits_of_the_header_are_packed_and_unpacked():
+    place = {**PLACE, "version": 2**64 - 1, "recorded_at_us": -(2**63), "position": 2**64 - 1}
+    event = msgspec.structs.replace(prepared(), tag="é" * 127 + "t", schema=65535)
+
+    data, _ = frame.pack(event, **place)
+
+    taken = frame.unpack(2**64 - 1, data)
+    assert (taken.version, taken.recorded_at_us) == (2**64 - 1, -(2**63))
+    assert (taken.tag, taken.schema) == (event.tag, 65535)
+
+
+def test_stream_ids_do_not_share_prefixes_or_collide():
+    names = [f"u{n}" for n in range(2000)] + ["u1\0", " u1", "U1"]
+
+    assert len({frame.stream_id(name) for name in names}) == len(names)
+    assert {len(frame.stream_id(name)) for name in names} == {16}
+
+
+# --- stubs
+
+ELSEWHERE = frame.Place(number=5, offset=123_456, slot=78)
+
+
+def test_a_stub_has_the_bytes_of_the_first_release():
+    """The stub of a frame has the bytes that the first release wrote."""
+    assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
+
+
+def test_a_stub_has_its_frames_header_and_the_payloads_place():
+    """A stub has the header of its frame, and the place of the payload."""
+    whole, stub = frame.unpack(7, GOLDEN.read_bytes()), frame.unpack(7, GOLDEN_STUB.read_bytes())
+
+    assert stub == msgspec.structs.replace(
+        whole, flags=frame.ARCHIVED, salt=b"", body=b"", place=ELSEWHERE
+    )
+    assert frame.chain_of(GOLDEN_STUB.read_bytes()) == whole.chain
+    assert frame.read(7, GOLDEN_STUB.read_bytes()) == (
+        *frame.read(7, GOLDEN.read_bytes())[:-1], frame.Elsewhere(ELSEWHERE, whole.digest),
+    )  # fmt: skip
+
+
+def test_the_chain_verifies_from_stubs():
+    stub = frame.unpack(7, GOLDEN_STUB.read_bytes())
+
+    assert frame.check_chain(stub, PLACE["prev"])
+    assert not frame.check_chain(stub, b"\0" * 32)
+    assert not frame.check_chain(msgspec.structs.replace(stub, digest=b"\0" * 32), PLACE["prev"])
+
+
+def test_the_stub_of_a_compressed_frame_is_no_compressed_frame():
+    raw = b"\0\0" + b"x" * 5000
+    event = msgspec.structs.replace(prepared(raw), body=zlib.compress(raw), compressed=True)
+    data, _ = frame.pack(event, **PLACE)
+
+    stub = frame.unpack(7, frame.stub(7, data, ELSEWHERE))
+
+    assert (stub.flags, stub.raw_bytes, stub.stored_bytes) == (2, len(raw), len(event.body))
+
+
+def test_any_flipped_bit_in_a_stub_shows():
+    data = GOLDEN_STUB.read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.read(7, bytes(damaged))
+
+
+def test_a_stub_cut_short_or_too_long_is_damage():
+    data = GOLDEN_STUB.read_bytes()
+    for stub in (data[:-1], data + b"x", data[:-14]):
+        with pytest.raises(CorruptLog):
+            frame.unpack(7, resealed(stub))
+
+
+# --- erased
+
+
+def test_an_erased_frame_has_the_bytes_of_the_first_release():
+    """An erased frame has the bytes that the first release with erasure left."""
+    stub = frame.erased(7, GOLDEN.read_bytes(), 1_800_000_000_000_000)
+
+    assert stub == GOLDEN_ERASED.read_bytes()
+    assert frame.is_erased(stub)
+    assert not frame.is_erased(GOLDEN.read_bytes())
+    assert not frame.is_erased(GOLDEN_STUB.read_bytes())
+
+
+def test_an_erased_frame_has_its_header_and_says_when():
+    taken = frame.unpack(7, GOLDEN_ERASED.read_bytes())
+    whole = frame.unpack(7, GOLDEN.read_bytes())
+
+    assert taken.gone == frame.Gone(1_800_000_000_000_000)
+    assert (taken.salt, taken.body, taken.place) == (b"", b"", None)
+    for name in ("tag", "schema", "version", "recorded_at_us", "raw_bytes", "digest", "chain"):
+        assert getattr(taken, name) == getattr(whole, name)
+    assert frame.check_chain(taken, PLACE["prev"])
+    assert frame.read(7, GOLDEN_ERASED.read_bytes())[-1] == taken.gone
+
+
+def test_any_flipped_bit_of_an_erased_frame_shows():
+    data = GOLDEN_ERASED.read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLog):
+            frame.read(7, bytes(damaged))
+
+
+def test_an_erased_frame_that_does_not_say_when_is_damaged():
+    with pytest.raises(CorruptLog, match="does not say when"):
+        frame.unpack(7, resealed(GOLDEN_ERASED.read_bytes()[:-1]))
+
+
+def test_a_damaged_payload_can_be_erased():
+    """A damaged payload can be erased, and a damaged header still shows."""
+    whole = GOLDEN.read_bytes()
+    payload_hit = frame.erased(7, whole[:-1] + b"?", 5)
+    header_hit = frame.erased(7, whole[:30] + b"?" + whole[31:], 5)
+
+    assert frame.check_chain(frame.unpack(7, payload_hit), PLACE["prev"])
+    assert not frame.check_chain(frame.unpack(7, header_hit), PLACE["prev"])
+    with pytest.raises(CorruptLog, match="cut short"):
+        frame.erased(7, whole[:20], 5)

@@ -1,0 +1,60 @@
+"""Lines of the log go to the standard error, or to where the program has said."""
+
+import subprocess
+import sys
+
+ONE_LINE = """
+import sys
+{configured}
+from eventlog.core.logs import get_logger
+logger = get_logger("eventlog.example")
+print("of the program")
+logger.warning("of the library", count=3)
+"""
+
+
+def ran(configured: str) -> "subprocess.CompletedProcess[str]":
+    code = ONE_LINE.format(configured=configured)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_the_standard_output_belongs_to_the_program() -> None:
+    done = ran("")
+    assert done.stdout == "of the program\n"
+    assert "of the library" in done.stderr
+    assert "count" in done.stderr
+
+
+def test_the_standard_error_is_the_one_of_the_moment() -> None:
+    """As with the standard library's: who replaces it has the lines from then on."""
+    done = ran(
+        "import io; from eventlog.core.logs import get_logger as g; g('x').warning('before')\n"
+        "sys.stderr = io.StringIO()"
+    )
+    assert "before" in done.stderr
+    assert "of the library" not in done.stderr
+    assert done.stdout == "of the program\n"
+
+
+def test_lines_go_where_a_structlog_program_says() -> None:
+    """A program that configures structlog has the lines where it says."""
+    done = ran(
+        "import structlog; structlog.configure("
+        "processors=[structlog.processors.JSONRenderer(sort_keys=True)], "
+        "logger_factory=structlog.PrintLoggerFactory(sys.stdout))"
+    )
+    assert done.stdout == 'of the program\n{"count": 3, "event": "of the library"}\n'
+    assert done.stderr == ""
+
+
+def test_lines_go_to_the_standard_library_by_name() -> None:
+    """A program that logs by the standard library has the lines there, by name."""
+    done = ran(
+        "import logging, structlog; "
+        "logging.basicConfig(format='%(name)s %(levelname)s %(message)s'); "
+        "structlog.configure(processors=[structlog.stdlib.filter_by_level, "
+        "structlog.processors.JSONRenderer()], wrapper_class=structlog.stdlib.BoundLogger, "
+        "logger_factory=structlog.stdlib.LoggerFactory())"
+    )
+    assert done.stdout == "of the program\n"
+    assert done.stderr.startswith('eventlog.example WARNING {"count": 3')

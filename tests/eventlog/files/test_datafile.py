@@ -1,0 +1,75 @@
+"""Files that are there whole, or as they were before."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from eventlog.files.datafile import write_whole, written_whole
+
+pytestmark = pytest.mark.user
+
+
+@pytest.mark.parametrize("contested", [False, True])
+def test_a_finished_file_is_for_its_owner_only(tmp_path: Path, contested: bool) -> None:
+    """A file appears when it is finished, and for its owner only."""
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with written_whole(path, contested=contested) as file:
+        file.write(b"after")
+        file.flush()
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("contested", [False, True])
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
+def test_a_failure_leaves_what_was_there_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, contested: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with monkeypatch.context() as failing:
+        failing.setattr(call, fail)
+        with (
+            pytest.raises(OSError, match="No space"),
+            written_whole(path, contested=contested) as file,
+        ):
+            file.write(b"after")
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_dead_process_left_is_written_over(tmp_path: Path) -> None:
+    """It may hold a key that has been erased since."""
+    path = tmp_path / "file"
+    (tmp_path / "file.tmp").write_bytes(b"a secret that is longer than what comes next")
+    write_whole(path, b"short")
+    assert path.read_bytes() == b"short"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    """Two who write a contested file at once do not mix."""
+    path = tmp_path / "file"
+    with written_whole(path, contested=True) as one:
+        one.write(b"one" * 1000)
+        with written_whole(path, contested=True) as other:
+            other.write(b"other" * 1000)
+        assert path.read_bytes() == b"other" * 1000
+    assert path.read_bytes() == b"one" * 1000
+
+
+def test_a_name_is_on_disk_when_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    write_whole(tmp_path / "file", b"data")
+    assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]

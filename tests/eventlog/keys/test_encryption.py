@@ -1,0 +1,495 @@
+"""An encrypted log: what is on disk, what is refused, what goes with a key."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventlog import (
+    NO_KEYS,
+    BeingErased,
+    CorruptLog,
+    DiskFull,
+    EncryptionMismatch,
+    EventLog,
+    EventRegistry,
+    KeyGone,
+    KeysUnavailable,
+    Prepared,
+    Snapshot,
+    StorageFailed,
+    UnknownEvent,
+    repair,
+    restore,
+)
+from eventlog.core import frame
+from eventlog.keys import keyfile
+from eventlog.keys.keyfile import KeyFile
+from eventlog.lmdb import ledger
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
+from eventlog.lmdb.tables import TABLES, U64, seal_record, unseal_record
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("test.noted", keys=lambda event: [event.key])
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+    key: str = "key"
+
+
+@asynccontextmanager
+async def opened(path: Path, key_file: Path | None = None) -> AsyncIterator[EventLog]:
+    """Open an encrypted log, its keys beside it."""
+    with keyfile.opened(key_file or path.with_name(path.name + ".keys")) as keys:
+        async with EventLog.open(path, registry, keys=keys) as log:
+            yield log
+
+
+async def fill(log: EventLog, stream: str = "s", events: int = 6, after: int = 0) -> None:
+    for n in range(after, after + events):
+        text = f"canary {n} " * (200 if n % 2 else 1)
+        await log.append(
+            stream, [Noted(text, f"key {n}")], n, meta={"by": "canary"},
+            idempotency_key=f"canary {n}", counters={"n": 1},
+        )  # fmt: skip
+
+
+async def texts(log: EventLog, stream: str = "s") -> list[str]:
+    events = await log.read_stream(stream, (await log.head(stream)).erased_version)
+    return [event.data.text[:8] for event in events]
+
+
+def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
+    """Change rows of a closed log past its rules, with CRCs that hold."""
+    env = Environment(path / "log.mdb", TABLES)
+    env.write(lambda txn: change(env, txn))
+    env.close()
+
+
+def row(env: Environment, txn: Any, position: int) -> bytes:
+    data: bytes = txn.get(U64.pack(position), db=env.tables["events"])
+    return data
+
+
+# --- the format
+
+
+async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path: Path) -> None:
+    formats = {}
+    async with opened(tmp_path / "with"):
+        pass
+    async with EventLog.open(tmp_path / "without", registry):
+        pass
+    for name in ("with", "without"):
+        env = Environment(tmp_path / name / "log.mdb", TABLES)
+        with env.read() as txn:
+            record = check_format(env, txn)
+        env.close()
+        formats[name] = record.format if record else None
+
+    assert formats == {"with": ENCRYPTED_FORMAT, "without": STORE_FORMAT}
+
+
+async def test_earlier_versions_refuse_an_encrypted_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They know the formats up to 4, and check that before anything else."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+    monkeypatch.setattr("eventlog.lmdb.store_format.ENCRYPTED_FORMAT", STORE_FORMAT)
+
+    with pytest.raises(UnknownEvent, match="format 5"):
+        async with EventLog.open(tmp_path / "log", registry):
+            pass
+
+
+async def test_sizes_and_totals_are_those_of_plain_logs(tmp_path: Path) -> None:
+    """Sizes and totals are those of a log that is not encrypted.
+
+    Or a state that counts bytes would depend on how it is kept.
+    """
+
+    async def sizes(log: EventLog) -> list[Any]:
+        await fill(log)
+        each = [(e.raw_bytes, e.stored_bytes, e.meta) for e in await log.read_all()]
+        return [each, (await log.head("s")).stored_bytes]
+
+    async with opened(tmp_path / "with") as log:
+        encrypted = await sizes(log)
+    async with EventLog.open(tmp_path / "without", registry) as log:
+        assert await sizes(log) == encrypted
+
+
+# --- what somebody without the key can do
+
+
+async def test_ciphertexts_that_were_swapped_are_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+
+    def swap(env: Environment, txn: Any) -> None:
+        one, other = (frame.unpack(n, row(env, txn, n)) for n in (1, 3))
+        for position, taken in ((1, other), (3, one)):
+            data = frame.refilled(position, row(env, txn, position), taken.salt, taken.body)
+            txn.put(U64.pack(position), data, db=env.tables["events"])
+
+    changed(tmp_path / "log", swap)
+    async with opened(tmp_path / "log") as log:
+        for position in (1, 3):
+            with pytest.raises(CorruptLog, match="not what was written at this place"):
+                await log.read_event(position)
+        assert await log.read_event(5) is not None
+        assert not (await log.verify()).ok
+
+
+async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
+    """Whoever has no key cannot put words into anybody's mouth."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        prepared = registry.prepare(Noted("forged"), {})
+
+    def forge(env: Environment, txn: Any) -> None:
+        taken = frame.unpack(2, row(env, txn, 2))
+        before = frame.chain_of(row(env, txn, 1))
+        data, _ = frame.pack(
+            prepared, position=2, sid=taken.stream_id, version=2, recorded_at_us=0, prev=before
+        )
+        txn.put(U64.pack(2), data, db=env.tables["events"])
+
+    changed(tmp_path / "log", forge)
+    async with opened(tmp_path / "log") as log:
+        with pytest.raises(CorruptLog, match="encrypted and its log is not, or the reverse"):
+            await log.read_event(2)
+
+
+async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: Path) -> None:
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await fill(log, "t")
+        await log.save_snapshot("s", Snapshot(3, b"state of s"), "1")
+        assert await log.load_snapshot("s", "1") == Snapshot(3, b"state of s")
+
+    def move(env: Environment, txn: Any) -> None:
+        table, at = env.tables["snapshots"], U64.pack(3)
+        value = txn.get(frame.stream_id("s") + at, db=table)
+        assert b"state of s" not in value
+        txn.put(frame.stream_id("t") + at, value, db=table)
+        txn.put(frame.stream_id("s") + U64.pack(4), value, db=table)
+
+    changed(tmp_path / "log", move)
+    async with opened(tmp_path / "log") as log:
+        assert await log.load_snapshot("s", "1") == Snapshot(3, b"state of s")
+        with pytest.raises(KeyGone):
+            await log.load_snapshot("t", "1")
+
+
+# --- a key that is missing or damaged
+
+
+async def test_a_damaged_last_key_is_not_taken_for_torn(
+    tmp_path: Path,
+) -> None:
+    """A damaged last key of a stream with events is not taken for a torn one.
+
+    It would be passed over, and the key of the next new stream written over it.
+    """
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+        await fill(log, "last")
+    whole = key_file.read_bytes()
+    key_file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+
+    for _ in range(2):
+        with pytest.raises(KeysUnavailable, match="put a copy of it back"):
+            async with opened(tmp_path / "log") as log:
+                await log.append("new", [Noted("x")], 0)
+    key_file.write_bytes(whole)
+    async with opened(tmp_path / "log") as log:
+        assert len(await texts(log, "last")) == 6
+
+
+async def test_a_torn_key_without_events_stops_nobody(
+    tmp_path: Path,
+) -> None:
+    """A key that was torn before anything was under it stops nobody."""
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+    with key_file.open("ab") as file:
+        file.write(frame.stream_id("t") + bytes(7))
+
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "t")
+    async with opened(tmp_path / "log") as log:
+        assert (len(await texts(log, "s")), len(await texts(log, "t"))) == (6, 6)
+        assert (await log.verify()).findings == []
+
+
+async def test_verification_reports_each_stream_without_a_key(
+    tmp_path: Path,
+) -> None:
+    """A verification reports each stream that has events and no key."""
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "s")
+    old = key_file.read_bytes()
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "t")
+        await fill(log, "u")
+        await log.archive("u", range(1, 7))
+    key_file.write_bytes(old)
+
+    async with opened(tmp_path / "log") as log:
+        report = await log.verify()
+
+    assert {found.stream for found in report.findings} == {
+        frame.stream_id(stream).hex() for stream in ("t", "u")
+    }
+    assert all("cannot be read: 6" in found.message for found in report.findings)
+    assert report.unread_events == 12
+
+
+# --- without keys
+
+
+async def test_a_log_without_keys_is_verified_and_not_read(
+    tmp_path: Path,
+) -> None:
+    """A log without its keys is verified, copied and exported, and not read."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.archive("s", [1, 2])
+        heads = await log.heads()
+    async with EventLog.open(tmp_path / "log", registry, keys=NO_KEYS) as log:
+        report = await log.verify(against=heads)
+        assert (report.findings, report.unread_events) == ([], 6)
+        assert msgspec.structs.replace(
+            await log.heads(), published_at_us=heads.published_at_us
+        ) == (heads)
+        await log.backup(tmp_path / "backup")
+        await log.export_since(0, tmp_path / "since")
+        with pytest.raises(KeyGone):
+            await log.read_all()
+        with pytest.raises(KeyGone):
+            await log.append("s", [Noted("x")], 6)
+        with pytest.raises(KeyGone):
+            await log.append("new", [Noted("x")], 0)
+        with pytest.raises(KeyGone):
+            await log.append("s", [Noted("x")], 6, durability="relaxed")
+    await restore(tmp_path / "backup", tmp_path / "log", registry)
+    async with opened(tmp_path / "log") as log:
+        assert len(await texts(log)) == 6
+
+
+async def test_an_export_stays_encrypted_on_its_way(
+    tmp_path: Path,
+) -> None:
+    """An export travels encrypted, and needs the key where it arrives."""
+    async with opened(tmp_path / "one") as log:
+        await fill(log)
+        await log.archive("s", [2, 3])
+        await log.export_since(0, tmp_path / "first")
+        await fill(log, "t")
+        await log.export_since(6, tmp_path / "second")
+        there = await log.read_all(0, 100)
+    assert b"canary" not in (tmp_path / "first").read_bytes()
+
+    keys = tmp_path / "two.keys"
+    keys.write_bytes((tmp_path / "one.keys").read_bytes())
+    keys.chmod(0o600)
+    async with opened(tmp_path / "two") as log:
+        await log.import_events(tmp_path / "first")
+        await log.import_events(tmp_path / "second")
+        assert await log.read_all(0, 100) == there
+        assert await log.versions_about("s", "key 4") == [5]
+        assert (await log.verify()).findings == []
+    async with EventLog.open(tmp_path / "plain", registry) as log:
+        with pytest.raises(EncryptionMismatch):
+            await log.import_events(tmp_path / "first")
+    async with opened(tmp_path / "stranger") as log:
+        with pytest.raises(KeyGone):
+            await log.import_events(tmp_path / "first")
+        assert await log.read_all() == []
+
+
+async def test_what_is_not_encrypted_is_not_imported_into_what_is(tmp_path: Path) -> None:
+    async with EventLog.open(tmp_path / "plain", registry) as log:
+        await fill(log)
+        await log.export_since(0, tmp_path / "since")
+    async with opened(tmp_path / "log") as log:
+        with pytest.raises(EncryptionMismatch):
+            await log.import_events(tmp_path / "since")
+
+
+async def test_a_repaired_log_is_under_the_same_keys(
+    tmp_path: Path,
+) -> None:
+    """A repaired log is under the same keys, also if it lost the names of their owners."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await log.archive("s", [2, 3])
+        await fill(log, "t")
+    changed(tmp_path / "log", lambda env, txn: txn.delete(b"keys", db=env.tables["meta"]))
+    with pytest.raises(CorruptLog, match="lost the identity of its keys"):
+        async with opened(tmp_path / "log"):
+            pass
+
+    with keyfile.opened(tmp_path / "log.keys") as keys:
+        report = repair(tmp_path / "log", tmp_path / "new", registry, 5, keys=keys)
+
+    assert (report.events, report.left_behind) == (12, [])
+    async with opened(tmp_path / "new", tmp_path / "log.keys") as log:
+        assert len(await texts(log)) == 6
+        assert await log.versions_about("s", "key 4") == [5]
+        assert (await log.verify()).findings == []
+
+
+# --- keys are made and deleted
+
+
+async def test_a_key_is_on_disk_before_its_first_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is on disk before the first event under it is acknowledged.
+
+    Also of a relaxed append. A disk that keeps no key takes no event, and others go on.
+    """
+    synced: list[str] = []
+    real = KeyFile.sync
+    async with opened(tmp_path / "log") as log:
+        await fill(log, "before")
+
+        def sync(keys: KeyFile) -> None:
+            real(keys)
+            synced.extend(stream for stream in ("new", "relaxed") if keys.has(stream))
+
+        monkeypatch.setattr(KeyFile, "sync", sync)
+        await log.append("new", [Noted("x")], 0)
+        assert synced == ["new"]
+        await log.append("relaxed", [Noted("x")], 0, durability="relaxed")
+        assert synced[-1] == "relaxed"
+
+        def fail(_keys: KeyFile, _fresh: object) -> None:
+            raise OSError(28, "full")
+
+        monkeypatch.setattr(KeyFile, "_append", fail)
+        with pytest.raises(DiskFull):
+            await log.append("refused", [Noted("x")], 0)
+        await log.append("before", [Noted("x")], 6)
+        assert (await log.head("refused")).version == 0
+        monkeypatch.undo()
+        await log.append("refused", [Noted("taken")], 0)
+    async with opened(tmp_path / "log") as log:
+        assert await texts(log, "refused") == ["taken"]
+        assert (await log.verify()).ok
+
+
+async def test_a_repeated_append_reads_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that was tried again reads as it was asked.
+
+    The same version is encrypted twice, with different content: never under one nonce.
+    """
+    bodies: list[bytes] = []
+    real = frame.pack
+
+    def pack(prepared: Prepared, **given: Any) -> tuple[bytes, bytes]:
+        data, chain = real(prepared, **given)
+        bodies.append(frame.unpack(given["position"], data).body)
+        return data, chain
+
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        monkeypatch.setattr(frame, "pack", pack)
+        with monkeypatch.context() as patched:
+            patched.setattr(ledger.Ledger, "_put_request", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await log.append("s", [Noted("first")], 6)
+        await log.append("s", [Noted("second")], 6)
+        assert (await texts(log))[-1] == "second"
+    assert len({body[8:20] for body in bodies}) == len(bodies) == 2
+
+
+async def test_erasing_deletes_the_key(
+    tmp_path: Path,
+) -> None:
+    """Erasing deletes the key, and a new one is made for an owner who comes back."""
+    key_file = tmp_path / "log.keys"
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await fill(log, "other")
+        await log.backup(tmp_path / "backup")
+        before = key_file.read_bytes()
+        await log.erase("s")
+        assert len(key_file.read_bytes()) < len(before)
+        assert await texts(log, "other")
+        await fill(log, "s", after=6)
+        assert (await log.verify()).findings == []
+    await restore(tmp_path / "backup", tmp_path / "log", registry)
+    async with opened(tmp_path / "log") as log:
+        with pytest.raises(KeyGone, match="another key"):
+            await log.read_stream("s")
+        assert await texts(log, "other")
+        report = await log.verify()
+        (found,) = report.findings
+        assert "its key is not in the file of keys (events that cannot be read: 6)" in found.message
+        assert (found.stream, report.unread_events) == (frame.stream_id("s").hex(), 6)
+
+
+@pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_files", "done"])
+async def test_opening_finishes_an_erasure_that_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """An erasure that broke off is finished when the log is opened."""
+    async with opened(tmp_path / "log") as log:
+        await fill(log)
+        await fill(log, "other")
+        of = KeyFile if broken == "forget" else type(log._upkeep._erasing)
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise StorageFailed("no")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(of, broken, fail)
+            with pytest.raises(StorageFailed):
+                await log.erase("s", counted={"n": 6})
+        if broken in ("forget", "key_gone"):
+            with pytest.raises(BeingErased):
+                await log.append("s", [Noted("too early")], 6)
+        else:
+            await log.append("s", [Noted("back")], 6)
+    keys = (tmp_path / "log.keys").stat().st_size
+    async with opened(tmp_path / "log") as log:
+        if broken in ("forget", "key_gone"):
+            assert (await log.head("s")).is_empty
+            assert not log._upkeep._files.keys.has("s")  # type: ignore[union-attr]
+        else:
+            assert (await texts(log))[-1] == "back"
+            assert (tmp_path / "log.keys").stat().st_size == keys
+        assert (await log.verify()).findings == []
+        assert await log.totals() == {"n": 6}
+        await log.append("s", [Noted("goes on")], (await log.head("s")).version)
+
+
+def test_an_older_versions_erasure_still_deletes_its_key() -> None:
+    """An erasure that an earlier version began still has to delete its key."""
+
+    class Old(msgspec.Struct, array_like=True):
+        until: int = 1
+        at_us: int = 2
+        events: int = 3
+        segments_until: int = 4
+        projections: list[bytes] = []
+        stubs_until: int = 0
+
+    read = unseal_record(seal_record(Old(), b"k"), ledger.ErasureRecord, "it", b"k")
+    assert (read.until, read.key_gone) == (1, False)

@@ -1,0 +1,386 @@
+"""One LMDB environment: its lock, its checks before opening, and what failed writes leave."""
+
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.disks import file_size_limit, let_a_commit_fail
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    Environment,
+    EventLogError,
+    LogClosed,
+    LogLocked,
+    LogUnavailable,
+    StorageFailed,
+)
+from eventlog.files.datafile import check_file
+from eventlog.lmdb.environment import Transaction
+
+TABLES = ("one", "two")
+KEY = b"key"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.mdb"
+
+
+@contextmanager
+def opened(path: Path, **options) -> Iterator[Environment]:
+    env = Environment(path, TABLES, **options)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def put(env: Environment, key: bytes, value: bytes) -> None:
+    env.write(lambda txn: txn.put(key, value, db=env.tables["one"]))
+
+
+def get(env: Environment, key: bytes) -> bytes | None:
+    with env.read() as txn:
+        return txn.get(key, db=env.tables["one"])
+
+
+def test_what_is_written_is_there_after_opening_again(path: Path):
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        assert get(env, KEY) == b"value"
+    with opened(path) as env:
+        assert get(env, KEY) == b"value"
+        with env.read() as txn:
+            assert txn.get(KEY, db=env.tables["two"]) is None
+
+
+def test_a_change_that_raises_leaves_nothing(path: Path):
+    def change(txn: Transaction) -> None:
+        txn.put(KEY, b"value", db=env.tables["one"])
+        raise ZeroDivisionError
+
+    with opened(path) as env:
+        with pytest.raises(ZeroDivisionError):
+            env.write(change)
+        assert get(env, KEY) is None
+
+
+def test_it_is_open_once(path: Path):
+    with opened(path), pytest.raises(LogLocked, match=str(os.getpid())):
+        Environment(path, TABLES)
+    with opened(path):
+        pass
+
+
+def test_closing_twice_is_closing_once(path: Path):
+    env = Environment(path, TABLES)
+    env.close()
+    with opened(path) as again:
+        env.close()
+        assert get(again, KEY) is None
+
+
+def test_after_closing_every_use_is_refused(path: Path):
+    with opened(path) as env:
+        pass
+    with pytest.raises(LogClosed):
+        put(env, KEY, b"")
+    with pytest.raises(LogClosed):
+        get(env, KEY)
+
+
+def test_a_failed_opening_gives_up_the_lock(path: Path):
+    path.write_bytes(b"no LMDB file" * 1000)
+    with pytest.raises(CorruptLog):
+        Environment(path, TABLES)
+
+    path.unlink()
+    with opened(path) as env:
+        put(env, KEY, b"value")
+
+
+def test_an_opening_whose_directory_cannot_be_synced_leaves_nothing_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_directory: Path) -> None:
+        raise OSError("no sync")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("eventlog.lmdb.environment.sync_to_disk", fail)
+        with pytest.raises(LogUnavailable, match="no sync"):
+            Environment(path, TABLES)
+    with opened(path) as env:
+        put(env, KEY, b"value")
+
+
+@pytest.mark.parametrize("blocked", ["log.mdb", "log.mdb.lock", "log.mdb-lock"])
+def test_a_directory_where_a_file_should_be_is_unavailable(path: Path, blocked: str):
+    path.with_name(blocked).mkdir()
+
+    with pytest.raises(LogUnavailable):
+        Environment(path, TABLES)
+
+
+def test_a_file_where_a_directory_should_be_is_unavailable(tmp_path: Path):
+    (tmp_path / "file").write_text("no directory")
+
+    with pytest.raises(LogUnavailable):
+        Environment(tmp_path / "file" / "log.mdb", TABLES)
+
+
+def test_a_path_that_no_file_can_have_is_unavailable(tmp_path: Path):
+    for name in ("x" * 300, "nul\0byte", "surrogate\ud800"):
+        with pytest.raises(LogUnavailable):
+            Environment(tmp_path / name / "log.mdb", TABLES)
+
+
+def test_a_file_cut_short_is_refused_before_mapping(path: Path):
+    """A file cut short anywhere is refused before it is mapped."""
+    with opened(path) as env:
+        for n in range(20):
+            put(env, b"%d" % n, b"x" * 3000)
+    whole = path.read_bytes()
+    for size in [1, 16, 151, 4095, *range(4096, len(whole), 4096), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(CorruptLog):
+            check_file(path)
+    path.write_bytes(whole)
+    check_file(path)
+
+
+def test_a_file_that_is_not_there_or_empty_is_new(path: Path):
+    check_file(path)
+    path.touch()
+    check_file(path)
+    with opened(path) as env:
+        put(env, KEY, b"value")
+
+
+def test_two_damaged_meta_pages_are_refused(path: Path):
+    with opened(path) as env:
+        put(env, KEY, b"value")
+    data = bytearray(path.read_bytes())
+    for at in (0, 4096):
+        data[at + 16 : at + 20] = b"\0" * 4
+    path.write_bytes(data)
+
+    with pytest.raises(CorruptLog):
+        Environment(path, TABLES)
+
+
+def test_the_size_limit_counts_pages_in_use(path: Path):
+    def fill(txn: Transaction) -> None:
+        env.check_room(txn, 3000)
+        txn.put(b"%d" % len(kept), b"x" * 3000, db=env.tables["one"])
+
+    kept: list[int] = []
+    with opened(path, size_max_bytes=200_000) as env:
+        with pytest.raises(DiskFull, match="200,000"):  # noqa: PT012 - the one that is too many
+            while len(kept) < 1000:
+                env.write(fill)
+                kept.append(len(kept))
+        assert 30 < len(kept) < 67
+        assert get(env, b"0") == b"x" * 3000
+
+        env.write(lambda txn: txn.delete(b"0", db=env.tables["one"]))
+        kept.clear()
+        env.write(fill)
+
+
+def test_after_a_write_that_the_system_refused_it_goes_on(path: Path):
+    """The outcome is typed, nothing of the write is there, and the next one works."""
+    with opened(path) as env:
+        put(env, KEY, b"before")
+        with file_size_limit(path.stat().st_size), pytest.raises((StorageFailed, DiskFull)):
+            put(env, b"large", b"x" * 500_000)
+
+        assert get(env, KEY) == b"before"
+        assert get(env, b"large") is None
+        put(env, KEY, b"after")
+    with opened(path) as env:
+        assert get(env, KEY) == b"after"
+
+
+def test_a_failed_write_waits_for_readers_before_it_opens_again(path: Path):
+    reading, may_leave = threading.Event(), threading.Event()
+    seen: list[bytes | None] = []
+    errors: list[EventLogError] = []
+
+    def read() -> None:
+        with env.read() as txn:
+            reading.set()
+            may_leave.wait(10)
+            seen.append(txn.get(KEY, db=env.tables["one"]))
+
+    def write() -> None:
+        try:
+            put(env, b"large", b"x" * 500_000)
+        except EventLogError as error:
+            errors.append(error)
+
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        reader, writer = threading.Thread(target=read), threading.Thread(target=write)
+        with file_size_limit(path.stat().st_size):
+            reader.start()
+            assert reading.wait(10)
+            writer.start()
+            writer.join(0.1)
+            assert writer.is_alive()
+            may_leave.set()
+            reader.join(10)
+            writer.join(10)
+
+        assert seen == [b"value"]
+        assert len(errors) == 1
+        assert get(env, KEY) == b"value"
+
+
+def test_a_reader_during_reopening_is_told_to_retry(path: Path):
+    """A reader between a failed write and its reopening is told to try again.
+
+    LMDB lets nobody begin then: nothing is wrong with the file, so nobody is told so.
+    """
+    reading, may_leave = threading.Event(), threading.Event()
+    failures: list[EventLogError] = []
+
+    def hold_up_the_reopening() -> None:
+        with env.read():
+            reading.set()
+            may_leave.wait(10)
+
+    def fail() -> None:
+        try:
+            put(env, b"another", b"value")
+        except EventLogError as error:
+            failures.append(error)
+
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        threads = [threading.Thread(target=each) for each in (hold_up_the_reopening, fail)]
+        threads[0].start()
+        assert reading.wait(10)
+        let_a_commit_fail(path)
+        threads[1].start()
+        try:
+            with pytest.raises(LogUnavailable, match="try again"):  # noqa: PT012 - when it has failed
+                while True:
+                    assert get(env, KEY) == b"value"
+        finally:
+            may_leave.set()
+            for thread in threads:
+                thread.join(10)
+
+        assert [type(error) for error in failures] == [StorageFailed]
+        assert get(env, KEY) == b"value"
+        put(env, KEY, b"after")
+        assert get(env, KEY) == b"after"
+
+
+def test_one_reader_too_many_is_told_to_try_again(path: Path):
+    with opened(path) as env:
+        put(env, KEY, b"value")
+        with ExitStack() as readers, pytest.raises(LogUnavailable, match="try again"):  # noqa: PT012 - as above
+            while True:
+                readers.enter_context(env.read())
+        assert get(env, KEY) == b"value"
+
+
+def test_files_replaced_at_once_are_told_apart():
+    """Files that are replaced at the same time do not pass for each other.
+
+    A new file may have the inode of one that another thread is just closing.
+
+    On a disk, that is: a file system in memory gives no inode twice.
+    """
+    failures: list[Exception] = []
+
+    def shrink_again_and_again(name: str) -> None:
+        with opened(Path(directory) / name) as env:
+            for _ in range(150):
+                try:
+                    env.shrink()
+                except EventLogError as error:
+                    failures.append(error)
+
+    threads = [
+        threading.Thread(target=shrink_again_and_again, args=(f"{n}.mdb",)) for n in range(3)
+    ]
+    with TemporaryDirectory(dir="/var/tmp") as directory:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert failures == []
+
+
+def test_where_opening_again_fails_the_lock_is_still_given_up(path: Path):
+    def lose_the_file(_txn: Transaction) -> None:
+        path.rename(path.with_name("aside"))
+        path.mkdir()
+        raise OSError("the disk is gone")
+
+    env = Environment(path, TABLES)
+    put(env, KEY, b"value")
+    with pytest.raises(EventLogError):
+        env.write(lose_the_file)
+    with pytest.raises(LogClosed):
+        get(env, KEY)
+    env.close()
+
+    path.rmdir()
+    path.with_name("aside").rename(path)
+    with opened(path) as again:
+        assert get(again, KEY) == b"value"
+
+
+def test_an_impossible_key_is_no_broken_disk(path: Path):
+    """A key that LMDB cannot hold does not pass for a broken disk.
+
+    A mistake of the caller aborts the transaction; it does not cost a reopening.
+    """
+    with opened(path) as env:
+        with pytest.raises(EventLogError) as caught:
+            put(env, b"x" * 512, b"")
+        assert not isinstance(caught.value, StorageFailed | DiskFull)
+
+
+def test_closing_unlocks_despite_a_forked_child(path: Path):
+    """Closing gives up the lock even if a forked child holds its copy."""
+    env = Environment(path, TABLES)
+    copy = os.dup(env._lock_fd)  # what a forked child has
+    try:
+        env.close()
+        with opened(path):
+            pass
+    finally:
+        os.close(copy)
+
+
+def test_a_lock_held_by_someone_else_names_them(path: Path):
+    lock = path.with_name("log.mdb.lock")
+    for content in (b"4711\n", b"", b"\xff\xfe"):
+        lock.write_bytes(content)
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with pytest.raises(LogLocked, match="4711" if b"4711" in content else "process"):
+                Environment(path, TABLES)
+
+
+def test_damage_in_the_older_meta_page_is_noticed(path: Path):
+    """A damaged number in the older meta page is noticed or harmless."""
+    with opened(path) as env:
+        for n in range(4):
+            put(env, b"%d" % n, b"value")
+    data = path.read_bytes()
+    txns = [struct.unpack_from("=Q", data, at + 144)[0] for at in (0, 4096)]
+
+    assert abs(txns[0] - txns[1]) == 1  # or the offset that the tests damage is not the number

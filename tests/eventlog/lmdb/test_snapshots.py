@@ -1,0 +1,107 @@
+"""Snapshots: derived data that is used when it is whole, and ignored when it is not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eventlog import Environment, EventLog, EventRegistry, Snapshot
+from eventlog.core import frame
+from eventlog.lmdb.tables import TABLES, U64
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("test.counted")
+class Counted(msgspec.Struct, frozen=True):
+    count: int
+
+
+async def make(path: Path, *versions: int) -> None:
+    async with EventLog.open(path, registry) as log:
+        await log.append("s", [Counted(n) for n in range(9)], 0)
+        for version in versions:
+            await log.save_snapshot("s", Snapshot(version, b"state %d" % version), "f")
+
+
+def damage(path: Path, version: int, change: Callable[[bytes], bytes]) -> None:
+    env = Environment(path / "log.mdb", TABLES)
+    key, table = frame.stream_id("s") + U64.pack(version), env.tables["snapshots"]
+    env.write(lambda txn: txn.put(key, change(txn.get(key, db=table)), db=table))
+    env.close()
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "a flipped bit": flipped,
+    "cut short": lambda data: data[:-3],
+    "cut to nothing": lambda _data: b"",
+    "no record": lambda _data: U64.pack(7) * 4,
+    "a flipped checksum": lambda data: bytes([data[0] ^ 1]) + data[1:],
+}
+
+
+async def load(path: Path, fingerprint: str = "f") -> Snapshot | None:
+    async with EventLog.open(path, registry) as log:
+        return await log.load_snapshot("s", fingerprint)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+async def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path: Path, kind: str):
+    await make(tmp_path, 3, 6)
+    damage(tmp_path, 6, DAMAGE[kind])
+
+    assert await load(tmp_path) == Snapshot(3, b"state 3")
+
+
+async def test_where_none_is_whole_there_is_none(tmp_path: Path):
+    await make(tmp_path, 3, 6)
+    damage(tmp_path, 3, flipped)
+    damage(tmp_path, 6, flipped)
+
+    assert await load(tmp_path) is None
+
+
+async def test_a_snapshot_survives_closing(tmp_path: Path):
+    await make(tmp_path, 3)
+
+    assert await load(tmp_path) == Snapshot(3, b"state 3")
+    assert await load(tmp_path, "of another schema") is None
+
+
+async def test_only_two_stay_on_disk(tmp_path: Path):
+    await make(tmp_path, 1, 2, 3, 4, 5)
+    env = Environment(tmp_path / "log.mdb", TABLES)
+    with env.read() as txn:
+        count = txn.stat(env.tables["snapshots"])["entries"]
+    env.close()
+
+    assert count == 2
+
+
+async def test_one_ahead_of_the_stream_on_disk_is_passed_over(tmp_path: Path):
+    await make(tmp_path, 5, 10)
+
+    assert await load(tmp_path) == Snapshot(5, b"state 5")
+
+
+async def test_a_large_snapshot_comes_back(tmp_path: Path):
+    data = bytes(range(256)) * (5 << 12)
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Counted(1)], 0)
+        await log.save_snapshot("s", Snapshot(1, data), "f")
+
+        assert await log.load_snapshot("s", "f") == Snapshot(1, data)
+
+
+async def test_a_late_old_snapshot_pushes_out_no_newer(tmp_path: Path):
+    """An old snapshot that is saved late does not push out newer ones."""
+    await make(tmp_path, 6, 7, 2)
+
+    assert await load(tmp_path) == Snapshot(7, b"state 7")

@@ -1,0 +1,357 @@
+"""The totals on LMDB: what survives, what is noticed, and what the loop knows without reading."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog import (
+    CorruptLog,
+    DiskFull,
+    EventLog,
+    EventRegistry,
+    InvalidAppend,
+    StorageFailed,
+    WrongExpectedVersion,
+)
+from eventlog.core.requests import count
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.tables import TABLES, seal_record
+from eventlog.lmdb.totals import ROW, Counting, Tally, TotalsRecord, load_totals, put_totals
+
+pytestmark = pytest.mark.anyio
+
+registry = EventRegistry()
+
+
+@registry.event("test.noted")
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+def large() -> Noted:
+    """Return an event that does not fit into the small logs made here."""
+    return Noted(os.urandom(500_000).hex())
+
+
+async def opens(path: Path) -> dict[str, int]:
+    async with EventLog.open(path, registry) as log:
+        assert await log.totals() == log.totals_nowait()
+        return log.totals_nowait()
+
+
+def change(path: Path, make: Callable[[Environment, Any], object]) -> None:
+    """Change the closed log in `path` behind its back."""
+    env = Environment(path / "log.mdb", TABLES)
+    env.write(lambda txn: make(env, txn))
+    env.close()
+
+
+# --- what survives
+
+
+async def test_the_totals_are_there_after_opening_again(tmp_path: Path):
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Noted("a")], 0, counters={"n": 3, "b": 70})
+        await log.append("s", [Noted("b")], 1, counters={"n": -1}, durability="relaxed")
+        await log.append("s", [Noted("c")], 2)
+    assert await opens(tmp_path) == {"n": 2, "b": 70}
+
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Noted("d")], 3, counters={"n": 1})
+        assert log.totals_nowait() == await log.totals() == {"n": 3, "b": 70}
+        assert (await log.verify()).ok
+
+
+async def test_a_key_used_before_opening_again_counts_once(tmp_path: Path):
+    for _ in range(2):
+        async with EventLog.open(tmp_path, registry) as log:
+            await log.append("s", [Noted("a")], 0, idempotency_key="k", counters={"n": 1})
+            assert log.totals_nowait() == {"n": 1}
+
+
+KILLED = """
+import asyncio, os, sys
+import msgspec
+from eventlog import EventLog, EventRegistry
+registry = EventRegistry()
+@registry.event("test.noted")
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+async def append(log, stream):
+    for n in range(10_000):
+        relaxed = {"durability": "relaxed"} if stream == "relaxed" else {}
+        await log.append(stream, [Noted("a")] * 3, n * 3, counters={"events": 3}, **relaxed)
+        if stream == "s0":
+            os.write(1, b"%d\\n" % (log.totals_nowait()["events"]))
+        await asyncio.sleep(0)
+async def main():
+    async with EventLog.open(sys.argv[1], registry) as log:
+        await asyncio.gather(*(append(log, name) for name in ("s0", "s1", "s2", "relaxed")))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 20, 60])
+async def test_totals_after_kill_9_match_the_events(tmp_path: Path, lines: int):
+    """After kill -9 the totals are those of the events that are there."""
+    root = str(Path(__file__).parents[3])
+    env = {**os.environ, "PYTHONPATH": root}
+    async with await anyio.open_process(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env=env, cwd=root
+    ) as process:
+        assert process.stdout is not None
+        seen = b""
+        while seen.count(b"\n") < lines:
+            seen += await process.stdout.receive()
+        process.kill()
+
+    async with EventLog.open(tmp_path, registry) as log:
+        events = sum([(await log.head(name)).version for name in await log.streams()])
+        assert log.totals_nowait() == {"events": events}
+        assert events >= 3 * lines
+
+
+# --- what is refused or fails
+
+
+async def test_a_commit_without_room_is_judged_append_by_append(tmp_path: Path):
+    """Appends in a commit that has no room for all are judged one by one.
+
+    The one that is too large takes its count with it, and no other's.
+    """
+    async with EventLog.open(tmp_path, registry, size_max_bytes=300_000) as log:
+        outcomes = await asyncio.gather(
+            *(log.append(f"s{n}", [Noted("a")], 0, counters={"n": 1}) for n in range(5)),
+            log.append("large", [large()], 0, counters={"n": 100, "large": 1}),
+            log.append("wrong", [Noted("a")], 7, counters={"n": 1000}),
+            log.append("low", [Noted("a")], 0, counters={"n": -10_000}),
+            *(log.append(f"t{n}", [Noted("a")], 0, counters={"n": 1}) for n in range(5)),
+            return_exceptions=True,
+        )
+
+        failed = [type(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
+        assert failed == [DiskFull, WrongExpectedVersion, InvalidAppend]
+        assert log.totals_nowait() == await log.totals() == {"n": 10}
+    assert await opens(tmp_path) == {"n": 10}
+
+
+async def test_a_relaxed_append_that_was_lost_is_taken_out_again(tmp_path: Path):
+    async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
+        await log.append("s", [Noted("a")], 0, counters={"n": 1})
+        await log.append("s", [large()], 1, counters={"n": 5}, durability="relaxed")
+        assert log.totals_nowait() == {"n": 6}
+        assert await log.totals() == {"n": 1}
+        await log.flush()
+
+        assert log.statistics().relaxed_lost == 1
+        assert log.totals_nowait() == await log.totals() == {"n": 1}
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_totals_after_an_unknown_outcome_match_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+):
+    """After a failure whose outcome is unknown, the totals are those on disk.
+
+    A caller who drops its reservation when the append raises may not pass a limit by that.
+    """
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Noted("a")], 0, counters={"n": 1})
+        write = log._env.write
+
+        def fail(change: Any) -> Any:
+            if landed:
+                write(change)
+            raise StorageFailed("injected")
+
+        monkeypatch.setattr(log._env, "write", fail)
+        with pytest.raises(StorageFailed):
+            await log.append("s", [Noted("b")], 1, counters={"n": 5})
+        assert log.totals_nowait() == await log.totals() == {"n": 6 if landed else 1}
+        assert len(await log.read_all()) == 1 + landed
+        monkeypatch.undo()
+
+        await log.append("t", [Noted("c")], 0, counters={"n": 1})
+        assert log.totals_nowait() == await log.totals() == {"n": 7 if landed else 2}
+
+
+async def test_a_full_log_lets_deletes_count(tmp_path: Path):
+    """A full log lets deletes count that may use the reserve."""
+    async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
+        version = 0
+        with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
+            for version in range(1000):
+                text = os.urandom(1000).hex()
+                await log.append("s", [Noted(text)], version, counters={"n": 1})
+        assert log.totals_nowait() == {"n": version}
+
+        await log.append("t", [Noted("a" * 3000)], 0, counters={"n": -1}, use_reserve=True)
+        assert log.totals_nowait() == await log.totals() == {"n": version - 1}
+
+
+# --- what it costs
+
+
+async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The row is written once a commit, and only by appends that count."""
+    written: list[dict[str, int]] = []
+
+    def note(env: Environment, txn: Any, totals: dict[str, int]) -> None:
+        written.append(totals)
+        put_totals(env, txn, totals)
+
+    async with EventLog.open(tmp_path, registry) as log:
+        monkeypatch.setattr("eventlog.lmdb.totals.put_totals", note)
+        await asyncio.gather(*(log.append(f"s{n}", [Noted("a")], 0) for n in range(100)))
+        assert written == []
+
+        before = log.statistics().batches
+        await asyncio.gather(
+            *(log.append(f"t{n}", [Noted("a")], 0, counters={"n": 1}) for n in range(100))
+        )
+        assert len(written) == log.statistics().batches - before < 20
+        assert written[-1] == {"n": 100}
+
+
+# --- damage
+
+
+async def test_a_flipped_bit_of_the_row_is_noticed(tmp_path: Path):
+    """Every flipped bit of the row and of its key is noticed when opening.
+
+    In whichever page of the file the row that counts lies; older copies of it are no matter.
+    """
+    totals = {"memories": 1234, "bytes": 987_654_321}
+    async with EventLog.open(tmp_path, registry) as log:
+        for n in range(3):
+            await log.append("s", [Noted("a")], n, counters={"memories": 1})
+        left = {"memories": totals["memories"] - 3, "bytes": totals["bytes"]}
+        await log.append("s", [Noted("a")], 3, counters=left)
+    row = ROW + seal_record(TotalsRecord(totals), ROW)
+    whole = (tmp_path / "log.mdb").read_bytes()
+    (at,) = [at for at in range(len(whole)) if whole.startswith(row, at)]
+
+    for bit in range(0, 8 * len(row), 3):
+        damaged = bytearray(whole)
+        damaged[at + bit // 8] ^= 1 << bit % 8
+        (tmp_path / "log.mdb").write_bytes(damaged)
+        with pytest.raises(CorruptLog):
+            await opens(tmp_path)
+    (tmp_path / "log.mdb").write_bytes(whole)
+    assert await opens(tmp_path) == totals
+
+
+@pytest.mark.parametrize("row", [ROW, b"format"])
+async def test_a_missing_row_is_never_a_new_log(tmp_path: Path, row: bytes):
+    """A row that is gone is never taken for a new log."""
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Noted("a")], 0, counters={"n": 3})
+    change(tmp_path, lambda env, txn: txn.delete(row, db=env.tables["meta"]))
+
+    for _ in range(2):
+        with pytest.raises(CorruptLog):
+            await opens(tmp_path)
+
+
+async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
+    """A row damaged under an open log stops the appends that count, and nothing else."""
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.append("s", [Noted("a")], 0, counters={"n": 3})
+        log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=log._env.tables["meta"]))
+
+        one, other = await asyncio.gather(
+            log.append("s", [Noted("b")], 1, counters={"n": 1}),
+            log.append("t", [Noted("c")], 0),
+            return_exceptions=True,
+        )
+
+        assert isinstance(one, CorruptLog)
+        assert not isinstance(other, BaseException)
+        assert log.totals_nowait() == {"n": 3}
+        with pytest.raises(CorruptLog):
+            await log.totals()
+        assert not (await log.verify()).ok
+
+
+# --- by themselves
+
+
+def test_a_transaction_that_failed_leaves_nothing_to_the_next(tmp_path: Path):
+    env = Environment(tmp_path / "log.mdb", TABLES)
+    env.write(lambda txn: put_totals(env, txn, {"n": 1}))
+    counting = Counting(env)
+
+    def fail(txn: Any) -> None:
+        counting.begin()
+        counting.add(txn, {"n": 5})
+        counting.finish(txn)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        env.write(fail)
+
+    def go_on(txn: Any) -> None:
+        counting.begin()
+        counting.add(txn, {"n": 1})
+        with pytest.raises(InvalidAppend):
+            counting.add(txn, {"m": 1, "n": -3})
+        assert counting.finish(txn) == {"n": 2}
+
+    env.write(go_on)
+    with env.read() as txn:
+        assert load_totals(env, txn) == {"n": 2}
+    env.close()
+
+
+deltas = st.dictionaries(
+    st.sampled_from("ab"), st.integers(-5, 5).filter(bool) | st.just(2**63 - 1), max_size=2
+)
+Deltas: TypeAlias = dict[str, int]
+
+
+def total_of(*parts: Deltas) -> Deltas:
+    """Return the sums, without any rule."""
+    return {name: sum(part.get(name, 0) for part in parts) for name in "ab"}
+
+
+@settings(deadline=None)
+@given(
+    committed=deltas.map(lambda totals: {name: abs(total) for name, total in totals.items()}),
+    under_way=st.lists(st.tuples(deltas, st.booleans()), max_size=4),
+    counters=deltas,
+)
+def test_certain_appends_are_accepted_beside_open_ones(
+    committed: Deltas, under_way: list[tuple[Deltas, bool]], counters: Deltas
+):
+    """An append that fits in any case is accepted, whatever comes of those under way."""
+    tally = Tally(committed)
+    relaxed = [deltas for deltas, is_relaxed in under_way if is_relaxed]
+    others = [deltas for deltas, is_relaxed in under_way if not is_relaxed]
+    for deltas in relaxed:
+        tally.enter(deltas, relaxed=True)
+    for deltas in others:
+        tally.enter(deltas, relaxed=False)
+
+    if tally.is_certain(counters):
+        for landed in powerset(others):
+            count(total_of(committed, *relaxed, *landed), counters)
+    for deltas in relaxed:
+        tally.leave(deltas, relaxed=True)
+    for deltas in others:
+        tally.leave(deltas, relaxed=False)
+    assert tally.now() == committed
+    assert tally._swing == tally._accepted == {}
+
+
+def powerset(parts: list[Deltas]) -> Iterator[tuple[Deltas, ...]]:
+    return chain.from_iterable(combinations(parts, size) for size in range(len(parts) + 1))

@@ -1,0 +1,254 @@
+"""The writer thread: batches, their limits, and that no job's failure is another's."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from eventlog import DiskFull, Environment, WrongExpectedVersion
+from eventlog.files.anchor import Tail
+from eventlog.lmdb.totals import Counting
+from eventlog.lmdb.writer import Job, Writer
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeEnvironment:
+    """Carries out writes in memory, each when the test lets it, up to a size per transaction."""
+
+    def __init__(self, room: int = 1 << 60):
+        self.gate = threading.Event()
+        self.began = threading.Event()
+        self.room = room
+        self.batches: list[list[Any]] = []
+        self.sizes: dict[Any, int] = {}
+
+    def write(self, change: Callable[[Any], Any]) -> Any:
+        self.began.set()
+        assert self.gate.wait(10)
+        transaction: list[Any] = []
+        result = change(transaction)
+        self.batches.append(transaction)
+        return result
+
+    def used_bytes(self, txn: Any) -> int:
+        return sum(self.sizes.get(name, 0) for name in txn)
+
+    def check_room(self, txn: Any, before_bytes: int, *, reserve: bool = False) -> None:
+        if self.used_bytes(txn) > max(before_bytes, self.room):
+            raise DiskFull("no room")
+
+
+class Harness:
+    """A writer over a fake environment, and what it told the loop."""
+
+    def __init__(self, env: Any):
+        self.env = env
+        self.deliveries: list[int] = []
+        self.writer = Writer(
+            env,
+            counting=Counting(env),
+            tail=lambda txn: Tail(len(txn)),
+            committed=lambda _tail: None,
+            deliver=self.deliver,
+        )
+
+    def deliver(self, batch: list[Job], outcomes: list[Any], _state: Any) -> None:
+        self.deliveries.append(len(batch))
+        for job, outcome in zip(batch, outcomes, strict=True):
+            job.done(outcome)
+
+    def put(
+        self, name: Any, *, events: int = 1, size: int = 1, error: Exception | None = None
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def run(txn: list[Any]) -> Any:
+            if error is not None:
+                raise error
+            txn.append(name)
+            return name
+
+        self.env.sizes[name] = size
+        self.writer.put(Job(run, events, size, future.set_result))
+        return future
+
+    async def hold(self) -> asyncio.Future[Any]:
+        """Put a job and return when its transaction has begun: what follows has to queue."""
+        first = self.put("first")
+        await anyio.to_thread.run_sync(self.env.began.wait)
+        return first
+
+    async def finish(self, *futures: asyncio.Future[Any]) -> list[Any]:
+        self.env.gate.set()
+        with anyio.fail_after(5):
+            outcomes = [await future for future in futures]
+            await anyio.to_thread.run_sync(self.writer.stop)
+        return outcomes
+
+
+async def test_jobs_queued_during_a_commit_go_together():
+    """Jobs that queue during a commit go into the next one together."""
+    harness = Harness(FakeEnvironment())
+    futures = [await harness.hold(), *(harness.put(n) for n in range(100))]
+
+    outcomes = await harness.finish(*futures)
+
+    assert outcomes == ["first", *range(100)]
+    assert harness.env.batches == [["first"], list(range(100))]
+
+
+async def test_the_loop_is_woken_once_a_batch():
+    harness = Harness(FakeEnvironment())
+    futures = [await harness.hold(), *(harness.put(n) for n in range(100))]
+
+    await harness.finish(*futures)
+
+    assert harness.deliveries == [1, 100]
+
+
+async def test_a_batch_ends_at_1024_events():
+    harness = Harness(FakeEnvironment())
+    futures = [await harness.hold(), *(harness.put(n, events=100) for n in range(25))]
+
+    await harness.finish(*futures)
+
+    assert harness.env.batches == [
+        ["first"], list(range(10)), list(range(10, 20)), list(range(20, 25)),
+    ]  # fmt: skip
+
+
+async def test_a_batch_ends_at_4_mib():
+    harness = Harness(FakeEnvironment())
+    futures = [await harness.hold(), *(harness.put(n, size=1 << 20) for n in range(9))]
+
+    await harness.finish(*futures)
+
+    assert [len(batch) for batch in harness.env.batches] == [1, 4, 4, 1]
+
+
+async def test_a_job_over_the_limits_goes_alone():
+    """A job over the limits goes alone, and in its turn."""
+    harness = Harness(FakeEnvironment())
+    futures = [
+        await harness.hold(), harness.put("small"), harness.put("huge", events=5000, size=1 << 30),
+        harness.put("after"),
+    ]  # fmt: skip
+
+    outcomes = await harness.finish(*futures)
+
+    assert outcomes == ["first", "small", "huge", "after"]
+    assert harness.env.batches == [["first"], ["small"], ["huge"], ["after"]]
+
+
+async def test_stopping_finishes_everything_that_is_queued():
+    """Also what did not fit into the batch that the stop was found behind."""
+    harness = Harness(FakeEnvironment())
+    await harness.hold()
+    futures = [harness.put(n, events=1024) for n in range(5)]
+    stopping = asyncio.create_task(anyio.to_thread.run_sync(harness.writer.stop))
+    await asyncio.sleep(0.05)
+
+    harness.env.gate.set()
+    with anyio.fail_after(5):
+        await stopping
+
+    assert [future.result() for future in futures] == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        WrongExpectedVersion("s", 1, 2),
+        ValueError("not the log's own"),
+        UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_job_that_fails_before_it_writes_fails_alone(error: Exception):
+    harness = Harness(FakeEnvironment())
+    futures = [
+        await harness.hold(), harness.put("before"), harness.put("bad", error=error),
+        harness.put("behind"),
+    ]  # fmt: skip
+
+    outcomes = await harness.finish(*futures)
+
+    assert outcomes == ["first", "before", error, "behind"]
+
+
+async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
+    """A job that fails half way leaves nothing, and fails alone."""
+    env = Environment(tmp_path / "log.mdb", ("rows",))
+    writer = Writer(
+        env, counting=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
+        deliver=lambda batch, outcomes, _tail: [
+            job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
+        ],
+    )  # fmt: skip
+    futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+    jobs = [
+        lambda txn: txn.put(b"1", b"", db=env.tables["rows"]),
+        lambda txn: txn.put(b"2", b"", db=env.tables["rows"]) and txn.put(b"", 1 / 0),
+        lambda txn: txn.put(b"3", b"", db=env.tables["rows"]),
+    ]
+    for run, future in zip(jobs, futures, strict=True):
+        writer.put(Job(run, 1, 1, future.set_result))
+
+    with anyio.fail_after(5):
+        outcomes = [await future for future in futures]
+        await anyio.to_thread.run_sync(writer.stop)
+
+    with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
+        rows = [key for key, _ in cursor]
+    env.close()
+    assert rows == [b"1", b"3"]
+    assert (outcomes[0], outcomes[2]) == (True, True)
+    assert isinstance(outcomes[1], ZeroDivisionError)
+
+
+async def test_a_job_too_large_does_not_take_others_along():
+    """A job that is too large does not take the others with it."""
+    harness = Harness(FakeEnvironment(room=100))
+    futures = [
+        await harness.hold(), harness.put("before"), harness.put("large", size=1000),
+        harness.put("behind"),
+    ]  # fmt: skip
+
+    first, before, large, behind = await harness.finish(*futures)
+
+    assert (first, before, behind) == ("first", "before", "behind")
+    assert isinstance(large, DiskFull)
+    assert harness.env.batches == [["first"], ["before"], ["behind"]]
+
+
+async def test_a_job_that_adds_nothing_needs_no_room():
+    """A job that adds nothing is let in when there is no room."""
+    harness = Harness(FakeEnvironment(room=0))
+    freed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    harness.writer.put(Job(lambda _txn: "freed", 1, 50, freed.set_result))
+
+    (outcome,) = await harness.finish(freed)
+
+    assert outcome == "freed"
+
+
+def test_a_loop_that_has_gone_does_not_break_the_writer():
+    """Nobody is left to tell, but what is queued still reaches the disk."""
+    env = FakeEnvironment()
+    env.gate.set()
+
+    async def start() -> Harness:
+        return Harness(env)
+
+    harness = asyncio.run(start())
+    for name in ("a", "b"):
+        harness.writer.put(Job(lambda txn, name=name: txn.append(name), 1, 1, print))
+    harness.writer.stop()
+
+    assert [name for batch in env.batches for name in batch] == ["a", "b"]

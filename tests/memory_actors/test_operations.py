@@ -1,0 +1,74 @@
+"""The list of operations: read from the public methods, and true of them."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.faults import example
+from bench.faults.commands import COMMANDS
+from memory_actors import ReadOnlyError
+from memory_actors.api.operations import OPERATIONS
+
+pytestmark = pytest.mark.anyio
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
+CALL = re.compile(r"`(?:await )?(?:MemorySystem(?=\.))?([\w.]+)\(([^`]*)\)`")
+PLUMBING = {"context.archive_digest", "context.check_changes", "context.note_synced"}
+OF_USERS = sorted(name for name in COMMANDS if not name.startswith("system."))
+
+
+async def test_an_operation_writes_if_the_past_refuses_it(tmp_path: Path) -> None:
+    wrong = []
+    async with example.opened(tmp_path / "memory") as memory:
+        await example.fill(memory)
+        user = memory.user("ada", session_id="s")
+        for n, name in enumerate(OF_USERS):
+            await COMMANDS[name].prepare(memory, user, n)
+            async with memory.replay("ada", session_id="s") as past:
+                refused = await is_refused(COMMANDS[name].call(memory, past, n))
+            if refused != OPERATIONS[name.split(" ")[0]].writes:
+                wrong.append(name)
+    assert wrong == []
+
+
+async def is_refused(called: Any) -> bool:
+    try:
+        await called
+    except ReadOnlyError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_says_what_it_does_and_can_be_read_from_json(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert operation.summary.endswith((".", ":"))
+    assert operation.returns is not inspect.Parameter.empty
+    assert msgspec.json.Decoder(operation.arguments)
+
+
+def in_reference() -> dict[str, set[str]]:
+    """Return the operations that the reference lists, each with the names of its parameters."""
+    found: dict[str, set[str]] = {}
+    text = REFERENCE.read_text("utf-8")
+    for title in ("MemorySystem", "UserMemory"):
+        owner = "system" if title == "MemorySystem" else ""
+        (table,) = re.findall(rf"^## {title}\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)
+        for row in re.findall(r"^\| (.*?) \|", table, re.MULTILINE):
+            for called, given in CALL.findall(row):
+                owner = called.rpartition(".")[0] or owner
+                names = re.findall(r"(?:^|, )\**(\w+)", given)
+                found[f"{owner}.{called.rpartition('.')[2]}".strip(".")] = set(names)
+            owner = "system" if title == "MemorySystem" else ""
+    return found
+
+
+def test_the_reference_lists_every_operation_with_its_parameters() -> None:
+    listed = in_reference()
+    for name, operation in OPERATIONS.items():
+        if name not in PLUMBING:
+            assert listed.get(name) == {one.name for one in operation.parameters}, name

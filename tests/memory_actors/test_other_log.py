@@ -1,0 +1,109 @@
+"""A memory system over another log than the one on LMDB: what it can do, and what it refuses."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakes import FakeClock, FakeEmbedder, FakeIds
+
+from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
+from memory_actors import MemorySystem, Settings
+from memory_actors.api.wiring import Plan, wired
+from memory_actors.compaction.summarizers import ExtractiveSummarizer
+from memory_actors.kinds.user_state import event_registry
+from memory_actors.observing.metrics import NoMetrics
+
+pytestmark = pytest.mark.anyio
+
+
+class NoArchive(InMemoryLog):
+    archive = None
+
+
+@asynccontextmanager
+async def system_over(
+    kind: Callable[..., InMemoryLog], directory: Path, **settings: Any
+) -> AsyncIterator[MemorySystem]:
+    @asynccontextmanager
+    async def open_log(_directory, _keys, clock, _settings) -> AsyncIterator[InMemoryLog]:
+        log = kind(event_registry(), clock=clock)
+        yield log
+        log.close()
+
+    plan = Plan(
+        directory=directory,
+        settings=Settings(check_replay=True, latency_targets_ms={}, **settings),
+        embedder=FakeEmbedder(),
+        summarizer=ExtractiveSummarizer(),
+        superseding=None,
+        sinks=None,
+        metrics=NoMetrics(),
+        clock=FakeClock(),
+        new_id=FakeIds(),
+        reindex=False,
+        open_log=open_log,
+    )
+    directory.mkdir()
+    async with wired(plan) as parts:
+        yield MemorySystem(parts, AsyncExitStack())
+
+
+async def test_a_memory_works_over_a_log_that_keeps_nothing_on_disk(tmp_path: Path) -> None:
+    async with system_over(InMemoryLog, tmp_path / "memory") as memory:
+        user = memory.user("ada")
+        added = await user.add("Ada enjoys skiing", "long_term")
+        await user.working.set("mood", "good")
+
+        hits = await user.retrieve("skiing")
+        past = await user.history(added.memory_id)
+
+        assert [hit.memory_id for hit in hits if hit.memory_type == "long_term"] == [
+            added.memory_id
+        ]
+        assert len(past) == 1
+        assert await memory.users() == ["ada"]
+        assert await memory.check_replay() == []
+        assert memory.statistics().log.events_appended == 2
+        assert (await memory.compact()).users == 1
+        assert (await memory.erase("ada")).events == 2
+        assert await user.retrieve("skiing") == []
+    assert not (tmp_path / "memory" / "log.mdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("capability", "work"),
+    [
+        ("BackupStore", lambda memory, path: memory.backup(path)),
+        ("ExportingStore", lambda memory, path: memory.export_since(0, path)),
+        ("VerifyingStore", lambda memory, _path: memory.verify()),
+        ("VerifyingStore", lambda memory, _path: memory.heads()),
+    ],
+    ids=["backup", "export", "verify", "heads"],
+)
+async def test_what_a_log_cannot_do_is_refused_by_the_name_of_the_capability(
+    tmp_path: Path, capability: str, work: Callable[[MemorySystem, Path], Any]
+) -> None:
+    async with system_over(InMemoryLog, tmp_path / "memory") as memory:
+        with pytest.raises(MissingCapability, match=f"no {capability}: use a store") as refused:
+            await work(memory, tmp_path / "elsewhere")
+
+    assert (refused.value.store, refused.value.capability) == ("InMemoryLog", capability)
+
+
+async def test_a_setting_that_a_log_cannot_keep_is_refused_when_it_is_opened(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(MissingCapability, match="ArchivingStore"):
+        async with system_over(NoArchive, tmp_path / "memory", archive_retention_days=1):
+            pass
+
+
+def test_a_store_has_the_capabilities_whose_methods_it_has() -> None:
+    log = InMemoryLog(event_registry())
+
+    with pytest.raises(MissingCapability):
+        require(log, BackupStore)
+    log.heads = log.verify = log.flush
+    assert require(log, VerifyingStore) is log
