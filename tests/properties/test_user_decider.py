@@ -35,8 +35,8 @@ from memory_actors.kinds.compression import (
     UndoCompaction,
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
-from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
-from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
+from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
+from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.long_term import SummaryAdded
 from memory_actors.kinds.phrasing import text_digest

@@ -179,7 +179,7 @@ class Room:
         command, limits, held = self.command, self.limits, self.before.episodic.held.rows
         if len(self.full.episodic.held) == len(held):
             return ()  # it is there, or was
-        mine = [row for row in held.values() if row.agent_id == command.agent_id]
+        mine = [row for row in held.values() if row.agent_id == command.episode.agent_id]
         over = max(0, len(mine) + 1 - limits.episodes)
         status = ("done", "failed", "running")
         may_go = [row for row in mine if not row.pinned]

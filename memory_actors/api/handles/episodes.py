@@ -6,7 +6,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Episode, EvictedStep, Memory, Metadata, Receipt, Step, Time
 from memory_actors.base.validation import check_count, check_name
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic.episode import Row
+from memory_actors.kinds.episodic.state import Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.writers.episodic import EpisodicWriter

@@ -394,6 +394,7 @@ def returning(life: Life[Row], steps_max: int) -> Returning:
         row,
         goal=goal_of(events[row.version].data),
         size_bytes=row.goal.size_bytes,
+        digest=row.goal.digest,
         origins=_origins_of_goal(life.events),
     )
     told: list[RowEvent] = [

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Step, Time
+from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
@@ -19,14 +19,18 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.episodic import commands, episode
-from memory_actors.kinds.episodic.episode import (
+from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
+    EpisodeStarted,
     EpisodeSummaryAdded,
+    Evicted,
     StepAdded,
     SummaryEvent,
+    step_bytes,
+    step_sha256,
+    step_text,
 )
-from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.episodic.state import MARKERS_MAX, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.writers.summaries import (
     SummaryData,
@@ -52,11 +56,11 @@ class EpisodicWriter(SummaryWriter):
 
     kind: ClassVar[CompactedKind] = episodic
     takes = frozenset({"occurred_at", "session_id", "pinned"})
-    delete_command = commands.DeleteEpisode
-    restore_command = commands.RestoreEpisodes
-    compress_command = commands.CompressEpisodes
-    undo_command = commands.UndoEpisodeCompaction
-    add_command = commands.AddEpisodeSummary
+    delete_command = episodic.DeleteEpisode
+    restore_command = episodic.RestoreEpisodes
+    compress_command = episodic.CompressEpisodes
+    undo_command = episodic.UndoEpisodeCompaction
+    add_command = episodic.AddEpisodeSummary
 
     async def start(
         self,
@@ -73,10 +77,8 @@ class EpisodicWriter(SummaryWriter):
         """Start an episode of an agent."""
         now_us, occurred_at_us = self.scope.now_us(), time_us(occurred_at, "occurred_at")
         own_id = check_optional_name(memory_id, "memory_id")
-        command = commands.StartEpisode(
-            now_us=now_us,
+        episode = EpisodeStarted(
             memory_id=own_id or self.scope.new_id(now_us),
-            own_ids=() if own_id is None else (own_id,),
             agent_id=self.agent(agent_id),
             size_bytes=content_bytes(goal),
             goal=plain(goal),
@@ -85,10 +87,13 @@ class EpisodicWriter(SummaryWriter):
             metadata=own_metadata(metadata),
             session_id=check_optional_name(session_id, "session_id") or self.scope.session_id,
             pinned=pinned,
-            auto_prune=auto_prune,
         )
-        written = await self.write(command, [command.goal])
-        return self.receipt(command.memory_id, "add", written, command)
+        own_ids = () if own_id is None else (own_id,)
+        command = episodic.StartEpisode(
+            now_us=now_us, own_ids=own_ids, episode=episode, auto_prune=auto_prune
+        )
+        written = await self.write(command, [episode.goal])
+        return self.receipt(episode.memory_id, "add", written, episode)
 
     async def put(self, given: Episode) -> Receipt:
         """Put an episode as it is elsewhere, in one event for each of its texts."""
@@ -97,10 +102,8 @@ class EpisodicWriter(SummaryWriter):
         memory_id = check_name(given.memory_id, "memory_id")
         _refuse_summary(given)
         _check_numbers(given)
-        command = commands.PutEpisode(
-            now_us=now_us,
+        episode = EpisodeStarted(
             memory_id=memory_id,
-            own_ids=(memory_id,),
             agent_id=check_name(given.agent_id, "agent_id"),
             goal=given.goal,
             size_bytes=content_bytes(given.goal),
@@ -109,18 +112,26 @@ class EpisodicWriter(SummaryWriter):
             metadata=given.metadata,
             session_id=check_optional_name(given.session_id, "session_id") or self.scope.session_id,
             pinned=given.pinned,
-            steps=tuple(_step(memory_id, step) for step in given.steps),
+        )
+        command = episodic.PutEpisode(
+            now_us=now_us,
+            own_ids=(memory_id,),
+            episode=episode,
+            steps=tuple(
+                _step(memory_id, s.number, s.action, s.observation, s.outcome, s.error)
+                for s in given.steps
+            ),
             end=_end(memory_id, given),
             evicted=tuple(
-                episode.Evicted(gone.number, _sha256(gone.sha256), gone.snippet)
-                for gone in given.evicted[-episode.MARKERS_MAX :]
+                Evicted(gone.number, _sha256(gone.sha256), gone.snippet)
+                for gone in given.evicted[-MARKERS_MAX:]
             ),
             steps_evicted=given.steps_evicted,
         )
         said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self.write(command, [given.goal, *said, *ending])
-        return self.receipt(memory_id, "add", written, command)
+        return self.receipt(memory_id, "add", written, episode)
 
     async def step(
         self,
@@ -131,34 +142,17 @@ class EpisodicWriter(SummaryWriter):
         error: str | None = None,
     ) -> Receipt:
         """Add a step to a running episode."""
-        texts = _step_texts(action, observation, outcome, error)
-        text = step_text(*texts)
-        command = commands.AddStep(
-            now_us=self.scope.now_us(),
-            memory_id=check_name(episode_id, "episode_id"),
-            action=texts[0],
-            observation=texts[1],
-            outcome=texts[2],
-            error=texts[3],
-            size_bytes=step_bytes(*texts),
-            digest=text_digest(text),
-            sha256=step_sha256(*texts),
-        )
+        check_name(episode_id, "episode_id")
+        step = _step(episode_id, 0, action, observation, outcome, error)
+        command = episodic.AddStep(now_us=self.scope.now_us(), step=step)
+        text = step_text(step.action, step.observation, step.outcome, step.error)
         return self._changed(episode_id, "update", await self.write(command, [text]))
 
     async def finish(self, episode_id: str, result: str | None, *, failed: bool) -> Receipt:
         """End a running episode."""
-        size_bytes = 0 if result is None else content_bytes(result)
-        result = None if result is None else plain(result)
-        command = commands.FinishEpisode(
-            now_us=self.scope.now_us(),
-            memory_id=check_name(episode_id, "episode_id"),
-            failed=failed,
-            result=result,
-            size_bytes=size_bytes,
-            digest=b"" if result is None else text_digest(result),
-        )
-        texts = [] if result is None else [result]
+        end = _finished(check_name(episode_id, "episode_id"), result, failed=failed)
+        command = episodic.FinishEpisode(now_us=self.scope.now_us(), end=end)
+        texts = [] if end.result is None else [end.result]
         return self._changed(episode_id, "update", await self.write(command, texts))
 
     async def add(
@@ -176,13 +170,11 @@ class EpisodicWriter(SummaryWriter):
             auto_prune=auto_prune,
         )
 
-    async def update(
-        self, row: episode.Row, content: str | None, metadata: Metadata | None
-    ) -> Receipt:
+    async def update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace an episode's goal, its metadata, or both."""
         size_bytes = 0 if content is None else content_bytes(content)
         content = None if content is None else plain(content)
-        command = commands.UpdateEpisode(
+        command = episodic.UpdateEpisode(
             now_us=self.scope.now_us(),
             memory_id=row.memory_id,
             content=content,
@@ -206,7 +198,7 @@ class EpisodicWriter(SummaryWriter):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self.scope.agent_id or DEFAULT_AGENT
 
-    def whose(self, row: episode.Row | commands.StartEpisode | SummaryEvent) -> str | None:
+    def whose(self, row: Row | EpisodeStarted | SummaryEvent) -> str | None:
         """Return the agent."""
         return row.agent_id
 
@@ -282,11 +274,18 @@ def _said(text: str | None) -> str | None:
     return plain(text) if text else None
 
 
-def _step(memory_id: str, step: Step) -> StepAdded:
-    texts = _step_texts(step.action, step.observation, step.outcome, step.error)
+def _step(
+    memory_id: str,
+    number: int,
+    action: str,
+    observation: str | None,
+    outcome: str | None,
+    error: str | None,
+) -> StepAdded:
+    texts = _step_texts(action, observation, outcome, error)
     return StepAdded(
         memory_id=memory_id,
-        number=step.number,
+        number=number,
         action=texts[0],
         observation=texts[1],
         outcome=texts[2],
@@ -302,12 +301,16 @@ def _end(memory_id: str, given: Episode) -> EpisodeFinished | None:
         if given.result is not None:
             raise InvalidInputError("a running episode has no result: say how it ended")
         return None
+    return _finished(memory_id, given.result, failed=given.status == "failed")
+
+
+def _finished(memory_id: str, result: str | None, *, failed: bool) -> EpisodeFinished:
     return EpisodeFinished(
         memory_id=memory_id,
-        failed=given.status == "failed",
-        result=given.result,
-        size_bytes=0 if given.result is None else content_bytes(given.result),
-        digest=b"" if given.result is None else text_digest(given.result),
+        failed=failed,
+        size_bytes=0 if result is None else content_bytes(result),
+        result=None if result is None else plain(result),
+        digest=b"" if result is None else text_digest(result),
     )
 
 

@@ -151,7 +151,7 @@ def test_an_event_has_the_effect_that_it_is_declared_with_and_an_unknown_one_is_
     assert effect("atlas.named", event, "m1") is Effect.ADDED
     assert effect("atlas.named", event, "m2") is Effect.EXPIRED
     assert effect("atlas.named", None, "m1") is Effect.ADDED, "by its tag, when it was dropped"
-    assert effect("atlas.unknown", event, "m1") is Effect.CHANGED
+    assert effect("atlas.unknown", None, "m1") is Effect.CHANGED
 
 
 def test_every_tag_there_is_has_an_effect_that_can_be_said() -> None:
