@@ -10,7 +10,8 @@ import msgspec
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.errors import ContextLimitError
-from memory_actors.base.records import ContextHit, ContextReceipt, Item
+from memory_actors.base.records import Item
+from memory_actors.base.reports import ContextHit, ContextReceipt
 
 SPEAKER = "Maya"
 QUERY = "Where does the dog come from?"

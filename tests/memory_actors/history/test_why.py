@@ -75,9 +75,8 @@ async def test_a_compressed_memory_leads_to_its_summary_and_back(open_memory: An
         assert gone.says == ("It is not there: taken away, so that its originals could come back.")
 
 
-async def test_what_became_of_the_summary_belongs_to_the_life_of_its_originals(
-    open_memory: Any, clock: FakeClock
-) -> None:
+async def test_a_summarys_fate_belongs_to_its_originals(open_memory: Any, clock: FakeClock) -> None:
+    """The fate of the summary belongs to the life of its originals."""
     async with open_memory(summarizer=SHORT, archive_retention_days=0) as memory:
         user = await with_a_past(memory)
         await memory.compact()
@@ -141,7 +140,9 @@ async def test_relationships_entities_and_episodes_have_lives_too(open_memory: A
         assert [step.says for step in why.steps] == ["Started.", "Got a step.", "Finished."]
 
 
-def test_an_event_has_the_effect_that_it_is_declared_with_and_an_unknown_one_is_a_change() -> None:
+def test_an_event_has_its_declared_effect() -> None:
+    """An event has the effect that it is declared with, and an unknown one is a change."""
+
     @KindRegistry().about("atlas.named", Effect.ADDED, others={"closed_ids": Effect.EXPIRED})
     class Named(msgspec.Struct):
         memory_id: str
@@ -154,7 +155,8 @@ def test_an_event_has_the_effect_that_it_is_declared_with_and_an_unknown_one_is_
     assert effect("atlas.unknown", None, "m1") is Effect.CHANGED
 
 
-def test_every_tag_there_is_has_an_effect_that_can_be_said() -> None:
+def test_every_tag_has_an_effect_in_words() -> None:
+    """Every tag there is has an effect that can be said."""
     for tag in event_registry().tags():
         if not tag.startswith("account."):
             assert effect(tag, object(), "m1") in Effect
