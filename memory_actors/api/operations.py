@@ -25,13 +25,8 @@ from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.handles.user_context import UserContext
 from memory_actors.api.handles.working import WorkingMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import (
-    CompactionReport,
-    ContextReceipt,
-    Purged,
-    PurgeReport,
-    Receipt,
-)
+from memory_actors.base.records import Receipt
+from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
 from memory_actors.upkeep.erasing import EraseReceipt
 
 OWNERS: Final[Mapping[str, type]] = {

@@ -36,7 +36,7 @@ import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
-from memory_actors.base.urls import checked_host
+from memory_actors.base.validation import checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 """A thousand tokens are 5 KB; thoughts may be a hundred times as long."""

@@ -7,7 +7,7 @@ import click
 
 from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.api.handles.user import UserMemory
-from memory_actors.base.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
+from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, given_text, pass_app
 from memory_actors.cli.output import (

@@ -7,7 +7,8 @@ import click
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import Change, Diff, Memory, Moment, Why, WhyStep
+from memory_actors.base.records import Memory
+from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app

@@ -26,10 +26,7 @@ from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
 from memory_actors.base.errors import BeingErasedError, SystemClosedError
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import (
-    CompactionReport,
-    CompactionStats,
-)
+from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag
 from memory_actors.compaction.archiving import archive_originals

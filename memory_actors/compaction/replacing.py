@@ -19,7 +19,7 @@ from memory_actors.base.errors import (
     SystemClosedError,
 )
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import ClusterReport
+from memory_actors.base.reports import ClusterReport
 from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body

@@ -6,15 +6,13 @@ import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import (
+from memory_actors.base.records import Hit, Item, Metadata
+from memory_actors.base.reports import (
     ContextEntry,
     ContextHit,
     ContextReceipt,
     ContextSize,
     DocumentBlock,
-    Hit,
-    Item,
-    Metadata,
 )
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,

@@ -20,6 +20,7 @@ from memory_actors.api.handles.listing import (
 from memory_actors.api.handles.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import predicate
+from memory_actors.base.origins import wanted
 from memory_actors.base.records import (
     HistoryEntry,
     Hit,
@@ -29,9 +30,8 @@ from memory_actors.base.records import (
     Time,
     Trust,
     Usage,
-    Why,
 )
-from memory_actors.base.sources import wanted
+from memory_actors.base.reports import Why
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_choice,

@@ -20,20 +20,19 @@ from memory_actors.api.handles.short_term import ShortTermMemory
 from memory_actors.api.handles.user_context import UserContext
 from memory_actors.api.handles.working import WorkingMemory
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.origins import Origins
+from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
     Item,
     Memory,
     MemoryType,
     Metadata,
     OnDuplicate,
-    Purged,
     Receipt,
     Tier,
     Time,
     Trust,
 )
-from memory_actors.base.sources import origin
+from memory_actors.base.reports import Purged
 from memory_actors.base.validation import check_memory_type
 from memory_actors.users.writers.account import set_tier
 from memory_actors.users.writers.context import ContextWriter

@@ -9,8 +9,8 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.api.handles.prompt import Ask
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
-from memory_actors.base.records import Context as Prompt
+from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
+from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands

@@ -77,7 +77,7 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
         why = await user.why((answers or asked[0].hits)[0].memory_id)
         then, now = await facts(memory.user("demo facts"), BEFORE)
         memories = await user.count()
-    (row,) = recall(asked)
+    row = recall(asked)
     told = {
         "memories": memories,
         "sessions": len({turn.session_id for turn in said}),
@@ -122,12 +122,7 @@ def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: Row) -> No
     say("\n5  A fact changes", "bold cyan")
     say("Maya lived in Bristol, and has moved to Glasgow. The second fact ended the first.")
     for when, true in ((f"On {BEFORE}", told["facts"]["then"]), ("Now", told["facts"]["now"])):
-        say(
-            f"   {when}: "
-            + ", ".join(
-                f"{one.source} {one.relation.replace('_', ' ')} {one.target}" for one in true
-            )
-        )
+        say(f"   {when}: " + ", ".join(f"{one.source} lives in {one.target}" for one in true))
 
 
 def _print_asked(number: int, asked: Asked) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from memory_actors.compaction.summarizers.concepts import concepts
+from memory_actors.compaction.summarizers.coverage import concepts
 from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.improve.local import faults
 from memory_actors.improve.local.prose import Edit, Prose, Span, edited, without

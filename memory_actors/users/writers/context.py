@@ -8,14 +8,8 @@ import msgspec
 
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import (
-    DEFAULT_DOCUMENT,
-    ContextReceipt,
-    ContextSize,
-    Item,
-    Metadata,
-    Receipt,
-)
+from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
 from memory_actors.base.tokens import TokenBudget, disagreement
 from memory_actors.base.validation import (
     check_name,

@@ -16,7 +16,7 @@ from memory_actors.kinds.kind import Command, Restore
 from memory_actors.kinds.long_term import SupersedeMemories
 from memory_actors.kinds.purging import Purge
 from memory_actors.kinds.user_state import UserState
-from memory_actors.search.embedding.of_user import Embeddings, embeddings_of
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.users.live_user import LiveUser, UserView
 from memory_actors.users.services import Services
 
@@ -49,7 +49,7 @@ class Scope:
     @property
     def embeddings(self) -> Embeddings:
         """Of the user's memories."""
-        return embeddings_of(self.services.embeddings, self.stream)
+        return self.services.embeddings.of(self.stream)
 
     def speaking_for(self, origins: Origins) -> "Scope":
         """Return the same user, agent and session, for words of these origins."""

@@ -10,7 +10,7 @@ nothing is superseded, and that is all.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,8 +20,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.actors.asking import Reply
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import least
-from memory_actors.base.records.source import LEVELS
+from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import is_summary, label
 from memory_actors.kinds.long_term import (
@@ -33,8 +32,9 @@ from memory_actors.kinds.long_term import (
     SupersedeMemories,
 )
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.reading import Found, texts
-from memory_actors.search.superseding import NEAR_MAX, Statement, Superseding
+from memory_actors.search.superseding import NEAR_MAX, Reach, Statement, Superseding
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.writers.scope import Scope
 
@@ -95,14 +95,15 @@ async def _pairs(
     for recorded in events:
         event = recorded.data
         new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
-        reach = deciding.reach(event.content) if new and event.content is not None else 0
-        if not reach:
+        row = long_term.find(live.state.long_term, event.memory_id) if new else None
+        if row is None or event.content is None or not _is_fact(row):
             continue
-        row = long_term.find(live.state.long_term, event.memory_id)
-        if row is not None and _is_fact(row):
-            near = await _near(scope, live, row, event.content, min(reach, NEAR_MAX))
-            pairs += await _decided(deciding, near, live.state.provenance)
-        await asyncio.sleep(0)
+        near = _near(live, row, deciding.reach(event.content))
+        if near:
+            statements = await _read(scope, live, row, event.content, near)
+            pairs += await _decided(deciding, statements, live.state.provenance)
+        if len(events) > 1:
+            await asyncio.sleep(0)
     return pairs
 
 
@@ -110,17 +111,39 @@ def _is_fact(row: Row) -> bool:
     return row.role is None and not is_summary(row)
 
 
-async def _near(scope: Scope, live: LiveUser, row: Row, text: str, count: int) -> list[_Compared]:
-    """Return a memory that is new, and behind it the facts near it, nearest first."""
+def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
+    """Return the facts to compare a memory that is new with, and their cosines, nearest first."""
     index = live.indexes.get(long_term)
-    if index is None:
+    if index is None or not reach.count_max:
         return []
-    vector = index.dense.vector_of(label(row.version))
     near: list[tuple[Row, float]] = []
-    for one, cosine in zip(*index.dense.nearest(vector, NEIGHBOURS), strict=True):
+    for one, cosine in _nearest(index, row, reach):
         other = long_term.find(live.state.long_term, index.owner(one) or "")
-        if other is not None and other is not row and _is_fact(other) and len(near) < count:
+        if cosine < reach.similarity_min:
+            break
+        if other is not None and other is not row and _is_fact(other):
             near.append((other, cosine))
+    return near[: min(reach.count_max, NEAR_MAX)]
+
+
+def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, float]]:
+    """Return the labels of memories that may be meant, and their cosines, nearest first."""
+    own = label(row.version)
+    if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
+        # The new memory may itself be the older one, which another says otherwise than.
+        near = index.dense.nearest(index.dense.vector_of(own), NEIGHBOURS)
+        return zip(*near, strict=True)
+    rows = index.words.rows_with(reach.older_has)
+    if len(rows) <= 1:  # the new one itself
+        return ()
+    near = index.dense.nearest_of(rows, index.dense.vector_of(own), NEIGHBOURS)
+    return zip(*near, strict=True)
+
+
+async def _read(
+    scope: Scope, live: LiveUser, row: Row, text: str, near: Sequence[tuple[Row, float]]
+) -> list[_Compared]:
+    """Return a memory that is new, and behind it those near it, with their texts."""
     events = await texts(
         scope.services.log, live.stream, [Found(long_term, one) for one, _ in near]
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memory_actors import InvalidInputError, NotFoundError, Tier
-from memory_actors.base.api_keys import KeyFileError, KeyStore, store
-from memory_actors.base.api_keys.keys import matches
+from memory_actors.base import api_keys as store
+from memory_actors.base.api_keys import KeyFileError, KeyStore, matches
 
 pytestmark = pytest.mark.user
 

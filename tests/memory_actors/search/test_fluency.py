@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memory_actors.search.fluency import foreign_share
+from memory_actors.search.query import foreign_share
 
 UNKNOWN = 100
 

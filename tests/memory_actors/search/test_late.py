@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.search.embedding.projection import DIMENSIONS, learn_projection
-from memory_actors.search.embedding.tokens import TOKENS_MAX, pack, project, unpack
+from memory_actors.search.embedding.tokens import (
+    DIMENSIONS,
+    TOKENS_MAX,
+    learn_projection,
+    pack,
+    project,
+    unpack,
+)
 from memory_actors.search.indexes import late
 from memory_actors.search.indexes.late import LateIndex, max_sim
 

@@ -133,6 +133,21 @@ def test_a_query_without_known_words_finds_nothing(query: str):
     assert found_by(build({1: "tea"}), query) == set()
 
 
+@given(st.lists(st.sets(st.sampled_from(VOCABULARY[:8])), max_size=3), st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_rows_with_all_words_of_a_set_are_those_whose_own_words_have_them(sets, seed: int):
+    texts = random_texts(400, seed)  # the frequent words are in more rows than `FEW_ROWS`
+    index = build(texts, [[1, 2, 3]])
+    for label in range(0, 400, 7):
+        index.remove(label)
+    expected = [
+        row
+        for row, text in enumerate(texts.values())
+        if row % 7 and any(one and one <= set(text.split()) for one in sets)
+    ]
+    assert index.rows_with(sets).tolist() == expected
+
+
 def test_an_empty_index_finds_nothing():
     labels, found = LexicalIndex().score_all("tea")
     assert len(labels) == len(found) == 0

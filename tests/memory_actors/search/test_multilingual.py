@@ -12,9 +12,8 @@ import pytest
 
 from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
 from memory_actors.base.errors import EmbedderError
-from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder, embedder_of
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
-from memory_actors.search.embedding.named import embedder_of
 
 pytestmark = pytest.mark.anyio
 

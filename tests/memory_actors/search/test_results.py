@@ -7,7 +7,7 @@ import pytest
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Hit, InvalidInputError, Item, MemoryType, UserMemory
-from memory_actors.search.folding import gist
+from memory_actors.search.choosing import gist
 
 pytestmark = pytest.mark.anyio
 

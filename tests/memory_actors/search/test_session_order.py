@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.session_order import Ends, Place
+from memory_actors.search.indexes.parts import Ends, Parts, Place
 from memory_actors.search.indexes.traits import Times, Trait, Traits, spoken
 
 VECTOR = np.array([1, 0], np.float32)

@@ -1,4 +1,4 @@
-"""What callers hand in and get back. All frozen; all times are aware and in UTC."""
+"""What callers hand in and get back of memories. All frozen; all times are aware and in UTC."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -8,7 +8,48 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from eventlog.core.records import Returned
-from memory_actors.base.records.source import Sourced
+
+
+class Trust(StrEnum):
+    """How far a source is trusted. Every parameter that takes one also takes its string."""
+
+    UNTRUSTED = "untrusted"
+    """Anybody may have written it: a web page, a mail, the output of a tool."""
+    UNKNOWN = "unknown"
+    """Nobody said."""
+    TRUSTED = "trusted"
+    """The user or the operator vouches for it."""
+
+
+LEVELS = tuple(Trust)
+"""From the least trusted up."""
+
+
+class Origin(Returned, frozen=True):
+    """Who had a say in what a memory says."""
+
+    source: str | None = None
+    """A URL, a tool, a person: as it was given; None: nobody said."""
+    trust: Trust = Trust.UNKNOWN
+
+
+UNSAID = Origin()
+"""Nobody said where it comes from."""
+
+
+def least(origins: tuple[Origin, ...]) -> Trust:
+    """Return the trust of what these have said together: that of the least trusted."""
+    return min((one.trust for one in origins), key=LEVELS.index, default=Trust.UNKNOWN)
+
+
+class Sourced(Returned, frozen=True, kw_only=True):
+    """What a memory says of where it comes from."""
+
+    origins: tuple[Origin, ...] = ()
+    """Who had a say in it, where somebody said; of a summary, in any of its originals."""
+    trust: Trust = Trust.UNKNOWN
+    """That of the least trusted of its origins."""
+
 
 Time: TypeAlias = date | str | float
 """A datetime (a naive one means UTC), a date (its beginning in UTC), ISO 8601, or the number of
@@ -158,3 +199,153 @@ class HistoryEntry(Returned, frozen=True, kw_only=True):
     """The event's fields."""
     cause: dict[str, str]
     """The command that led to it, and the agent and session it came from."""
+
+
+class Entity(Sourced, frozen=True, kw_only=True):
+    """A person, a thing, a place, and what was observed of it."""
+
+    memory_id: str
+    name: str
+    type: str
+    observations: tuple[str, ...]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+
+
+class Relationship(Sourced, frozen=True, kw_only=True):
+    """What relates one entity to another, and from when to when it was so."""
+
+    memory_id: str
+    source_id: str
+    source: str
+    """Its name."""
+    relation: str
+    target_id: str
+    target: str
+    """Its name."""
+    fact: str | None
+    """In words, where it was given."""
+    valid_from: datetime
+    valid_to: datetime | None
+    """No longer true at this time; None: no end is known."""
+    metadata: dict[str, Any]
+    created_at: datetime
+    pinned: bool
+
+
+class Neighbour(Returned, frozen=True, kw_only=True):
+    """An entity that is reached from another one."""
+
+    entity: Entity
+    distance: int
+    """How many relationships away, from 1."""
+    path: tuple[Relationship, ...]
+    """Those relationships, from the start."""
+
+
+class Step(Returned, frozen=True, kw_only=True):
+    """One step of an episode."""
+
+    number: int
+    """From 1, in order, never used twice."""
+    action: str
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+
+
+class EvictedStep(Returned, frozen=True, kw_only=True):
+    """What a step leaves in its episode when it makes room for later ones."""
+
+    number: int
+    sha256: str
+    """Hex, of the JSON object of action, observation, outcome and error."""
+    snippet: str
+    """The beginning of the action."""
+
+
+class Episode(Sourced, frozen=True, kw_only=True):
+    """One episode: what an agent wanted, what it did, what came of it; or a summary of some."""
+
+    memory_id: str
+    agent_id: str
+    goal: str
+    status: str
+    """running, done or failed."""
+    result: str | None
+    steps: tuple[Step, ...]
+    """Those that are kept: the first, the last, those with an error, and the newest others."""
+    evicted: tuple[EvictedStep, ...]
+    """The last of those that left."""
+    steps_evicted: int
+    """How many left in all."""
+    metadata: dict[str, Any]
+    session_id: str | None
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+    original_count: int = 0
+    """Above 0: its goal is a summary of so many episodes, and it has no steps."""
+
+
+class Document(Sourced, frozen=True, kw_only=True):
+    """One JSON document."""
+
+    memory_id: str
+    collection: str
+    key: str
+    value: dict[str, Any]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+    size_bytes: int
+    """Of the value as JSON."""
+
+
+class QuotaUse(Returned, frozen=True):
+    """How full one limit is."""
+
+    quota: str
+    """What is limited: memories, bytes, keys, …"""
+    unit: str
+    """count or bytes."""
+    used: int
+    """Where the limit is a session's or an agent's: of the fullest one."""
+    limit: int
+    evicts: bool = False
+    """Whether what would pass it makes room by itself: it fills up by design and refuses nothing,
+    so it raises no alert."""
+
+    @property
+    def percent(self) -> float:
+        """Used of the limit, in percent; over 100 after a downgrade."""
+        if not self.limit:
+            return 100.0 if self.used else 0.0
+        return 100.0 * self.used / self.limit
+
+
+class KindUsage(Returned, frozen=True, kw_only=True):
+    """How much of one kind a user holds."""
+
+    count: int
+    size_bytes: int
+    """UTF-8 bytes of the contents."""
+    stored_bytes: int
+    """Bytes their events take in the log."""
+    evicted: int
+    """How many left so far because the kind makes room by itself, or their time was up."""
+    pruned: int
+    """How many were pruned so far."""
+    quotas: tuple[QuotaUse, ...]
+
+
+class Usage(Returned, frozen=True, kw_only=True):
+    """How much a user holds, by kind."""
+
+    user_id: str
+    at: datetime
+    tier: str
+    kinds: dict[str, KindUsage]
