@@ -44,7 +44,8 @@ async def is_refused(called: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_says_what_it_does_and_can_be_read_from_json(name: str) -> None:
+def test_an_operation_describes_itself_and_reads_json(name: str) -> None:
+    """An operation says what it does, and can be read from JSON."""
     operation = OPERATIONS[name]
     assert operation.summary.endswith((".", ":"))
     assert operation.returns is not inspect.Parameter.empty

@@ -190,9 +190,8 @@ async def test_what_is_no_yes_or_no_is_refused(open_memory: Any, odd: Any) -> No
 
 
 @pytest.mark.parametrize("odd", ["Mark", "", None, True, ["mark"]])
-async def test_what_to_do_with_what_was_dropped_is_one_of_two_words(
-    open_memory: Any, odd: Any
-) -> None:
+async def test_dropped_originals_are_kept_or_dropped(open_memory: Any, odd: Any) -> None:
+    """The argument about what was dropped is one of two words."""
     async with open_memory() as memory:
         await memory.user("u").add("a rose")
         with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):

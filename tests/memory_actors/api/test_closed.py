@@ -98,7 +98,8 @@ async def test_a_call_of_a_closed_system_says_so(open_memory, tmp_path: Path, na
 
 
 @pytest.mark.parametrize("name", CALLS_OF_USER)
-async def test_a_call_of_a_user_of_a_closed_system_says_so(open_memory, name: str) -> None:
+async def test_a_users_call_on_a_closed_system_says_so(open_memory, name: str) -> None:
+    """A call of a user of a closed system says that it is closed."""
     async with open_memory() as memory:
         user = memory.user("u")
         known = await user.get((await user.add("likes tea")).memory_id)
@@ -123,9 +124,8 @@ class GatedEmbedder(FakeEmbedder):
         return super().embed(texts)
 
 
-async def test_while_closing_waits_for_work_in_hand_nothing_is_begun_in_the_background(
-    open_memory, tmp_path: Path
-) -> None:
+async def test_closing_begins_no_background_work(open_memory, tmp_path: Path) -> None:
+    """Nothing is begun in the background while closing waits for work in hand."""
     async with open_memory() as memory:
         await memory.user("u").add_many([Item(content=f"memory {n} " * 60) for n in range(9)])
     for path in (tmp_path / "memory").glob("derived*"):

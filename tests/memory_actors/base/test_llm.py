@@ -168,7 +168,8 @@ async def test_cancelling_stops_at_once(server: Server) -> None:
     assert len(server.bodies) == 1
 
 
-async def test_a_client_serves_many_at_once_and_again_after_a_failure(server: Server) -> None:
+async def test_a_client_serves_many_at_once_and_after_failures(server: Server) -> None:
+    """A client serves many at once, and again after a failure."""
     server.script = [("trickles",)]
     async with chat(server, timeout_s=0.6, retries=0) as client:
         with pytest.raises(LLMError):

@@ -42,7 +42,8 @@ def turns() -> list[dict[str, str]]:
 # --- the data
 
 
-def test_the_conversation_has_148_turns_in_9_sessions_in_order_of_time() -> None:
+def test_the_conversation_has_148_ordered_turns() -> None:
+    """The conversation has 148 turns in 9 sessions, in order of time."""
     said = turns()
     assert len(said) == len({turn["id"] for turn in said}) == 148
     assert len({turn["session"] for turn in said}) == 9
@@ -124,9 +125,10 @@ def test_the_demo_leaves_the_users_own_memory_alone(tmp_path: Path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_keeps_its_store_where_it_is_told_to_and_may_run_there_again(
+def test_the_demo_keeps_its_store_and_runs_again(
     tmp_path: Path,
 ) -> None:
+    """The demo keeps its store where it is told to, and may run there again."""
     for _ in range(2):
         result = CliRunner().invoke(
             main, ["demo", "--data", "kept", "--json"], obj=App(embedder=FakeEmbedder())

@@ -65,7 +65,8 @@ def test_a_reworded_passage_stands_where_it_stood() -> None:
         assert session.order() == [*order, 10]
 
 
-def test_a_passage_that_was_reworded_while_another_came_stands_where_it_stood() -> None:
+def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
+    """A passage that was reworded while another came stands where it stood."""
     session = Sessions()
     session.add(1)
     session.drop(1)

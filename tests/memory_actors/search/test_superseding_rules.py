@@ -29,11 +29,13 @@ def test_there_are_enough_pairs_of_both_kinds_in_both_parts() -> None:
 
 
 @pytest.mark.parametrize("pair", TUNED_ON, ids=_shown)
-def test_a_pair_that_was_tuned_on_is_judged_as_people_judge_it(pair: Pair) -> None:
+def test_a_tuned_pair_is_judged_as_people_judge(pair: Pair) -> None:
+    """A pair that was tuned on is judged as people judge it."""
     assert proposes(pair) == pair.supersedes
 
 
-def test_of_pairs_that_were_held_out_none_is_a_false_positive_and_few_are_missed() -> None:
+def test_held_out_pairs_have_no_false_positive() -> None:
+    """Of pairs that were held out none is a false positive, and few are missed."""
     assert [_shown(pair) for pair in HELD_OUT if proposes(pair) and not pair.supersedes] == []
     changes = [pair for pair in HELD_OUT if pair.supersedes]
     assert sum(not proposes(pair) for pair in changes) <= MISSED_MAX * len(changes)
