@@ -127,7 +127,10 @@ class MemoryIndex:
         fresh = [passage for passage in new if passage.label not in self._owners]
         for passage in gone:
             self._ends.leave(passage.label, self._kind.chain(row))
-            self._drop(passage)
+            self._owners.pop(passage.label, None)
+            self.parts.forget(passage.label)
+            self.pending.discard(passage)
+            self._changed = True
         for passage in fresh:
             self._owners[passage.label] = _owner(row, passage)
             self.pending.add(passage)
@@ -140,12 +143,6 @@ class MemoryIndex:
             place = self.dense.row_of(passage.label)
             if place is not None:
                 self.traits.retime(place, known)
-
-    def _drop(self, passage: Passage) -> None:
-        self._owners.pop(passage.label, None)
-        self.parts.forget(passage.label)
-        self.pending.discard(passage)
-        self._changed = True
 
     def compare(self, rows: Sequence[Row]) -> None:
         """Take these for all the rows there are: forget others, want what is missing."""

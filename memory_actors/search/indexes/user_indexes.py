@@ -82,7 +82,9 @@ class UserIndexes:
         """
         samples = [self._of[name].dense.sample for name in sorted(self._of)]
         sampled, kept = self._centre
-        if kept is None or not _same(samples, sampled):
+        # A sample that changes is another object.
+        same = len(samples) == len(sampled) and all(map(is_, samples, sampled))
+        if kept is None or not same:
             kept = centre(background, _merged(samples, len(background)))
             self._centre = (samples, kept)
         return kept
@@ -190,11 +192,6 @@ class UserIndexes:
             chores=self._chores,
             find=partial(self._find, kind),
         )
-
-
-def _same(some: Sequence[Sample], others: Sequence[Sample]) -> bool:
-    """Say whether these are the very samples: one that changes is another object."""
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:

