@@ -39,9 +39,9 @@ from memory_actors.compaction.summarizers.protocol import checked_name
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.user_state import COMPACTED
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
-from memory_actors.users.writers.scope import Scope
 
 _logger = get_logger("memory_actors.compaction")
 

@@ -20,7 +20,7 @@ from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import Found, texts
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 COVERAGE_MIN: Final = 0.5
 """Of what a cluster says, by weight: if its summary says less, the cluster is too wide for one."""

@@ -19,10 +19,10 @@ from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
 from memory_actors.users.services import Services
 from memory_actors.users.values import Values
-from memory_actors.users.writers.scope import Scope
 
 
 class PastUser:

@@ -20,9 +20,9 @@ from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import Purge
 from memory_actors.kinds.purging.command import PURGED_AT_ONCE
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
-from memory_actors.users.writers.scope import Scope
 
 _logger = get_logger("memory_actors.kinds.purging")
 

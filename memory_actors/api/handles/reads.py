@@ -51,8 +51,8 @@ from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.search.weights import Weights, check_weights
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.usage import CostEstimate, estimate, usage
-from memory_actors.users.writers.scope import Scope
 
 LIST_PAGE = 256
 

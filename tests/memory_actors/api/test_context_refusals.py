@@ -13,9 +13,9 @@ from memory_actors import (
     QuotaExceededError,
 )
 from memory_actors.api.handles import user_context
-from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.integrations.context_files import sync, watch
 from memory_actors.integrations.memory_tool import tool
+from memory_actors.users.handles.context_document import ContextDocument
 
 pytestmark = pytest.mark.anyio
 TOO_LARGE = "-\n" * 200_000

@@ -25,7 +25,7 @@ from memory_actors.api.handles.exporting import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.kinds.purging.decide import PURGED
 from memory_actors.kinds.user_state import KINDS
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 pytestmark = pytest.mark.anyio
 

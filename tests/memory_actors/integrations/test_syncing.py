@@ -439,7 +439,7 @@ class Cut(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "sync_to_disk"])
+@pytest.mark.parametrize("before", ["_note_synced", "replace", "_write", "_swap", "sync_to_disk"])
 @pytest.mark.parametrize("times", [1, 2])
 async def test_the_next_sync_finishes_one_cut_off(
     document, file, monkeypatch, before: str, times: int
@@ -453,7 +453,7 @@ async def test_the_next_sync_finishes_one_cut_off(
     document.set(
         TEXT.replace("on Sundays\n", "on Mondays\n- Cy is new\n").replace("- Uses uv\n", "")
     )
-    target = document if before == "note_synced" else files
+    target = document if before == "_note_synced" else files
     with monkeypatch.context() as patch:
         step, left = getattr(target, before), [times]
 

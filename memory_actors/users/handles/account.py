@@ -3,7 +3,7 @@
 from memory_actors.base.records import Tier
 from memory_actors.base.validation import check_tier
 from memory_actors.kinds.account import NAME, SetTier
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 
 async def set_tier(scope: Scope, tier: Tier | str) -> None:

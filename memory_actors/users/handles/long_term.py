@@ -1,4 +1,4 @@
-"""The way of a long-term memory into the log and the index."""
+"""Long-term memories: facts, one by one or many at once."""
 
 import hashlib
 from collections.abc import Sequence
@@ -29,21 +29,21 @@ from memory_actors.kinds.long_term import (
     SummaryAdded,
 )
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
-from memory_actors.users.live_user import LiveUser
-from memory_actors.users.writers import superseding
-from memory_actors.users.writers.summaries import (
+from memory_actors.users.handles import superseding
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.summaries import (
+    Summarized,
     SummaryData,
-    SummaryWriter,
     added_fields,
     checked_data,
 )
-from memory_actors.users.writers.writer import Written
+from memory_actors.users.live_user import LiveUser
 
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
-class LongTermWriter(SummaryWriter):
-    """Adds, changes, compresses and deletes long-term memories."""
+class LongTerm(Summarized):
+    """Facts, at most 10,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term
     takes = frozenset(
@@ -52,34 +52,17 @@ class LongTermWriter(SummaryWriter):
             "last_seen_at",
         }
     )  # fmt: skip
-    delete_command = long_term.DeleteMemory
-    restore_command = long_term.RestoreMemories
-    compress_command = long_term.CompressMemories
-    undo_command = long_term.UndoCompaction
-    add_command = long_term.AddSummary
-
-    async def add(
-        self,
-        item: Item,
-        *,
-        auto_prune: bool = False,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-    ) -> Receipt:
-        """Add one memory."""
-        (receipt,) = await self.add_many(
-            [item],
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-        )
-        return receipt
+    _delete_command = long_term.DeleteMemory
+    _restore_command = long_term.RestoreMemories
+    _compress_command = long_term.CompressMemories
+    _undo_command = long_term.UndoCompaction
+    _add_summary_command = long_term.AddSummary
 
     async def add_many(
         self,
         items: Sequence[Item],
         *,
-        auto_prune: bool = False,
+        auto_prune: bool | None = None,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]:
@@ -88,7 +71,7 @@ class LongTermWriter(SummaryWriter):
         :raises QuotaExceededError: no room; nothing was embedded or added.
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
         """
-        now_us = self.scope.now_us()
+        now_us = self._scope.now_us()
         if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
             raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
@@ -103,13 +86,13 @@ class LongTermWriter(SummaryWriter):
         command = AddMemories(
             now_us=now_us,
             memories=memories,
-            auto_prune=auto_prune,
+            auto_prune=self._scope.prunes(auto_prune),
             own_ids=own_ids,
             on_duplicate=policy,
             distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
-            origins=() if self.scope.origins == (UNSAID,) else self.scope.origins,
+            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
         )
-        written = await self.write(
+        written = await self._write(
             command,
             [spoken(memory.content, memory.role) for memory in memories],
             idempotency_key=idempotency_key,
@@ -117,7 +100,16 @@ class LongTermWriter(SummaryWriter):
         )
         return self._receipts(command, written)
 
-    async def update(
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add one memory."""
+        (receipt,) = await self.add_many(
+            [item], auto_prune=auto_prune, idempotency_key=idempotency_key
+        )
+        return receipt
+
+    async def _update(
         self, row: long_term.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a memory's content, its metadata, or both."""
@@ -125,7 +117,7 @@ class LongTermWriter(SummaryWriter):
         content = None if content is None else plain(content)
         texts = [] if content is None else [spoken(content, row.role)]
         command = long_term.UpdateMemory(
-            now_us=self.scope.now_us(),
+            now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
             size_bytes=size_bytes,
@@ -133,17 +125,17 @@ class LongTermWriter(SummaryWriter):
             same=b"" if content is None else _normalised_digest(content, row.role),
             metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
         )
-        written = await self.write(command, texts)
+        written = await self._write(command, texts)
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
-        receipt = self.receipt(row.memory_id, "update", written)
+        receipt = self._receipt(row.memory_id, "update", written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
 
-    def checked_summary(self, memory: Memory) -> SummaryAdded:
+    def _checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
         return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
-        self.check_fields(item)
+        self._check_fields(item)
         size_bytes = content_bytes(item.content)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
@@ -151,13 +143,13 @@ class LongTermWriter(SummaryWriter):
         role = check_optional_name(item.role, "role")
         last_seen_us = time_us(item.last_seen_at, "last_seen_at")
         return MemoryAdded(
-            memory_id=memory_id or self.scope.new_id(now_us),
+            memory_id=memory_id or self._scope.new_id(now_us),
             content=plain(item.content),
             size_bytes=size_bytes,
             digest=text_digest(spoken(plain(item.content), role)),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(item.metadata),
-            session_id=session_id or self.scope.session_id,
+            session_id=session_id or self._scope.session_id,
             role=role,
             pinned=item.pinned,
             same=_normalised_digest(plain(item.content), role),
@@ -171,7 +163,7 @@ class LongTermWriter(SummaryWriter):
         :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
         """
         if asked is None:
-            return self.scope.services.settings.on_duplicate
+            return self._scope.services.settings.on_duplicate
         if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
             raise InvalidInputError(
                 f'{own_ids[0]!r:.80} is an id of your own, and on_duplicate="count" would drop it: '
@@ -179,9 +171,9 @@ class LongTermWriter(SummaryWriter):
             )
         return asked
 
-    async def compared(self, live: LiveUser, reply: Reply) -> Reply:
+    async def _compared(self, live: LiveUser, reply: Reply) -> Reply:
         """Record which older memories hold no more because of those that are new."""
-        return reply if reply.duplicate else await superseding.compared(self.scope, live, reply)
+        return reply if reply.duplicate else await superseding.compared(self._scope, live, reply)
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
@@ -194,7 +186,7 @@ class LongTermWriter(SummaryWriter):
         said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
         marks = superseding.marks(events)
         if written.reply.duplicate:
-            return [self._receipt(event, written, marks) for event in said]
+            return [self._receipt_of(event, written, marks) for event in said]
         added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
         seen = (event for event in said if isinstance(event, MemorySeen))
         state = written.reply.state
@@ -207,16 +199,16 @@ class LongTermWriter(SummaryWriter):
                 event = None if memory_id in command.distinct else next(seen)
             if event is None:
                 known = long_term.duplicate_of(command, memory, state.long_term) or memory_id
-                receipts.append(self.receipt(known, "unchanged", written))
+                receipts.append(self._receipt(known, "unchanged", written))
             else:
-                receipts.append(self._receipt(event, written, marks))
+                receipts.append(self._receipt_of(event, written, marks))
         return receipts
 
-    def _receipt(
+    def _receipt_of(
         self, event: MemoryAdded | MemorySeen, written: Written, marks: Sequence[MemorySuperseded]
     ) -> Receipt:
         operation = "seen" if isinstance(event, MemorySeen) else "add"
-        receipt = self.receipt(event.memory_id, operation, written)
+        receipt = self._receipt(event.memory_id, operation, written)
         return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, marks))
 
 

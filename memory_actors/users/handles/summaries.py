@@ -1,4 +1,4 @@
-"""The way of a summary into the log and the index, and back out of it."""
+"""Summaries: how they replace memories, come from another store, and are undone."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from memory_actors.kinds.compression import (
 )
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.writers.writer import Writer, Written
+from memory_actors.users.handles.handle import Handle, Written
 
 
 class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +42,15 @@ class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
 D = TypeVar("D", bound=SummaryData)
 
 
-class SummaryWriter(Writer):
-    """Writes the summaries of a kind, beside what else there is of it."""
+class Summarized(Handle):
+    """The handle of a kind whose old memories summaries can replace."""
 
     kind: ClassVar[CompactedKind]
-    compress_command: ClassVar[type[Compress]]
-    undo_command: ClassVar[type[UndoCompaction]]
-    add_command: ClassVar[type[AddSummary]]
+    _compress_command: ClassVar[type[Compress]]
+    _undo_command: ClassVar[type[UndoCompaction]]
+    _add_summary_command: ClassVar[type[AddSummary]]
 
-    async def compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
+    async def _compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
         """Put a summary in the place of memories; no events if one of them has changed meanwhile.
 
         It is embedded first: memories do not make room for what cannot be found yet.
@@ -59,38 +59,39 @@ class SummaryWriter(Writer):
         :raises EmbedderError: it could not be embedded; nothing was done.
         """
         passages = _passages(summary)
-        await self.scope.embeddings.embed(passages, background=True)
-        command = self.compress_command(
-            now_us=self.scope.now_us(),
+        await self._scope.embeddings.embed(passages, background=True)
+        command = self._compress_command(
+            now_us=self._scope.now_us(),
             summary=summary,
             originals=tuple((row.memory_id, row.version) for row in originals),
         )
-        return await self.write(command, passages)
+        return await self._write(command, passages)
 
-    async def undo_compaction(self, memory_id: str, originals: Sequence[str]) -> list[Receipt]:
+    async def _undo_compaction(self, memory_id: str, originals: Sequence[str]) -> list[Receipt]:
         """Take a summary away and bring its originals back; return a receipt for each that came.
 
         :raises QuotaExceededError: there is no room for all of them; nothing was done.
         :raises NotFoundError: there is no such summary, or an original is in the log no more.
         """
-        command = self.undo_command(
-            now_us=self.scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
+        command = self._undo_command(
+            now_us=self._scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
         )
-        return await self.write_restore(command)
+        return await self._restored(command)
 
-    async def put_summary(self, memory: Memory) -> Receipt:
+    async def _put_summary(self, memory: Memory) -> Receipt:
         """Add a summary as another store has it; its originals stay where they are.
 
         :raises QuotaExceededError: there is no room for it.
         :raises InvalidInputError: it is none, or its id stands for another memory.
         """
-        now_us, summary = self.scope.now_us(), self.checked_summary(memory)
-        command = self.add_command(now_us=now_us, summary=summary, own_ids=(memory.memory_id,))
-        written = await self.write(command, _passages(summary))
-        return self.receipt(memory.memory_id, "add", written, summary)
+        now_us, summary = self._scope.now_us(), self._checked_summary(memory)
+        own_ids = (memory.memory_id,)
+        command = self._add_summary_command(now_us=now_us, summary=summary, own_ids=own_ids)
+        written = await self._write(command, _passages(summary))
+        return self._receipt(memory.memory_id, "add", written, summary)
 
     @abstractmethod
-    def checked_summary(self, memory: Memory) -> SummaryAdded:
+    def _checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added.
 
         :raises InvalidInputError: it does not say what it was made of.

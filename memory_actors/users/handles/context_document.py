@@ -8,6 +8,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Hit, Item, Metadata
 from memory_actors.base.reports import (
+    DEFAULT_DOCUMENT,
     ContextEntry,
     ContextHit,
     ContextReceipt,
@@ -28,29 +29,27 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN, Change
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
 from memory_actors.search.reading import Found, texts
+from memory_actors.users.handles.context_writing import ContextWriting, checked_section
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
-from memory_actors.users.writers.context import ContextWriter, checked_changes, checked_section
-from memory_actors.users.writers.scope import Scope
 
 Base = Sequence[tuple[str, bytes]]
 """Each block by id, and the digest of its text: what a file and the document last had in common."""
 
 
-class ContextDocument:
+class ContextDocument(ContextWriting):
     """A document of sections and entries. One that is not there reads as empty; a write makes it.
 
     Every write counts the tokens that the document would have and raises `ContextLimitError`
     beyond the hard limit, `QuotaExceededError` beyond 64 KiB or a quota; nothing is written then.
     """
 
-    def __init__(self, scope: Scope, writer: ContextWriter, name: str):
-        self._scope = scope
-        self._writer = writer
+    def __init__(self, scope: Scope, name: str = DEFAULT_DOCUMENT):
+        super().__init__(scope)
         self.name = name
 
     # --- write
@@ -70,10 +69,10 @@ class ContextDocument:
         stalest entries go to the archive if there is no room.
         """
         item = Item(content=text, pinned=pinned, metadata=metadata)
-        command = self._writer.adding(
+        command = self._adding(
             self.name, item, section=checked_section(section), auto_archive=auto_archive
         )
-        return await self._receipt("add", command, (command.memory_id,))
+        return await self._changed(self.name, "add", command, (command.memory_id,))
 
     async def edit(self, entry_id: str, text: str, *, auto_archive: bool = False) -> ContextReceipt:
         """Let an entry say something else. Its list marker and place stay.
@@ -87,9 +86,9 @@ class ContextDocument:
             now_us=self._scope.now_us(),
             memory_id=entry_id,
             text=plain(text),
-            room=self._writer.room(auto_archive=auto_archive),
+            room=self._room(auto_archive=auto_archive),
         )
-        return await self._receipt("edit", command, (entry_id,))
+        return await self._changed(self.name, "edit", command, (entry_id,))
 
     async def remove(self, entry_id: str) -> ContextReceipt:
         """Remove an entry. `restore` brings it back.
@@ -99,7 +98,7 @@ class ContextDocument:
         entry_id = check_name(entry_id, "entry_id")
         await self._check_mine([entry_id])
         command = commands.DeleteEntry(now_us=self._scope.now_us(), memory_id=entry_id)
-        return await self._receipt("remove", command, (entry_id,))
+        return await self._changed(self.name, "remove", command, (entry_id,))
 
     async def touch(self, *entry_ids: str) -> ContextReceipt:
         """Say that entries were of use: the stalest are archived first.
@@ -109,7 +108,7 @@ class ContextDocument:
         ids = _checked(entry_ids)
         await self._check_mine(ids)
         command = commands.TouchEntries(now_us=self._scope.now_us(), memory_ids=ids)
-        return await self._receipt("touch", command, ids)
+        return await self._changed(self.name, "touch", command, ids)
 
     async def pin(self, *entry_ids: str, pinned: bool = True) -> ContextReceipt:
         """Keep entries from being archived to make room, or no longer.
@@ -119,7 +118,7 @@ class ContextDocument:
         ids = _checked(entry_ids)
         await self._check_mine(ids)
         command = commands.PinEntries(now_us=self._scope.now_us(), memory_ids=ids, pinned=pinned)
-        return await self._receipt("pin", command, ids)
+        return await self._changed(self.name, "pin", command, ids)
 
     async def change(
         self,
@@ -136,30 +135,9 @@ class ContextDocument:
         :raises InvalidInputError: a text is not one block, or not of the heading it says it is.
         :raises NotFoundError: a change names a block that is not there.
         """
-        await self.check_changes(changes, auto_archive=auto_archive)
-        command = self._writer.changing(self.name, changes, expected, auto_archive=auto_archive)
-        return await self._receipt("change", command, _ids(changes))
-
-    async def note_synced(
-        self,
-        base: Base,
-        changes: Sequence[Change] = (),
-        *,
-        expected: bytes | None = None,
-        auto_archive: bool = False,
-        label: str = "",
-    ) -> ContextReceipt:
-        """Carry out changes and note what a file and the document then have in common.
-
-        See `change`; one append does both.
-        """
-        if not isinstance(base, Sequence):
-            raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
-        await self.check_changes(changes, auto_archive=auto_archive)
-        command = self._writer.changing(
-            self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
-        )
-        return await self._receipt("change", command, _ids(changes))
+        await self._check_changes(self.name, changes, auto_archive=auto_archive)
+        command = self._changing(self.name, changes, expected, auto_archive=auto_archive)
+        return await self._changed(self.name, "change", command, _ids(changes))
 
     async def check_text(self, text: str) -> None:
         """See, before any work on it, that the document can hold as many bytes as a text has.
@@ -169,17 +147,6 @@ class ContextDocument:
         text = check_text(text, "text")
         async with self._scope.live() as live:
             sizes.check_text(self.name, text, live.state.context, self._scope.limits(live.state))
-
-    async def check_changes(self, changes: Sequence[Change], *, auto_archive: bool = False) -> None:
-        """See, before any work on them, that the document can take so many bytes and entries.
-
-        :raises QuotaExceededError: it cannot.
-        :raises InvalidInputError: they are no changes, or a text is none.
-        """
-        checked_changes(changes)
-        async with self._scope.live() as live:
-            state, limits = live.state.context, self._scope.limits(live.state)
-        sizes.check_changes(self.name, changes, state, limits, auto_archive=auto_archive)
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
@@ -208,10 +175,10 @@ class ContextDocument:
             now_us=self._scope.now_us(),
             document=self.name,
             memory_ids=ids,
-            room=self._writer.room(free=float(free)),
+            room=self._room(free=float(free)),
         )
         before = (await self.size()).tokens
-        receipt = await self._receipt("archive", command, ids or ())
+        receipt = await self._changed(self.name, "archive", command, ids or ())
         if ids is not None or receipt.tokens <= (1 - FREE_MIN) * before:
             return receipt
         return _with_reason(receipt, before, sizes.roomy(command.room))
@@ -224,20 +191,13 @@ class ContextDocument:
         """
         ids = _checked(entry_ids)
         await self._check_mine(ids)
-        return await self._receipt("restore", self._writer.restoring(ids), ids)
+        return await self._changed(self.name, "restore", self._restoring(ids), ids)
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
         async with self._scope.live() as live:
             document = live.state.context.documents.get(self.name)
         return await self._read([] if document is None else in_order(document.archived.values()))
-
-    async def archive_digest(self) -> bytes:
-        """Return a digest of what is in the archive: another one when that has changed."""
-        async with self._scope.live() as live:
-            document = live.state.context.documents.get(self.name)
-        rows = [] if document is None else document.archived.values()
-        return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
         """Return the archived entries of this document that best answer a query, by meaning.
@@ -274,7 +234,7 @@ class ContextDocument:
     async def size(self) -> ContextSize:
         """Return how large the document is, in tokens, and what its limits are."""
         async with self._scope.live() as live:
-            return self._writer.size(self.name, live.state.context)
+            return self._size(self.name, live.state.context)
 
     async def entries(self) -> list[ContextEntry]:
         """Return the entries in order; headings are in their `section`."""
@@ -337,16 +297,41 @@ class ContextDocument:
             if name != self.name:
                 raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
 
-    async def _receipt(
-        self, operation: str, command: Command, ids: Sequence[str]
-    ) -> ContextReceipt:
-        return await self._writer.change(self.name, operation, command, ids)
-
     async def _read(self, rows: Sequence[Row]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
         found = [Found(context, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
         return [_entry(row, _title(row), context.raw_of(row, events)) for row in rows]
+
+    # --- for syncing and imports
+
+    async def _note_synced(
+        self,
+        base: Base,
+        changes: Sequence[Change] = (),
+        *,
+        expected: bytes | None = None,
+        auto_archive: bool = False,
+        label: str = "",
+    ) -> ContextReceipt:
+        """Carry out changes and note what a file and the document then have in common.
+
+        See `change`; one append does both.
+        """
+        if not isinstance(base, Sequence):
+            raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
+        await self._check_changes(self.name, changes, auto_archive=auto_archive)
+        command = self._changing(
+            self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
+        )
+        return await self._changed(self.name, "change", command, _ids(changes))
+
+    async def _archive_digest(self) -> bytes:
+        """Return a digest of what is in the archive: another one when that has changed."""
+        async with self._scope.live() as live:
+            document = live.state.context.documents.get(self.name)
+        rows = [] if document is None else document.archived.values()
+        return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
 
 def _entry(row: Row, section: str, raw: str) -> ContextEntry:

@@ -35,8 +35,8 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.reading import Found, texts
 from memory_actors.search.superseding import NEAR_MAX, Reach, Statement, Superseding
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.writers.scope import Scope
 
 NEIGHBOURS: Final = 32
 """Memories that facts are picked from: turns of conversations may lie between them."""

@@ -22,7 +22,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import context
-from memory_actors.kinds.context import commands
+from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
 from memory_actors.kinds.context.lines import title_of
@@ -31,8 +31,8 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import Context, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.users.handles.handle import After, Handle
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.writers.writer import After, Writer
 
 
 class BlockData(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,76 +47,37 @@ class BlockData(msgspec.Struct, frozen=True, kw_only=True):
     section: Section | None = None
 
 
-class ContextWriter(Writer):
-    """Adds, changes, archives and restores entries of context documents."""
+class ContextWriting(Handle):
+    """Makes and carries out the commands about context documents."""
 
     kind: ClassVar[Kind] = context
     takes = frozenset({"occurred_at", "pinned", "key"})
-    delete_command = commands.DeleteEntry
-
-    @property
-    def budget(self) -> TokenBudget:
-        """How many tokens a document may have."""
-        return self.scope.services.settings.context_budget()
-
-    def room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:
-        """Return how much room a document has, and whether its stalest entries make some."""
-        return Room(budget=self.budget, auto_archive=auto_archive, free=free)
+    _delete_command = commands.DeleteEntry
 
     # --- as all kinds
 
-    async def add(
-        self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
     ) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        self.check_fields(item, idempotency_key)
-        command = self.adding(DEFAULT_DOCUMENT, item, auto_archive=auto_prune)
-        return self.receipt(command.memory_id, "add", await self.write(command))
+        self._check_fields(item, idempotency_key)
+        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
+        return self._receipt(command.memory_id, "add", await self._write(command))
 
-    async def update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
         """Let an entry say something else, give it other metadata, or both."""
         if content is not None:
             content_bytes(content)
         command = commands.EditEntry(
-            now_us=self.scope.now_us(),
+            now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             text=None if content is None else plain(content),
             metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
-            room=self.room(),
+            room=self._room(),
         )
-        return self.receipt(row.memory_id, "update", await self.write(command))
+        return self._receipt(row.memory_id, "update", await self._write(command))
 
-    # --- commands
-
-    def adding(
-        self, document: str, item: Item, *, auto_archive: bool, section: str | None = None
-    ) -> commands.AddEntry:
-        """Return the command that adds an entry; `key` names the section if `section` does not."""
-        now_us = self.scope.now_us()
-        own_id = check_optional_name(item.memory_id, "memory_id")
-        content_bytes(item.content)
-        if not isinstance(item.pinned, bool):
-            raise InvalidInputError(f"pinned must be True or False, not {item.pinned!r:.40}")
-        return commands.AddEntry(
-            now_us=now_us,
-            memory_id=own_id or self.scope.new_id(now_us),
-            own_ids=() if own_id is None else (own_id,),
-            document=document,
-            section=checked_section(section or item.key or ""),
-            text=plain(item.content),
-            heading_id=self.scope.new_id(now_us),
-            pinned=item.pinned,
-            metadata=own_metadata(item.metadata),
-            occurred_at_us=time_us(item.occurred_at, "occurred_at"),
-            room=self.room(auto_archive=auto_archive),
-        )
-
-    def restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
-        """Return the command that brings entries back."""
-        ids = tuple(check_name(one, "entry_id") for one in memory_ids)
-        return RestoreEntries(now_us=self.scope.now_us(), memory_ids=ids, budget=self.budget)
-
-    async def put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
         """Put a block as an export of another store has it in `Memory.data`.
 
         :raises QuotaExceededError: there is no room for it.
@@ -125,10 +86,10 @@ class ContextWriter(Writer):
         if not isinstance(item, Item):
             raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
         command = self._importing(check_name(memory_id, "memory_id"), item, _checked_block(data))
-        return self.receipt(memory_id, "add", await self.write(command))
+        return self._receipt(memory_id, "add", await self._write(command))
 
     def _importing(self, memory_id: str, item: Item, block: BlockData) -> commands.ImportBlock:
-        raw, now_us = checked_raw(block.raw), self.scope.now_us()
+        raw, now_us = checked_raw(block.raw), self._scope.now_us()
         if block.touched_at_us is not None:
             check_time_us(block.touched_at_us, "touched_at_us")
         check_one(raw, block.heading)
@@ -148,10 +109,49 @@ class ContextWriter(Writer):
             archived=block.archived and block.heading is None,
             digest=text_digest(entry_text(raw)),
             section=block.section,
-            budget=self.budget,
+            budget=self._budget,
         )
 
-    def changing(
+    # --- commands
+
+    @property
+    def _budget(self) -> TokenBudget:
+        """How many tokens a document may have."""
+        return self._scope.services.settings.context_budget()
+
+    def _room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:
+        """Return how much room a document has, and whether its stalest entries make some."""
+        return Room(budget=self._budget, auto_archive=auto_archive, free=free)
+
+    def _adding(
+        self, document: str, item: Item, *, auto_archive: bool, section: str | None = None
+    ) -> commands.AddEntry:
+        """Return the command that adds an entry; `key` names the section if `section` does not."""
+        now_us = self._scope.now_us()
+        own_id = check_optional_name(item.memory_id, "memory_id")
+        content_bytes(item.content)
+        if not isinstance(item.pinned, bool):
+            raise InvalidInputError(f"pinned must be True or False, not {item.pinned!r:.40}")
+        return commands.AddEntry(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            document=document,
+            section=checked_section(section or item.key or ""),
+            text=plain(item.content),
+            heading_id=self._scope.new_id(now_us),
+            pinned=item.pinned,
+            metadata=own_metadata(item.metadata),
+            occurred_at_us=time_us(item.occurred_at, "occurred_at"),
+            room=self._room(auto_archive=auto_archive),
+        )
+
+    def _restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
+        """Return the command that brings entries back."""
+        ids = tuple(check_name(one, "entry_id") for one in memory_ids)
+        return RestoreEntries(now_us=self._scope.now_us(), memory_ids=ids, budget=self._budget)
+
+    def _changing(
         self,
         document: str,
         changes: Sequence[commands.Change],
@@ -170,22 +170,20 @@ class ContextWriter(Writer):
             elif isinstance(change, commands.EditBlock):
                 check_one(change.raw)
         return commands.ChangeDocument(
-            now_us=self.scope.now_us(),
+            now_us=self._scope.now_us(),
             document=document,
             changes=tuple(changes),
             expected=expected,
-            room=self.room(auto_archive=auto_archive),
+            room=self._room(auto_archive=auto_archive),
             **more,
         )
 
-    # --- the way
-
-    async def change(
+    async def _changed(
         self, document: str, operation: str, command: Command, ids: Sequence[str]
     ) -> ContextReceipt:
         """Carry out a command about a document, and say what came of it and how large that is."""
-        written = await self.write(command)
-        size = self.size(document, written.reply.state.context)
+        written = await self._write(command)
+        size = self._size(document, written.reply.state.context)
         return ContextReceipt(
             document=document,
             operation=operation if written.reply.events else "unchanged",
@@ -201,9 +199,9 @@ class ContextWriter(Writer):
             latency_ms=(perf_counter() - written.started_s) * 1e3,
         )
 
-    def size(self, document: str, state: Context) -> ContextSize:
+    def _size(self, document: str, state: Context) -> ContextSize:
         """Return how large a document is in this state."""
-        budget, said = self.budget, text(blocks(state, document))
+        budget, said = self._budget, text(blocks(state, document))
         return ContextSize(
             document=document,
             tokens=budget.counter.count(said),
@@ -212,7 +210,7 @@ class ContextWriter(Writer):
             note=disagreement(budget.counter, said, document),
         )
 
-    def after(self, _command: Command) -> After:
+    def _after(self, _command: Command) -> After:
         """Return what indexes new entries of an archive: any change may have to make room."""
         return self._index_archived
 
@@ -220,7 +218,20 @@ class ContextWriter(Writer):
         events = [recorded.data for recorded in reply.events]
         imported = any(isinstance(event, BlockImported) and event.archived for event in events)
         found = imported or _archived(reply)
-        return await self.index_from_log(live, reply) if found else None
+        return await self._index_from_log(live, reply) if found else None
+
+    async def _check_changes(
+        self, document: str, changes: Sequence[commands.Change], *, auto_archive: bool = False
+    ) -> None:
+        """Check, before any work on them, that a document can take so many bytes and entries.
+
+        :raises QuotaExceededError: it cannot.
+        :raises InvalidInputError: they are no changes, or a text is none.
+        """
+        checked_changes(changes)
+        async with self._scope.live() as live:
+            state, limits = live.state.context, self._scope.limits(live.state)
+        sizes.check_changes(document, changes, state, limits, auto_archive=auto_archive)
 
 
 def _archived(reply: Reply) -> tuple[str, ...]:

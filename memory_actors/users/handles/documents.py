@@ -3,35 +3,48 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio.to_thread
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.base.errors import NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
-from memory_actors.base.records import Document, Metadata, Receipt, Time, least
-from memory_actors.base.validation import check_count, check_name, json_copy
+from memory_actors.base.records import Document, Item, Metadata, Receipt, Time, least
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    check_count,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    json_copy,
+    own_metadata,
+    plain,
+    time_us,
+)
 from memory_actors.kinds import structured
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.ordering import SortKey, ordering
+from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.structured.document import Row
-from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.structured.state import Row, Structured, document_text, value_json
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE
-from memory_actors.users.writers.scope import Scope
-from memory_actors.users.writers.structured import DEFAULT_COLLECTION, StructuredWriter
+from memory_actors.users.handles.handle import Handle
+
+DEFAULT_COLLECTION = "default"
 
 Valued = tuple[Row, Any]
 
 
-class Documents:
+class Documents(Handle):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
-    def __init__(self, scope: Scope, writer: StructuredWriter):
-        self._scope = scope
-        self._writer = writer
+    kind: ClassVar[Kind] = structured
+    takes = frozenset({"occurred_at", "pinned", "key"})
+    _delete_command = structured.DeleteDocument
+    _restore_command = structured.RestoreDocuments
 
     async def put(
         self,
@@ -53,16 +66,33 @@ class Documents:
         :raises QuotaExceededError: too many documents, or too many bytes.
         :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
         """
-        return await self._writer.put(
-            collection,
-            document,
+        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        new_id = own_id or self._scope.new_id(now_us)
+        collection = check_name(collection, "collection")
+        key = new_id if key is None else check_name(key, "key")
+        copy, said = checked_document(document)
+        text = document_text(collection, key, copy)
+        command = structured.PutDocument(
+            now_us=now_us,
+            memory_id=new_id,
+            own_ids=() if own_id is None else (own_id,),
+            collection=collection,
             key=key,
-            metadata=metadata,
-            occurred_at=occurred_at,
-            memory_id=memory_id,
+            value=copy,
+            size_bytes=len(said.encode()),
+            digest=text_digest(text),
+            value_digest=text_digest(said),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=None if metadata is None else own_metadata(metadata),
             pinned=pinned,
             auto_prune=self._scope.prunes(auto_prune),
         )
+        written = await self._write(command, [text])
+        known = structured.find_key(written.reply.before.structured, collection, key)
+        row = structured.find_key(written.reply.state.structured, collection, key)
+        memory_id = new_id if row is None else row.memory_id
+        return self._receipt(memory_id, "add" if known is None else "update", written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by key, or by memory id whatever its collection.
@@ -122,12 +152,51 @@ class Documents:
         self._scope.check_writable()
         async with self._scope.live() as live:
             row = self._row(live.state.structured, check_name(collection, "collection"), key)
-        return await self._writer.delete(row)
+        return await self._delete(row)
 
     async def collections(self) -> dict[str, int]:
         """Return how many documents each collection has, by name."""
         async with self._scope.live() as live:
             return dict(structured.collections(live.state.structured))
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
+        self._check_fields(item, idempotency_key)
+        content_bytes(item.content)
+        return await self.put(
+            DEFAULT_COLLECTION,
+            _as_document(item.content),
+            key=item.key,
+            metadata=item.metadata,
+            occurred_at=item.occurred_at,
+            memory_id=item.memory_id,
+            pinned=item.pinned or None,
+            auto_prune=auto_prune,
+        )
+
+    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace a document (given as for `add`), its metadata, or both."""
+        value, said, texts = None, "", []
+        if content is not None:
+            content_bytes(content)
+            value, said = checked_document(_as_document(content))
+            texts = [document_text(row.collection, row.key, value)]
+        command = structured.UpdateDocument(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            value=value,
+            size_bytes=len(said.encode()),
+            digest=text_digest(texts[0]) if texts else b"",
+            value_digest=text_digest(said) if texts else b"",
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command, texts))
+
+    # --- how
 
     async def _found(
         self, collection: str, matches: Predicate | None, by: SortKey | None
@@ -176,3 +245,28 @@ def _document(row: Row, value: Any, provenance: Provenance) -> Document:
         origins=origins,
         trust=least(origins),
     )
+
+
+def checked_document(value: object) -> tuple[dict[str, Any], str]:
+    """Return a copy of a document, and its JSON.
+
+    :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
+    copy: dict[str, Any] = json_copy(value, "document")
+    said = value_json(copy)
+    if len(said.encode()) > CONTENT_BYTES_MAX:
+        raise InvalidInputError(
+            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,}): "
+            "put it as several"
+        )
+    return copy, said
+
+
+def _as_document(content: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(plain(content))
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"text": content}

@@ -1,4 +1,4 @@
-"""What the writers of all kinds share.
+"""What the handles of all kinds share: the way of a command into the log and the indexes.
 
 Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
 answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
@@ -16,13 +16,15 @@ from eventlog.core.logs import get_logger
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.records import Item, Memory, Metadata, Receipt
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes.pending import Text
+from memory_actors.search.reading import Found, memories
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.writers.scope import Scope
 
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
@@ -54,59 +56,68 @@ class Written(NamedTuple):
         return cls(reply, evicted, pruned, started_s, unindexed)
 
 
-class Writer(ABC):
-    """Adds, changes and deletes memories of one kind for one user."""
+class Handle(ABC):
+    """Reads, adds, changes and deletes memories of one kind for one user.
+
+    Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
+    `_restoring`) are called by `UserMemory`, which finds the kind of a memory.
+    """
 
     kind: ClassVar[Kind]
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
-    delete_command: ClassVar[type[Delete]]
-    restore_command: ClassVar[type[Restore] | None] = None
-    relaxed: ClassVar[bool] = False
+    _delete_command: ClassVar[type[Delete]]
+    _restore_command: ClassVar[type[Restore] | None] = None
+    _relaxed: ClassVar[bool] = False
     """Whether it is answered before it is on disk."""
 
     def __init__(self, scope: Scope):
-        self.scope = scope
+        self._scope = scope
 
     @abstractmethod
-    async def add(
-        self, item: Item, *, auto_prune: bool = False, idempotency_key: str | None = None
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
     ) -> Receipt:
-        """Add one memory, given as a text."""
+        """Add one memory, given as a text; `auto_prune` None is what the handle says."""
 
     @abstractmethod
-    async def update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
+    async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace what a memory says, its metadata, or both."""
 
-    async def delete(self, row: Any) -> Receipt:
-        """Delete a memory."""
-        command = self.delete_command(now_us=self.scope.now_us(), memory_id=row.memory_id)
-        return self.receipt(row.memory_id, "delete", await self.write(command), row)
+    async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
+        """Return rows as memories, their texts from the log."""
+        found = [Found(self.kind, row) for row in rows]
+        return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
-    def restoring(self, memory_ids: Sequence[str]) -> Restore:
+    async def _delete(self, row: Any) -> Receipt:
+        """Delete a memory."""
+        command = self._delete_command(now_us=self._scope.now_us(), memory_id=row.memory_id)
+        return self._receipt(row.memory_id, "delete", await self._write(command), row)
+
+    def _restoring(self, memory_ids: Sequence[str]) -> Restore:
         """Return the command that brings memories back.
 
         :raises InvalidInputError: this kind keeps nothing that could come back.
         """
-        if self.restore_command is None:
+        if self._restore_command is None:
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
-        return self.restore_command(now_us=self.scope.now_us(), memory_ids=tuple(memory_ids))
+        return self._restore_command(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
 
-    async def write_restore(self, command: Restore) -> list[Receipt]:
+    async def _restored(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back, all or none; return a receipt for each.
 
         :raises QuotaExceededError: there is no room for all of them.
         :raises NotFoundError: one of them never was.
         """
-        written = await self.write(command)
+        written = await self._write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
-        rows = (self.find(written.reply, memory_id) for memory_id in came)
-        return [self.receipt(row.memory_id, "restore", written, row) for row in rows if row]
+        rows = (self._find(written.reply, memory_id) for memory_id in came)
+        return [self._receipt(row.memory_id, "restore", written, row) for row in rows if row]
 
     # --- the way of a command
 
-    async def write(
+    async def _write(
         self,
         command: Command,
         texts: Sequence[str] = (),
@@ -119,37 +130,37 @@ class Writer(ABC):
         :raises MemoryLimitError: the process holds too much memory for what does not free any.
         """
         if not command.frees:
-            self.scope.services.monitor.admit()
+            self._scope.services.monitor.admit()
         started_s = perf_counter()
         kinds, calls = () if command.background else None, max(1, len(texts))
-        with self.scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
+        with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
-                work = self._write_texts(command, list(texts), idempotency_key, digest)
-                reply, unindexed = await self.scope.unattended(work)
-            elif (after := self.after(command)) is not None:
-                reply, unindexed = await self.scope.unattended(self._write(command, after))
+                work = self._append_texts(command, list(texts), idempotency_key, digest)
+                reply, unindexed = await self._scope.unattended(work)
+            elif (after := self._after(command)) is not None:
+                reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
-                reply, unindexed = await self._write(command)
+                reply, unindexed = await self._append(command)
         return Written.of(reply, started_s, unindexed=unindexed)
 
-    def after(self, command: Command) -> After | None:
+    def _after(self, command: Command) -> After | None:
         """Return what indexes the events of a command that has no texts; None if nothing has to."""
-        return self.index_from_log if isinstance(command, Restore) else None
+        return self._index_from_log if isinstance(command, Restore) else None
 
-    async def index_from_log(self, live: LiveUser, reply: Reply) -> str | None:
+    async def _index_from_log(self, live: LiveUser, reply: Reply) -> str | None:
         """Index events by their texts in the log; their vectors are mostly still in the table."""
         await live.indexes.catch_up([self.kind])
         versions = {recorded.version for recorded in reply.events}
         return NO_VECTOR_YET if live.indexes.index_what_lacks(self.kind, versions) else None
 
-    async def _write(
+    async def _append(
         self, command: Command, after: After | None = None
     ) -> tuple[Reply, str | None]:
-        async with self.scope.writable() as live:
-            reply = await self.scope.ask(live, command, relaxed=self.relaxed)
+        async with self._scope.writable() as live:
+            reply = await self._scope.ask(live, command, relaxed=self._relaxed)
             return reply, None if after is None else await after(live, reply)
 
-    async def _write_texts(
+    async def _append_texts(
         self,
         command: Command,
         texts: list[str],
@@ -157,15 +168,15 @@ class Writer(ABC):
         digest: bytes,
     ) -> tuple[Reply, str | None]:
         """Ask the actor and embed the texts at the same time; say why they are not indexed."""
-        async with self.scope.writable() as live:
+        async with self._scope.writable() as live:
             if idempotency_key is None and not getattr(command, "auto_prune", False):
                 await live.actor.dry_run(command)
-            embed = self.scope.embeddings.embed
+            embed = self._scope.embeddings.embed
             embedding = asyncio.create_task(embed(texts, background=command.background))
             embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
             try:
-                reply = await self.scope.ask(
+                reply = await self._scope.ask(
                     live, command, idempotency_key=idempotency_key, digest=digest
                 )
             except BaseException:
@@ -175,9 +186,9 @@ class Writer(ABC):
                 )  # after a deadline it may yet be added
                 raise
             unindexed = await self._index(live, texts, embedding, reply.events)
-            return await self.compared(live, reply) if unindexed is None else reply, unindexed
+            return await self._compared(live, reply) if unindexed is None else reply, unindexed
 
-    async def compared(self, _live: LiveUser, reply: Reply) -> Reply:
+    async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
         """Return what came of a command and of what it means for other memories; None, mostly."""
         return reply
 
@@ -194,7 +205,7 @@ class Writer(ABC):
         except EmbedderError as error:
             _logger.warning(
                 "memory kept, not indexed",
-                user=hashed(self.scope.user_id),
+                user=hashed(self._scope.user_id),
                 count=len(texts),
                 error=reason(error),
             )
@@ -211,7 +222,7 @@ class Writer(ABC):
 
     # --- what comes in and goes out
 
-    def check_fields(self, item: Item, idempotency_key: str | None = None) -> None:
+    def _check_fields(self, item: Item, idempotency_key: str | None = None) -> None:
         """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
 
         :raises InvalidInputError: one of them is given.
@@ -230,11 +241,11 @@ class Writer(ABC):
             if value is not None and name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
 
-    def find(self, reply: Reply, memory_id: str) -> Any:
+    def _find(self, reply: Reply, memory_id: str) -> Any:
         """Return a row of the state after a command."""
         return self.kind.find(reply.state.of(self.kind), memory_id)
 
-    def receipt(
+    def _receipt(
         self, memory_id: str, operation: str, written: Written, row: Any = None, quota: int = 0
     ) -> Receipt:
         """Return a receipt; `row` says whose quota it is about, `quota` which one."""
@@ -245,17 +256,17 @@ class Writer(ABC):
             operation=operation if written.reply.events else "unchanged",
             memory_type=self.kind.NAME,
             latency_ms=(perf_counter() - written.started_s) * 1e3,
-            quota_remaining=self._remaining(written.reply.state, self.whose(row), quota),
+            quota_remaining=self._remaining(written.reply.state, self._whose(row), quota),
             evicted=written.evicted,
             pruned=written.pruned,
             indexed=written.unindexed is None,
             unindexed_reason=written.unindexed,
         )
 
-    def whose(self, _row: Any) -> str | None:
+    def _whose(self, _row: Any) -> str | None:
         """Return the session or agent whose quota a row counts for; None where it is the user's."""
         return None
 
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
-        use = self.kind.quotas(state.of(self.kind), self.scope.limits(state), whose)[quota]
+        use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
