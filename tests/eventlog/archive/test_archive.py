@@ -407,7 +407,7 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._upkeep._archiving.replace = refuse
+        log._archiving.replace = refuse
         with pytest.raises(DiskFull):
             await log.archive("s", range(1, 11))
 
@@ -423,7 +423,7 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._upkeep._archiving.replace = fail
+        log._archiving.replace = fail
         with pytest.raises(StorageFailed):
             await log.archive("s", range(1, 11))
         assert len(segments(tmp_path)) == 1
@@ -435,14 +435,14 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
 async def test_an_event_that_changed_while_it_was_archived_is_left_alone(tmp_path: Path):
     async with opened(tmp_path) as log:
         await fill(log)
-        real = log._upkeep._archiving.take
+        real = log._archiving.take
 
         def take(*arguments: Any) -> Any:
             batch = real(*arguments)
             batch.hot[3] = batch.hot[3]._replace(header=bytes(113))
             return batch
 
-        log._upkeep._archiving.take = take
+        log._archiving.take = take
         with pytest.raises(CorruptLog, match="event 4 has changed"):
             await log.archive("s", range(1, 11))
 
@@ -488,7 +488,7 @@ async def test_closing_waits_for_the_segment_under_way_and_refuses_the_next(tmp_
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         task = asyncio.create_task(log.archive("s", range(1, 2001)))
-        while not log._upkeep._under_way:
+        while not log._under_way:
             await asyncio.sleep(0.001)
     with pytest.raises(LogClosed):
         await task

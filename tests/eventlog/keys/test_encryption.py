@@ -434,7 +434,7 @@ async def test_an_erasure_that_broke_off_is_finished_when_the_log_is_opened(
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
-        of = KeyFile if broken == "forget" else type(log._upkeep._erasing)
+        of = KeyFile if broken == "forget" else type(log._erasing)
 
         def fail(*_: Any, **__: Any) -> None:
             raise StorageFailed("no")
@@ -452,7 +452,7 @@ async def test_an_erasure_that_broke_off_is_finished_when_the_log_is_opened(
     async with opened(tmp_path / "log") as log:
         if broken in ("forget", "key_gone"):
             assert (await log.head("s")).is_empty
-            assert not log._upkeep._files.keys.has("s")  # type: ignore[union-attr]
+            assert not log._files.keys.has("s")  # type: ignore[union-attr]
         else:
             assert (await texts(log))[-1] == "back"
             assert (tmp_path / "log.keys").stat().st_size == keys
