@@ -50,12 +50,17 @@ from eventlog.core.requests import (
 )
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import CHECKED_BYTES_MAX, named
-from eventlog.lmdb.checkpoints import load_checkpoint, load_entry, put_checkpoint
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.snapshots import load_snapshot, put_snapshot
+from eventlog.lmdb.snapshots import (
+    load_checkpoint,
+    load_entry,
+    load_snapshot,
+    put_checkpoint,
+    put_snapshot,
+)
 from eventlog.lmdb.totals import load_totals
 from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification

@@ -42,11 +42,22 @@ from eventlog.files.atomic_directory import (
 )
 from eventlog.files.datafile import is_there, pad, sync_to_disk
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
+from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import Reading, check_entry
-from eventlog.lmdb.segment_table import SegmentRecord, load_segment, put_segment
-from eventlog.lmdb.store_format import load_keys_identity, put_format
-from eventlog.lmdb.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
+from eventlog.lmdb.tables import (
+    TABLES,
+    U64,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    key_check,
+    load_segment,
+    put_segment,
+    scan,
+    seal_record,
+    unseal_record,
+)
 from eventlog.lmdb.totals import put_totals
 from eventlog.upkeep.backup import copied, verify_copy
 

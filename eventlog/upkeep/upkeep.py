@@ -33,9 +33,8 @@ from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
 from eventlog.lmdb.erase import STEP_BYTES
 from eventlog.lmdb.intake import Intake
-from eventlog.lmdb.opening import Files
-from eventlog.lmdb.segment_table import archive_statistics
-from eventlog.lmdb.store_format import load_format, put_shrunk
+from eventlog.lmdb.opening import Files, load_format, put_shrunk
+from eventlog.lmdb.tables import archive_statistics
 from eventlog.upkeep.archiving import Archiving
 from eventlog.upkeep.backup import write_backup
 from eventlog.upkeep.exporting import write_export

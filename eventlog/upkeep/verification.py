@@ -26,12 +26,23 @@ from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
-from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.opening import KEYS_ROW, load_keys_identity, unpack_format
 from eventlog.lmdb.reading import Reading, check_entry
-from eventlog.lmdb.segment_table import TABLE, SegmentRecord, unpack_segment
 from eventlog.lmdb.snapshots import SnapshotRecord
-from eventlog.lmdb.store_format import KEYS_ROW, load_keys_identity, unpack_format
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, scan, unseal, unseal_record
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    U64,
+    ErasureRecord,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    key_check,
+    scan,
+    unpack_segment,
+    unseal,
+    unseal_record,
+)
 from eventlog.lmdb.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
@@ -257,7 +268,7 @@ class Verification:
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
         """Return the records that are whole; the others are found with the other tables."""
         segments = {}
-        for key, value in self._rows(txn, TABLE):
+        for key, value in self._rows(txn, "segments"):
             with suppress(EventLogError):
                 segment, record = unpack_segment(key, value)
                 segments[segment] = record
@@ -275,7 +286,7 @@ class Verification:
             "checkpoints": self._check_checkpoint,
             "projections": self._check_entry,
             "meta": self._check_meta,
-            TABLE: unpack_segment,
+            "segments": unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
         should = {"streams": None, "versions": events, "keys": self._keys}

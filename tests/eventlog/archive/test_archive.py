@@ -33,7 +33,7 @@ from eventlog.archive import archive, block, segment
 from eventlog.archive.archive import Archive
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
-from eventlog.lmdb import segment_table
+from eventlog.lmdb import tables
 from eventlog.lmdb.tables import TABLES, U64
 from eventlog.upkeep import archiving
 
@@ -707,9 +707,9 @@ async def test_a_record_that_counts_other_events_than_there_are_is_found(tmp_pat
         await log.drop_archived(FOREVER)
 
     def count(env: Environment, txn: Any) -> None:
-        record = segment_table.load_segment(env, txn, FIRST)
+        record = tables.load_segment(env, txn, FIRST)
         other = msgspec.structs.replace(record, events=29)
-        segment_table.put_segment(env, txn, FIRST, other)
+        tables.put_segment(env, txn, FIRST, other)
 
     change(tmp_path, count)
 
