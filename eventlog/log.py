@@ -91,7 +91,7 @@ class EventLog(LogUpkeep, TakesAppends):
         self._reading = files.reading
         self._archive.never_block_this_thread()
         self.is_encrypted = files.keys is not None
-        """Whether payloads are encrypted: see keys.py."""
+        """True if payloads are encrypted: see keys.py."""
 
     @classmethod
     @asynccontextmanager

@@ -33,7 +33,7 @@ class Decider(Generic[Command, Event, State]):
     decide: Callable[[Command, State], Sequence[Event]]
     evolve: Callable[[State, Recorded[Event]], State]
     evolve_many: Callable[[State, Iterable[Recorded[Event]]], State] | None = None
-    """The same as `evolve` on one event after another, where that can be had cheaper."""
+    """A cheaper way to `evolve` over one event after another, if there is one."""
     follow_up: Callable[[State, State], Sequence[Event]] | None = None
     """(state before, state after a decision) -> events that the change itself calls for, such as a
     threshold that was passed. Pure; they are appended with the decision. It is not asked again

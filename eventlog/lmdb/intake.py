@@ -42,7 +42,7 @@ class _InFlight:
 
     appends: int = 0
     head: StreamHead | None = None
-    """Where the stream stands after them; None when one of them may yet be refused."""
+    """The stream's end after them; None when one of them may yet be refused."""
 
 
 class Intake:

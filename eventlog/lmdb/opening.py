@@ -220,7 +220,7 @@ def _clear(env: Environment, archive: Archive) -> None:
 
 
 class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which layout of tables this file has."""
+    """The format of the tables in this file."""
 
     format: int
     created_at_us: int

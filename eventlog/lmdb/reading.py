@@ -214,7 +214,7 @@ class Reading:
 
     @property
     def has_keys(self) -> bool:
-        """Whether what is encrypted can be read, where its key is among those that were given."""
+        """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
 
     def name_of(self, txn: Transaction, sid: bytes) -> str:

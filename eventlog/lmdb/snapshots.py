@@ -1,4 +1,4 @@
-"""What is kept beside the events: snapshots of streams, and checkpoints of subscribers.
+"""Snapshots of streams, and checkpoints of subscribers: both are kept beside the events.
 
 A snapshot is a stream's state as bytes, so that opening it reads only what came after. It is
 derived data. One that is ahead of its stream when it is to be kept rests on a relaxed

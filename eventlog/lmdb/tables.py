@@ -72,7 +72,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an idempotency key stood for, and what came of it."""
+    """The request that an idempotency key stood for, and its result."""
 
     key: bytes
     digest: bytes
@@ -94,7 +94,7 @@ class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The last version that it erases."""
     at_us: int
     events: int
-    """How many it erases."""
+    """The number of events that it erases."""
     segments_until: int
     """The last segment of the stream's archive that it deletes."""
     projections: list[bytes]
@@ -102,7 +102,7 @@ class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stubs_until: int = 0
     """The last version whose frame is a stub."""
     key_gone: bool = False
-    """Whether the stream's key has been deleted; until then nobody writes to it."""
+    """True once the stream's key has been deleted; until then nobody writes to it."""
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -116,7 +116,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of the file."""
     sealed_at_us: int
     dropped_at_us: int | None = None
-    """When retention dropped it; None: it is there."""
+    """The time at which retention dropped it; None: it is there."""
 
 
 # --- rows

@@ -55,7 +55,7 @@ class Batch:
     """Of the segment, unless a file has it."""
     hot: list[Hot] = field(default_factory=list)
     asked: int = 0
-    """How many versions were looked at: those before had been archived, those behind wait."""
+    """The number of versions that were looked at: the others wait."""
 
     @property
     def raw_bytes(self) -> int:

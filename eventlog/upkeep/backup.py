@@ -67,7 +67,7 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup consists of."""
+    """The list of what is in a backup."""
 
     format: int
     made_at_us: int
@@ -83,7 +83,7 @@ class Restored(Returned, frozen=True):
     directory: str
     position: int
     replaced: str | None
-    """Where the log is now that was there before."""
+    """The new place of the log that was there before."""
 
 
 # --- backup

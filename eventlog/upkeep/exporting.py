@@ -78,7 +78,7 @@ class Key(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """Where a log stands that has all of it."""
+    """The end of a log that has all of it."""
 
     position: int
     digest: bytes

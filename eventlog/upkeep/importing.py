@@ -64,7 +64,7 @@ class Importing:
         self.totals: dict[str, int] = {}
         self.last = 0
         self.position = 0
-        """Where the log stood when it was checked."""
+        """The last position of the log when it was checked."""
 
     def check(self) -> None:
         """Read the whole file and compare it with the log. Blocks.

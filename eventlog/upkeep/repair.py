@@ -68,14 +68,14 @@ class LeftBehind(Returned, frozen=True):
     stream: str
     """Its id, in hex digits."""
     kept: int
-    """How many of its events are in the new log."""
+    """The number of its events in the new log."""
     lost: int
-    """How many are known not to be."""
+    """The number of its events that are known to be missing."""
     reason: str
 
 
 class RepairReport(Returned, frozen=True):
-    """What came of a repair."""
+    """The result of a repair."""
 
     directory: str
     events: int
@@ -90,7 +90,7 @@ class RepairReport(Returned, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is known that nothing was left behind."""
+        """True if it is known that nothing was left behind."""
         return not self.left_behind and self.missing == 0
 
 
@@ -102,7 +102,7 @@ class _Kept:
     broken: str | None = None
     lost: int = 0
     positions: dict[int, int] = field(default_factory=dict)
-    """Where its events are now, by version."""
+    """The new positions of its events, by version."""
 
 
 def repair(

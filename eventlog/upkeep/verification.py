@@ -54,7 +54,7 @@ Check = Callable[[bytes, bytes], object]
 
 @dataclass(slots=True)
 class _End:
-    """Where a stream stands after the events walked so far."""
+    """The end of a stream after the events walked so far."""
 
     version: int
     chain: bytes

@@ -15,7 +15,7 @@ PAGE = 512  # events read at a time
 
 
 class Wanted(NamedTuple):
-    """Which events are asked for, checked."""
+    """A checked request for events."""
 
     user_id: str | None
     after: int
