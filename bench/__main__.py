@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from bench.report import Options, show
-from memory_actors.search.embedding.named import EMBEDDERS
+from memory_actors.search.embedding.default import EMBEDDERS
 
 
 @click.group()

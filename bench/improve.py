@@ -19,7 +19,7 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors import Critique, improve_stream
 from memory_actors.base.quota import MIB
 from memory_actors.improve import Event, Revised
-from memory_actors.improve.events import Finished
+from memory_actors.improve.records import Finished
 from memory_actors.observing.monitor import resident_bytes
 
 GROWTH_MB_MAX = 5.0

@@ -38,7 +38,7 @@ from memory_actors import Hit, Item, MemorySystem
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.embedding.named import embedder_of
+from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.indexes.words import words
 from memory_actors.search.weights import Weights

@@ -38,7 +38,7 @@ from memory_actors.api.handles.past import PastMemory
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.statistics import SystemStatistics
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.store import KeyFileError
+from memory_actors.base.api_keys import KeyFileError
 from memory_actors.base.errors import (
     BeingErasedError,
     CommandCrashedError,
@@ -70,6 +70,27 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.quota import GlobalLimits, Limits, Plan, Prices
 from memory_actors.base.records import (
+    Document,
+    Entity,
+    Episode,
+    EvictedStep,
+    HistoryEntry,
+    Hit,
+    Item,
+    KindUsage,
+    Memory,
+    MemoryType,
+    Neighbour,
+    Origin,
+    QuotaUse,
+    Receipt,
+    Relationship,
+    Step,
+    Tier,
+    Trust,
+    Usage,
+)
+from memory_actors.base.reports import (
     Change,
     ClusterReport,
     CompactionProgress,
@@ -82,32 +103,13 @@ from memory_actors.base.records import (
     ContextReceipt,
     ContextSize,
     Diff,
-    Document,
     DocumentBlock,
     DocumentInfo,
-    Entity,
-    Episode,
-    EvictedStep,
-    HistoryEntry,
-    Hit,
-    Item,
-    KindUsage,
     LogEntry,
-    Memory,
-    MemoryType,
     Moment,
-    Neighbour,
-    Origin,
     Purged,
     PurgeReport,
-    QuotaUse,
     Recall,
-    Receipt,
-    Relationship,
-    Step,
-    Tier,
-    Trust,
-    Usage,
     Why,
     WhyStep,
 )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bench.compaction.store import COMPRESSED, all_of
 from memory_actors import Memory, MemorySystem
 from memory_actors.api.handles.user import UserMemory
-from memory_actors.base.records import CompactionReport
+from memory_actors.base.reports import CompactionReport
 
 Check = tuple[str, bool, str]
 """What is checked, whether it is so, and what was found."""

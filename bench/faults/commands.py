@@ -16,6 +16,7 @@ import msgspec
 
 from bench.faults.example import LIMIT, NOW_US
 from memory_actors import Item, MemorySystem, MemoryType, UserMemory
+from memory_actors.api import plumbing
 from memory_actors.api.operations import OPERATIONS, Operation
 
 Call = Callable[[MemorySystem, UserMemory, int], Awaitable[Any]]
@@ -110,7 +111,9 @@ async def _undo(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
 async def _put_summary(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     known = await user.list_memories(["long_term"], limit=LIMIT)
     summary = next(memory for memory in known if memory.source == "compressed")
-    return await user.put_summary(msgspec.structs.replace(summary, memory_id=f"summary {n}"))
+    return await plumbing.put_summary(
+        user, msgspec.structs.replace(summary, memory_id=f"summary {n}")
+    )
 
 
 async def _put_episode(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
@@ -121,7 +124,7 @@ async def _put_episode(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
 async def _put_block(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     (block, *_) = await user.list_memories(["context"], limit=1)
     data = {**block.data, "document": f"put {n}.md"}
-    return await user.put_block(f"block {n}", Item(content=block.content), data)
+    return await plumbing.put_block(user, f"block {n}", Item(content=block.content), data)
 
 
 async def _an_entry(_memory: MemorySystem, user: UserMemory, n: int) -> None:
@@ -219,7 +222,6 @@ _SAID: dict[str, Command] = {
     "delete": Command(lambda m, u, n: u.delete(f"fact {n}"), _a_fact),
     "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
-    "put_summary": Command(_put_summary),
     "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),
     "context": Command(lambda m, u, n: u.context(f"context {n}")),
     "expand": Command(_expand, _a_summary),
@@ -261,7 +263,6 @@ _SAID: dict[str, Command] = {
     "documents.delete": Command(
         lambda m, u, n: u.documents.delete(f"key {n}", "things"), _a_document
     ),
-    "put_block": Command(_put_block, _an_entry),
     "full_id": Command(lambda m, u, n: u.full_id(f"fact {n}"), _a_fact),
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
@@ -278,7 +279,6 @@ _SAID: dict[str, Command] = {
     "context.archived": Command(_of_document("archived"), _an_archived_entry),
     "context.search_archive": Command(_of_document("search_archive", "x"), _an_archived_entry),
     "context.change": Command(_of_document("change", []), _an_entry),
-    "context.note_synced": Command(_of_document("note_synced", []), _an_entry),
     "context.synced": Command(_of_document("synced"), _an_entry),
     "context.render": Command(_of_document("render"), _an_entry),
     "context.size": Command(_of_document("size"), _an_entry),
@@ -292,9 +292,7 @@ _SAID: dict[str, Command] = {
         lambda m, u, n: u.context.rename_all({f"{n}.md": f"renamed {n}.md"}), _an_entry
     ),
     "context.delete_all": Command(lambda m, u, n: u.context.delete_all([f"{n}.md"]), _an_entry),
-    "context.archive_digest": Command(_of_document("archive_digest"), _an_archived_entry),
     "context.check_text": Command(_of_document("check_text", "- a\n"), _an_entry),
-    "context.check_changes": Command(_of_document("check_changes", []), _an_entry),
     "context.delete": Command(lambda m, u, n: u.context.delete(f"{n}.md"), _an_entry),
     "system.erase": Command(
         lambda m, u, n: m.erase(f"another {n}"), _another_user, one_append=False
@@ -308,6 +306,18 @@ _SAID: dict[str, Command] = {
 }
 """Operations with their arguments; a second word tells several calls of one apart."""
 
+PLUMBING = {
+    "plumbing.put_summary": Command(_put_summary),
+    "plumbing.put_block": Command(_put_block, _an_entry),
+    "plumbing.note_synced": Command(
+        lambda m, u, n: plumbing.note_synced(u.context.document(f"{n}.md"), []), _an_entry
+    ),
+    "plumbing.archive_digest": Command(
+        lambda m, u, n: plumbing.archive_digest(u.context.document(f"{n}.md")), _an_archived_entry
+    ),
+}
+"""What imports and syncing do beside operations."""
+
 ELSEWHERE = {"system.close", "system.restore_backup", "system.import_events"}
 """What is cancelled otherwise, and what is for a store that is closed."""
 
@@ -317,7 +327,9 @@ def _commands() -> dict[str, Command]:
     if unknown := said - OPERATIONS.keys():
         raise LookupError(f"there are no operations {unknown}: see memory_actors/api/operations.py")
     unsaid = OPERATIONS.keys() - said - ELSEWHERE
-    return _SAID | {name: _without_arguments(OPERATIONS[name]) for name in sorted(unsaid)}
+    return (
+        _SAID | PLUMBING | {name: _without_arguments(OPERATIONS[name]) for name in sorted(unsaid)}
+    )
 
 
 COMMANDS = _commands()

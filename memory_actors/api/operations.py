@@ -17,22 +17,17 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin,
 
 import msgspec
 
-from memory_actors.api.handles.documents import Documents
-from memory_actors.api.handles.entities import EntityGraph
-from memory_actors.api.handles.episodes import Episodes
-from memory_actors.api.handles.short_term import ShortTermMemory
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.handles.user_context import UserContext
-from memory_actors.api.handles.working import WorkingMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import (
-    CompactionReport,
-    ContextReceipt,
-    Purged,
-    PurgeReport,
-    Receipt,
-)
+from memory_actors.base.records import Receipt
+from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
 from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.users.handles.documents import Documents
+from memory_actors.users.handles.entities import EntityGraph
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.short_term import ShortTermMemory
+from memory_actors.users.handles.working import WorkingMemory
 
 OWNERS: Final[Mapping[str, type]] = {
     "": UserMemory,

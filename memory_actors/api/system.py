@@ -29,18 +29,17 @@ from memory_actors.api.statistics import SystemStatistics, gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.wiring import Parts, Plan, wired
 from memory_actors.base.opening import Opening
-from memory_actors.base.records import (
+from memory_actors.base.origins import origin
+from memory_actors.base.records import Time, Trust
+from memory_actors.base.reports import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
     Diff,
     LogEntry,
     Recall,
-    Time,
-    Trust,
 )
 from memory_actors.base.settings import Settings
-from memory_actors.base.sources import origin
 from memory_actors.base.streams import known_users, recall_stream_of
 from memory_actors.base.validation import (
     check_choice,
@@ -55,13 +54,13 @@ from memory_actors.history.events import Wanted, entries
 from memory_actors.history.moments import AsOf
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
-from memory_actors.search.embedding.named import embedder_of
+from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
 from memory_actors.upkeep.encryption import Encrypt, key_file_of
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
 from memory_actors.users.usage import SystemUsage, system_usage
-from memory_actors.users.writers.scope import Scope
 
 ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 

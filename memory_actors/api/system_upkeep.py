@@ -24,8 +24,9 @@ from eventlog import (
 )
 from eventlog.files.datafile import named
 from memory_actors.api.handles.purging import purge_users
-from memory_actors.base.api_keys.store import FILE as API_KEYS
-from memory_actors.base.records import PurgeReport, Trust
+from memory_actors.base.api_keys import FILE as API_KEYS
+from memory_actors.base.records import Trust
+from memory_actors.base.reports import PurgeReport
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import FILE as DERIVED

@@ -42,7 +42,6 @@ from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, Lo
 from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
-from memory_actors.search.embedding.of_user import embeddings_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.thread import LEAVE_S_MAX
@@ -187,7 +186,7 @@ class _Activation:
             stream,
             log=self.log,
             decider=self.decider,
-            embeddings=embeddings_of(self.embeddings, stream),
+            embeddings=self.embeddings.of(stream),
             index_path=index_path(self.plan.directory, stream),
             totals=self.totals,
             on_alert=self._raise_alert,

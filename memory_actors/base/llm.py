@@ -1,12 +1,10 @@
 """Chat completions over any OpenAI-compatible endpoint: a question in two parts, one answer.
 
-Theory. A language model is the slowest and the least reliable thing that this package talks to, so
-each attempt has a deadline of its own that covers all of it: connecting, waiting, and a body that
-comes a byte at a time (the client's own timeout begins anew with each read). What may pass is tried
-again: no answer in time, a connection that fails or breaks, 408, 409, 429, 5xx. Before the next
-attempt it waits `backoff_s`, then twice that, and so on, less up to half of it by chance, so that
-many callers do not come back together; or as long as `Retry-After` says, up to a minute. Everything
-else fails at once.
+Theory. A language model is the slowest and the least reliable thing that this package talks to. The
+client library tries again by itself after no answer in time, a failed connection, 408, 409, 429 and
+5xx, with growing pauses or those that `Retry-After` asks for. Its timeout begins anew with each
+read, so the body has a deadline of its own, and the whole has one too: a server that sends a byte
+at a time ends like one that hangs. A body that breaks off is not asked for again.
 
 The answer is read here and not by the client, which takes anything for a chat completion: at most
 1 MiB, valid JSON, a first choice with text. The thoughts that some local models put in front of it
@@ -26,15 +24,11 @@ The only importer of openai (extra `llm`).
 """
 
 import logging
-import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
-from random import SystemRandom
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict
 
@@ -42,28 +36,25 @@ import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
-from memory_actors.base.urls import checked_host
+from memory_actors.base.validation import checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 """A thousand tokens are 5 KB; thoughts may be a hundred times as long."""
-PAUSE_S_MAX: Final = 60.0
-"""A server that asks for a longer pause is asked again another time."""
+PAUSE_S_MAX: Final = 120.0
+"""The longest pause before another attempt: of a longer `Retry-After` the client makes an error."""
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _PASSING: Final = frozenset({408, 409, 429})
-_FINAL_CODES: Final = frozenset({"insufficient_quota"})
-"""Sent with a 429 that no waiting helps against."""
 _INSTEAD: Final = MappingProxyType({"max_tokens": "max_completion_tokens", "temperature": None})
-"""What some newer models want in place of a parameter; None: they want it left out."""
+"""The name of a parameter for some newer models; None: they want it left out."""
 _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
 _NO_KEY: Final = "none"  # the client insists on one
-_CHANCE: Final = SystemRandom()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said."""
+    """The answer of a model."""
 
     text: str
     """Not empty, no space around it."""
@@ -84,20 +75,11 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice]
 
 
-class _MayPassError(Exception):
-    """An attempt failed in a way that another may not."""
-
-    def __init__(self, what: str, pause_s: float | None = None):
-        super().__init__(what)
-        self.pause_s = pause_s
-        """What the server asks for."""
-
-
 class ChatClient:
     """Asks one model at one endpoint. Used on one event loop.
 
     An answer takes at most `(retries + 1) * timeout_s` and the pauses between: with the
-    defaults 3.5 minutes, if the server asks for the longest pause each time.
+    defaults 5.5 minutes, if the server asks for the longest pause each time.
 
     :raises MissingExtraError: openai is not installed.
     :raises InvalidInputError: no model, no key for OpenAI, no http(s) URL, or a senseless number.
@@ -111,24 +93,22 @@ class ChatClient:
         api_key: str | None = None,
         timeout_s: float = 30.0,
         retries: int = 2,
-        backoff_s: float = 0.5,
     ):
-        if not (timeout_s > 0 and retries >= 0 and backoff_s >= 0):
-            raise InvalidInputError("an LLM needs timeout_s > 0, retries >= 0, backoff_s >= 0")
+        if not (timeout_s > 0 and retries >= 0):
+            raise InvalidInputError("an LLM needs timeout_s > 0 and retries >= 0")
         url = base_url or _env("MEMORY_ACTORS_LLM_BASE_URL", "OPENAI_BASE_URL")
         self.model = _checked_model(model or _env("MEMORY_ACTORS_LLM_MODEL"))
         self.host = checked_host(
             url or OPENAI_URL, "an LLM needs a base URL like http://localhost:11434/v1"
         )
         self._timeout_s = timeout_s
-        self._retries = retries
-        self._backoff_s = backoff_s
+        self._deadline_s = (retries + 1) * timeout_s + retries * PAUSE_S_MAX
         self._unsupported: set[str] = set()
         self._openai = _openai()
         self._client = self._openai.AsyncOpenAI(
             api_key=_checked_key(api_key, needed=not url),
             base_url=url or OPENAI_URL,
-            max_retries=0,
+            max_retries=retries,
             timeout=timeout_s,
             http_client=self._openai.DefaultAsyncHttpxClient(follow_redirects=False),
         )
@@ -157,46 +137,20 @@ class ChatClient:
         """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         limits = {"max_tokens": max_tokens, "temperature": temperature}
-        attempt = 0
-        while True:
-            try:
-                return await self._attempt(messages, limits)
-            except _MayPassError as failure:
-                pause_s = self._pause_s(attempt, failure)
-            attempt += 1
-            await anyio.sleep(pause_s)
-
-    def _pause_s(self, attempt: int, failure: _MayPassError) -> float:
-        """Return how long to wait after an attempt; raise if there is to be no other."""
-        if attempt == self._retries:
-            often = f" {attempt + 1} times, at last" if attempt else ""
-            raise LLMError(
-                f"the LLM at {self.host} failed{often}: {failure}; "
-                "check that it is up, or try again later"
-            )
-        asked_s = failure.pause_s or 0.0
-        if asked_s > PAUSE_S_MAX:
-            raise LLMError(
-                f"the LLM at {self.host} is busy ({failure}): ask again in {asked_s:.0f} s"
-            )
-        own_s: float = min(self._backoff_s * 2.0**attempt, PAUSE_S_MAX)
-        return max(asked_s, own_s * _CHANCE.uniform(0.5, 1.0))
-
-    async def _attempt(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> Answer:
         try:
-            with anyio.fail_after(self._timeout_s), _quiet():
+            with anyio.fail_after(self._deadline_s), _quiet():
                 return self._read(await self._ask(messages, limits))
         except LLMError:
             raise
-        except TimeoutError as error:
-            raise _MayPassError(f"no answer within {self._timeout_s:g} s") from error
         except self._openai.APIStatusError as error:
             raise self._refusal(error) from None  # its text may quote what was asked
+        except (TimeoutError, self._openai.APITimeoutError) as error:
+            raise self._failure(error, f"no answer within {self._timeout_s:g} s") from error
         except self._openai.APIConnectionError as error:
             why = type(error.__cause__ or error).__name__
-            raise _MayPassError(f"no connection ({why})") from error
+            raise self._failure(error, f"no connection ({why})") from error
         except Exception as error:  # of httpx or httpx2, whichever the client brings: it broke
-            raise _MayPassError(f"the connection broke ({type(error).__name__})") from error
+            raise self._failure(error, f"the connection broke ({type(error).__name__})") from error
 
     async def _ask(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
         """Return the body of the answer; learn which parameters the model does not take."""
@@ -221,19 +175,30 @@ class ChatClient:
         asking = self._client.chat.completions.with_streaming_response
         body = bytearray()
         async with asking.create(model=self.model, messages=messages, **limits) as response:
-            async for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise LLMError(f"the LLM at {self.host} sent more than 1 MiB: check the URL")
+            with anyio.fail_after(self._timeout_s):
+                async for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > ANSWER_BYTES_MAX:
+                        raise LLMError(
+                            f"the LLM at {self.host} sent more than 1 MiB: check the URL"
+                        )
         return bytes(body)
 
-    def _refusal(self, error: Any) -> Exception:
-        """Return what to raise for an answer that is no success: by status and code only."""
+    def _failure(self, error: Any, what: str) -> LLMError:
+        """Return an error for a failure that another attempt might not have."""
+        request = getattr(error, "request", None)
+        again = request.headers.get("x-stainless-retry-count", "0") if request else "0"
+        often = f" {int(again) + 1} times, at last" if again != "0" else ""
+        return LLMError(
+            f"the LLM at {self.host} failed{often}: {what}; check that it is up, or try again later"
+        )
+
+    def _refusal(self, error: Any) -> LLMError:
+        """Return an error for an answer that is no success: by status and code only."""
         code = _code(error.code)
         what = f"HTTP {error.status_code}" + (f", {code}" if code else "")
-        passing = error.status_code in _PASSING or error.status_code >= 500
-        if passing and code not in _FINAL_CODES:
-            return _MayPassError(what, _asked_pause_s(error.response.headers.get("retry-after")))
+        if error.status_code in _PASSING or error.status_code >= 500:
+            return self._failure(error, what)
         return LLMError(
             f"the LLM at {self.host} refused ({what}): check key, base URL and model {self.model}"
         )
@@ -260,7 +225,7 @@ class ChatClient:
 
 
 class Connection(TypedDict, total=False):
-    """How a model is reached. See `ChatClient`."""
+    """The settings of a connection to a model. See `ChatClient`."""
 
     base_url: str | None
     api_key: str | None
@@ -271,7 +236,7 @@ class Connection(TypedDict, total=False):
 
 
 class AsksModel:
-    """What asks a model: through a client of its own, or through yours, which stays open.
+    """Asks a model: through a client of its own, or through yours, which stays open.
 
     :raises MissingExtraError: openai is not installed.
     :raises InvalidInputError: a setting makes no sense, or model or key are missing.
@@ -326,20 +291,6 @@ def _checked_key(api_key: str | None, *, needed: bool) -> str:
 def _code(value: object) -> str:
     """Return what a server calls something, or "" if that is more than a short identifier."""
     return value if isinstance(value, str) and _CODE.fullmatch(value) else ""
-
-
-def _asked_pause_s(retry_after: str | None) -> float | None:
-    """Return the seconds of a Retry-After header, given as such or as a date; None for none."""
-    if retry_after is None:
-        return None
-    try:
-        pause_s = float(retry_after)
-    except ValueError:
-        try:
-            pause_s = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(pause_s, 0.0) if math.isfinite(pause_s) else None
 
 
 # --- the client library

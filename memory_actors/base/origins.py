@@ -1,4 +1,4 @@
-"""Whose words an event has: its origins, in its meta or in itself.
+"""Origins: the sources of what a memory says, in the log and as callers give them.
 
 A write carries the origin of its words in the meta of its events, beside who asked. What comes
 back, and a summary, names its origins in its own event: who brings it back, or makes it, is not its
@@ -8,7 +8,7 @@ Origins are bounded: beyond `ORIGINS_MAX` they become one, which any source may 
 they may name a source too many, and none too few; the log knows it exactly.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -16,7 +16,9 @@ import msgspec
 
 from eventlog import Recorded
 from eventlog.core.records import decode_meta
-from memory_actors.base.records import UNSAID, Origin, Trust, least
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import LEVELS, UNSAID, Origin, Trust, least
+from memory_actors.base.validation import check_name, check_optional_name
 
 ORIGINS_MAX = 64  # of one memory: an entity that many web pages tell of has as many
 ORIGINS_BYTES_MAX = 2_000  # as meta, which ends at 4096 bytes
@@ -24,6 +26,8 @@ MANY = "*"
 """The source of those that were too many to be named."""
 
 Origins: TypeAlias = tuple[Origin, ...]
+Wanted: TypeAlias = Callable[[Origins], bool]
+"""Says whether memories of some origins may be found."""
 
 
 def meta_of(origins: Origins) -> dict[str, str]:
@@ -77,3 +81,67 @@ def matches(one: Origin, source: str | None, trust: Trust | None) -> bool:
         return False
     of_source = source is None or one.source in (source, MANY)
     return of_source and (trust is None or one.trust == trust or one.source == MANY)
+
+
+# --- as callers give them
+
+
+def check_trust(value: Trust | str) -> Trust:
+    """Return a trust from itself or its string.
+
+    :raises InvalidInputError: there is no such trust.
+    """
+    try:
+        return Trust(value)
+    except ValueError as error:
+        known = ", ".join(Trust)
+        raise InvalidInputError(f"unknown trust {value!r:.80}: use one of {known}") from error
+
+
+def check_optional_trust(value: Trust | str | None) -> Trust | None:
+    """Return a trust, or None for None."""
+    return None if value is None else check_trust(value)
+
+
+def origin(source: str | None, trust: Trust | str | None) -> Origins:
+    """Return what a source and its trust make: () if neither is given.
+
+    :raises InvalidInputError: a source that is empty, over 512 bytes, or `*`; an unknown trust.
+    """
+    named = check_optional_name(source, "source")
+    if named == MANY:
+        raise InvalidInputError(f"{MANY!r} stands for any source: name one")
+    checked = Trust.UNKNOWN if trust is None else check_trust(trust)
+    one = Origin(named, checked)
+    return () if one == UNSAID else (one,)
+
+
+def checked(origins: Iterable[Origin]) -> Origins:
+    """Return origins as another store has them.
+
+    :raises InvalidInputError: a source that is empty, or over 512 bytes.
+    """
+    for one in origins:
+        check_optional_name(one.source, "source")
+    return merged(origins)
+
+
+def wanted(sources: Sequence[str] | None, min_trust: Trust | str | None) -> Wanted | None:
+    """Return the test that a read's sources and least trust make; None if all may be found.
+
+    Of sources all that were named have to be among these; a memory without any is not.
+
+    :raises InvalidInputError: one of them is not what it must be.
+    """
+    if sources is not None and (isinstance(sources, str) or not isinstance(sources, Sequence)):
+        raise InvalidInputError("sources must be a list of names")
+    among = None if sources is None else {check_name(one, "source") for one in sources}
+    level = None if min_trust is None else LEVELS.index(check_trust(min_trust))
+    if among is None and not level:
+        return None
+
+    def passes(origins: Origins) -> bool:
+        named = among is None or (bool(origins) and all(one.source in among for one in origins))
+        return named and (level is None or LEVELS.index(least(origins)) >= level)
+
+    return passes

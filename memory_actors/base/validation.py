@@ -1,10 +1,11 @@
-"""What comes in is checked here, once, before anything is done with it."""
+"""Checks of input, made once, before anything is done with it."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -289,3 +290,18 @@ def check_top_k(top_k: object) -> int:
     if not isinstance(top_k, int) or isinstance(top_k, bool) or not 0 < top_k <= TOP_K_MAX:
         raise InvalidInputError(f"top_k must be from 1 to {TOP_K_MAX:,}, not {top_k!r:.80}")
     return top_k
+
+
+def checked_host(url: str, wanted: str) -> str:
+    """Return the host of an http or https URL; `wanted` says what to give instead.
+
+    :raises InvalidInputError: it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # a bad port raises here
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise InvalidInputError(wanted)
+    return host

@@ -13,13 +13,12 @@ from rich.text import Text
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import (
+from memory_actors.base.records import Memory, Receipt
+from memory_actors.base.reports import (
     ClusterReport,
     CompactionProgress,
     CompactionReport,
     CompactionStats,
-    Memory,
-    Receipt,
 )
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (

@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.api.handles.user import UserMemory
-from memory_actors.base.records import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
+from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, given_text, pass_app
 from memory_actors.cli.output import (
@@ -25,6 +24,7 @@ from memory_actors.cli.output import (
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 from memory_actors.cli.showing import short_id
 from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
+from memory_actors.users.handles.context_document import ContextDocument
 
 TEXT_CHARACTERS_MAX = 100
 

@@ -14,7 +14,7 @@ from memory_actors.cli.options import App, Command, Group, all_of, given_text, j
 from memory_actors.cli.output import print_json, print_table, say, shortened, table, text
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX, print_memory, say_added
-from memory_actors.users.writers.structured import DEFAULT_COLLECTION
+from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 
 collection_of = click.option("--collection", default=DEFAULT_COLLECTION, show_default=True)
 

@@ -27,7 +27,7 @@ from memory_actors.cli.showing import (
     say_added,
     short_id,
 )
-from memory_actors.users.writers.episodic import DEFAULT_AGENT
+from memory_actors.users.handles.episodes import DEFAULT_AGENT
 
 agent_of = click.option(
     "--agent", metavar="ID", help=f"Whose episodes.  [default: {DEFAULT_AGENT}]"

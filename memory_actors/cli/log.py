@@ -11,7 +11,7 @@ import click
 from eventlog.files.datafile import bytes_under
 from memory_actors.api.statistics import SystemStatistics
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import LogEntry
+from memory_actors.base.reports import LogEntry
 from memory_actors.cli import options
 from memory_actors.cli.audit import what
 from memory_actors.cli.options import App, Command, pass_app

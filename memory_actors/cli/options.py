@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.files.datafile import named
 from memory_actors.base.records import MemoryType, Trust
-from memory_actors.search.embedding.named import DEFAULT, EMBEDDERS
+from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.upkeep.encryption import default_key_file, known_key_file
 

@@ -7,7 +7,8 @@ import click
 
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.records import Change, Diff, Memory, Moment, Why, WhyStep
+from memory_actors.base.records import Memory
+from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app
@@ -152,7 +153,12 @@ def why(app: App, /, memory_id: str) -> None:
     found = with_user(app, work)
     if app.json:
         print_json(found)
-        return
+    else:
+        print_why(found)
+
+
+def print_why(found: Why) -> None:
+    """Print the life of a memory, event by event, and how it stands now."""
     for step in found.steps:
         _print_step(step, found.memory_id)
     say(found.says, "bold")

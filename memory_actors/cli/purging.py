@@ -2,7 +2,7 @@
 
 import click
 
-from memory_actors.base.records import Purged, PurgeReport
+from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.cli.options import TRUST, App, Command, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say
 from memory_actors.cli.running import opened, run

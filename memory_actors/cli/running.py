@@ -17,7 +17,7 @@ from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
-from memory_actors.search.embedding.named import DEFAULT
+from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model import Precision, install_model, model_path
 from memory_actors.upkeep.default_log import has_log
 

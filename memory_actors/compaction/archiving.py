@@ -17,8 +17,8 @@ import anyio.to_thread
 from eventlog import ArchivingStore, Checkpoint
 from memory_actors.kinds.compression import Compressed
 from memory_actors.kinds.user_state import COMPACTED, KINDS, UserState
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import pages, versions_about
-from memory_actors.users.writers.scope import Scope
 
 
 def checkpoint_name(stream: str) -> str:

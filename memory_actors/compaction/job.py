@@ -26,10 +26,7 @@ from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
 from memory_actors.base.errors import BeingErasedError, SystemClosedError
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import (
-    CompactionReport,
-    CompactionStats,
-)
+from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag
 from memory_actors.compaction.archiving import archive_originals
@@ -42,9 +39,9 @@ from memory_actors.compaction.summarizers.protocol import checked_name
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.user_state import COMPACTED
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
-from memory_actors.users.writers.scope import Scope
 
 _logger = get_logger("memory_actors.compaction")
 

@@ -4,21 +4,28 @@ Clustering and summaries run in threads, but threads share cores, caches and the
 with the loop. Somebody who adds or searches meanwhile would notice every one of them.
 
 The lock is passed on after 5 ms where nobody says otherwise, and a search has to get it back after
-every product that it computes without it: that took searches from 10 to 20 ms.
+every product that it computes without it: that took searches from 10 to 20 ms. And with all threads
+of BLAS, clustering would take every core from the event loop and the embedder, and gain little: on
+a busy machine threads wait for each other. So both settings of the process are changed meanwhile.
+
+The only file that imports threadpoolctl.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache, partial
 from time import perf_counter
 
-from memory_actors.compaction.process_setting import ProcessSetting
+from threadpoolctl import ThreadpoolController
 
 REST = 9  # times as long as the work it follows
 REST_S_MAX = 0.25  # a summary that was waited for has burdened nobody; a second gains nothing
 TURN_S_MAX = 0.0005  # of a thread that has the interpreter's lock while another wants it
+
+Restore = Callable[[], object]
 
 
 class Pace:
@@ -36,8 +43,7 @@ class Pace:
     async def give_way(self) -> None:
         """Rest, maybe."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
-        others = before > self._seen
-        await self._rest(min(REST * worked_s, REST_S_MAX) if others else 0)
+        await self._rest(min(REST * worked_s, REST_S_MAX) if before > self._seen else 0)
         self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
 
     async def _rest(self, rest_s: float) -> None:
@@ -47,15 +53,58 @@ class Pace:
                 await self._halt.wait()
 
 
-def _shorten_turns() -> Callable[[], None]:
+class ProcessSetting:
+    """A setting of the process: the first who needs it changed changes it, the last restores it.
+
+    `change` changes it and returns what restores the value before. From any thread.
+    """
+
+    def __init__(self, change: Callable[[], Restore]):
+        self._change = change
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._restore: Restore | None = None
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Have it changed meanwhile."""
+        with self._lock:
+            if self._inside == 0:
+                self._restore = self._change()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0 and self._restore is not None:
+                    self._restore()
+
+
+def _shorten_turns() -> Restore:
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(min(TURN_S_MAX, before_s))
     return partial(sys.setswitchinterval, before_s)
 
 
-_turns = ProcessSetting(_shorten_turns)
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _limit_blas() -> Restore:
+    restore: Restore = _blas().limit(limits=1).restore_original_limits
+    return restore
+
+
+_turns, _threads = ProcessSetting(_shorten_turns), ProcessSetting(_limit_blas)
 
 
 def short_turns() -> AbstractContextManager[None]:
     """Let threads pass the interpreter's lock on soon meanwhile."""
     return _turns.changed()
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Let BLAS use one thread meanwhile."""
+    return _threads.changed()

@@ -19,24 +19,24 @@ from memory_actors.base.errors import (
     SystemClosedError,
 )
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import ClusterReport
+from memory_actors.base.reports import ClusterReport
 from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import Compressed
-from memory_actors.users.writers.episodic import EpisodicWriter
-from memory_actors.users.writers.long_term import LongTermWriter
-from memory_actors.users.writers.scope import Scope
-from memory_actors.users.writers.summaries import SummaryWriter, summary_text
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.long_term import LongTerm
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.summaries import Summarized, summary_text
 
 GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
 
-WRITERS: Final[Mapping[str, type[SummaryWriter]]] = MappingProxyType(
-    {long_term.NAME: LongTermWriter, episodic.NAME: EpisodicWriter}
+HANDLES: Final[Mapping[str, type[Summarized]]] = MappingProxyType(
+    {long_term.NAME: LongTerm, episodic.NAME: Episodes}
 )
 
 _logger = get_logger("memory_actors.compaction")
@@ -68,7 +68,7 @@ class Replacing:
             if dry_run:
                 return told.report("would_compress", summary=content)
             summary = self._event(told, fields)
-            written = await WRITERS[old.kind.NAME](scope).compress(summary, old.rows)
+            written = await HANDLES[old.kind.NAME](scope)._compress(summary, old.rows)  # noqa: SLF001 - no operation: compaction's alone
         except SystemClosedError:
             raise
         except Exception as error:  # of a summariser of the caller's own, anything

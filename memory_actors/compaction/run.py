@@ -8,7 +8,7 @@ from time import perf_counter
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import ClusterReport, CompactionProgress, CompactionReport
+from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.compaction.pace import Pace
 from memory_actors.kinds.compression import CompactedKind
 

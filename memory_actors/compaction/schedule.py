@@ -49,7 +49,11 @@ _logger = get_logger("memory_actors.compaction")
 
 
 class LocalZone(tzinfo):
-    """The zone of this machine with its rules, for times to come too: `TZ`, or the system's."""
+    """The zone of this machine with its rules, for times to come too: `TZ`, or the system's.
+
+    It asks the C library, which also reads a `TZ` that holds rules (`CET-1CEST,M3.5.0,M10.5.0/3`)
+    and needs no database of zones; tzlocal refuses such a `TZ`.
+    """
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         """Return the offset at a wall time."""

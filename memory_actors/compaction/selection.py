@@ -13,14 +13,14 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan
-from memory_actors.compaction.one_thread import one_thread
+from memory_actors.compaction.pace import one_thread
 from memory_actors.compaction.splitting import topics
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import Found, texts
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 COVERAGE_MIN: Final = 0.5
 """Of what a cluster says, by weight: if its summary says less, the cluster is too wide for one."""

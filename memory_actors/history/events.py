@@ -7,7 +7,7 @@ import msgspec
 
 from eventlog import EventStore, Recorded, subscribe
 from eventlog.core.subscription import version_at
-from memory_actors.base.records import LogEntry
+from memory_actors.base.reports import LogEntry
 from memory_actors.base.streams import is_user_stream, stream_of, user_of
 from memory_actors.search.reading import history
 

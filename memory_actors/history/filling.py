@@ -11,8 +11,8 @@ import anyio.to_thread
 
 from eventlog import EventStore
 from memory_actors.kinds.kind import Kind, Passage
-from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import Text

@@ -17,7 +17,7 @@ from eventlog import EventStore, StreamHead
 from eventlog.core.records import to_datetime
 from eventlog.core.subscription import last_version
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Moment
+from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 

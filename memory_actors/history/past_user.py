@@ -13,17 +13,16 @@ from eventlog.core.records import to_us
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import Chores
 from memory_actors.base.errors import ReadOnlyError, SystemClosedError
-from memory_actors.base.records import Moment
+from memory_actors.base.reports import Moment
 from memory_actors.history.filling import fill
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.embedding.of_user import embeddings_of
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
 from memory_actors.users.services import Services
 from memory_actors.users.values import Values
-from memory_actors.users.writers.scope import Scope
 
 
 class PastUser:
@@ -40,7 +39,7 @@ class PastUser:
             stream,
             None,
             log=services.log,
-            embeddings=embeddings_of(services.embeddings, stream),
+            embeddings=services.embeddings.of(stream),
             chores=self._chores,
             find=self._find,
         )
@@ -62,7 +61,7 @@ class PastUser:
         :raises PayloadDropped: retention has dropped one of the texts.
         """
         log = self._services.log
-        embeddings = embeddings_of(self._services.embeddings, self.stream)
+        embeddings = self._services.embeddings.of(self.stream)
         async with self._filling:
             if self._filled:
                 return

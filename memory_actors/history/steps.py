@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Recorded
-from memory_actors.base.records import WhyStep
+from memory_actors.base.reports import WhyStep
 from memory_actors.history.sentences import sentence
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Why, WhyStep
+from memory_actors.base.reports import Why, WhyStep
 from memory_actors.history.steps import steps_of
 from memory_actors.kinds.effects import Effect
 from memory_actors.kinds.user_state import KINDS, kind_of_tag
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 
 async def why(scope: Scope, memory_id: str) -> Why:

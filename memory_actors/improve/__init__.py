@@ -4,30 +4,35 @@
     async for event in improve_stream(text, critic=..., reviser=...):
         ...
 
-`loop` is the way in, `run` is one run step by step, `stopping` says when it is over; `limits` and
-`watching` bound what it may hold; `recording` keeps its episode; `local` is a pair that needs
-nothing, `llm` one that asks a model.
+`loop` is the way in, `run` one run step by step, `limits` its bounds and its end, `recording` its
+episode; `local` is a pair that needs nothing, `llm` one that asks a model. `bounded` holds the
+collections that the history is kept in.
 """
 
-from memory_actors.improve.events import (
+from memory_actors.improve.limits import MemoryLimits, Stop
+from memory_actors.improve.llm import OpenAICritic, OpenAIReviser
+from memory_actors.improve.local import LocalCritic, LocalReviser
+from memory_actors.improve.loop import Improver, improve, improve_stream
+from memory_actors.improve.recording import RecordedRun, recorded_run
+from memory_actors.improve.records import (
+    Critic,
+    Critique,
     Critiqued,
+    CritiqueFinding,
     Event,
     Evicted,
     Failed,
     Finished,
+    Result,
     Revised,
+    Reviser,
+    Round,
     Scored,
     Started,
+    State,
+    StoppedBecause,
     Warned,
 )
-from memory_actors.improve.limits import MemoryLimits
-from memory_actors.improve.llm import OpenAICritic, OpenAIReviser
-from memory_actors.improve.local import LocalCritic, LocalReviser
-from memory_actors.improve.loop import Improver, improve, improve_stream
-from memory_actors.improve.protocol import Critic, Critique, CritiqueFinding, Reviser
-from memory_actors.improve.recording import RecordedRun, recorded_run
-from memory_actors.improve.records import Result, Round, State, StoppedBecause
-from memory_actors.improve.stopping import Stop
 
 __all__ = [
     "Critic",

@@ -1,16 +1,35 @@
-"""How much one run may hold, and how long it may go on."""
+"""Limits of one run: the texts that it may hold, the memory of the process, and when it ends.
 
-from collections.abc import Mapping
-from typing import Any, Final
+Without `stop` a run ends by itself: when the critic finds nothing, when the reviser leaves the text
+as it was, when the best score is `patience` rounds old, and after `max_iterations` revisions. A
+number is a target score beside these. A function decides alone, but for `max_iterations`.
+"""
+
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import KIB, MIB
-from memory_actors.improve.protocol import Critique, CritiqueFinding, utf8_bytes
+from memory_actors.base.validation import check_count, check_share
+from memory_actors.improve.records import (
+    Critique,
+    CritiqueFinding,
+    State,
+    StoppedBecause,
+    utf8_bytes,
+)
+from memory_actors.observing.monitor import SOFT_AGAIN, MemoryMonitor
 
 CUT: Final = "… [cut]"
 """Stands where a critique was cut."""
+INTERVAL_S: Final = 0.01
+"""Between two readings of the process: one takes some 10 us, a round even of a fast pair a hundred
+times that."""
+
+Stop: TypeAlias = Callable[[State], bool] | float | None
 
 
 class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +81,7 @@ def _check(name: str, value: object) -> None:
     if value is None and name.endswith("_bytes"):
         return
     least = {"max_iterations": 0, "max_critique_length": len(CUT.encode())}.get(name, 1)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidInputError(f"{name} must be a whole number from {least}, not {value!r:.80}")
+    check_count(value, name, least)
 
 
 def within_limit(critique: Critique, bytes_max: int) -> Critique:
@@ -100,3 +118,94 @@ def cut(text: str, bytes_max: int) -> str:
         return text
     head = data[: max(0, bytes_max - len(CUT.encode()))]
     return head.decode(errors="ignore") + CUT
+
+
+# --- the memory of the process
+
+
+class Watch:
+    """Looks at a monitor that others may use too: crossings and peak are this run's own.
+
+    Without one it has its own, with the limits of the run.
+
+    :raises InvalidInputError: a monitor and limits are given, or the soft one is above the hard.
+    """
+
+    def __init__(self, limits: MemoryLimits, monitor: MemoryMonitor | None):
+        soft, hard = limits.soft_limit_bytes, limits.hard_limit_bytes
+        if monitor is not None and (soft is not None or hard is not None):
+            raise InvalidInputError("give limits of the process to the monitor or to memory_limits")
+        self._monitor = monitor or MemoryMonitor(soft, hard, interval_s=INTERVAL_S)
+        self._warned = False
+        self._peak_bytes = 0
+
+    def look(self) -> str | None:
+        """Return a warning if the soft limit was crossed since the last look.
+
+        :raises MemoryLimitError: the process is over its hard limit.
+        """
+        now = self._monitor.statistics()
+        self._peak_bytes = max(self._peak_bytes, now.current_bytes)
+        self._monitor.admit()
+        soft = now.soft_limit_bytes
+        if soft is None or self._warned:
+            self._warned = (
+                self._warned and soft is not None and now.current_bytes > SOFT_AGAIN * soft
+            )
+            return None
+        self._warned = now.current_bytes >= soft
+        if not self._warned:
+            return None
+        used = f"{now.current_bytes / MIB:,.1f} MiB"
+        return f"the process holds {used} of memory (soft limit: {soft / MIB:,.1f} MiB)"
+
+    @property
+    def peak_mb(self) -> float:
+        """The most that a look has seen, in MB of 1024 KB."""
+        self._peak_bytes = max(self._peak_bytes, self._monitor.current_bytes)
+        return round(self._peak_bytes / MIB, 3)
+
+
+# --- the end
+
+
+class Ends:
+    """Says after each critique and each revision whether a run is over.
+
+    :raises InvalidInputError: a target that is no score, a function that is async, or a patience
+        that is not positive.
+    """
+
+    def __init__(self, stop: Stop, patience: int, max_iterations: int):
+        if callable(stop) and _is_async(stop):
+            raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
+        self._asked = stop if callable(stop) else None
+        self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
+        self._patience = check_count(patience, "patience", 1)
+        self._max_iterations = max_iterations
+
+    def after_critique(self, state: State) -> StoppedBecause | None:
+        """Return why a run is over; None: it goes on."""
+        if self._asked is not None:
+            because: StoppedBecause | None = "stop" if self._asked(state) else None
+        else:
+            because = self._by_itself(state)
+        if because is None and state.round > self._max_iterations:
+            return "max_iterations"
+        return because
+
+    def _by_itself(self, state: State) -> StoppedBecause | None:
+        if state.critique.found_nothing:
+            return "nothing_found"
+        if self._target is not None and state.score >= self._target:
+            return "target_reached"
+        return "no_rise" if state.round - state.best_round >= self._patience else None
+
+    def after_revision(self, *, changed: bool) -> StoppedBecause | None:
+        """Return why a run is over; None: it goes on."""
+        return "unchanged" if not changed and self._asked is None else None
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    """Tell whether the answer of a function, or of an object that is called, is to be awaited."""
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)

@@ -19,7 +19,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError, LLMError
 from memory_actors.base.llm import Answer, AsksModel, Connection
 from memory_actors.base.quoting import quoted
-from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
+from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 
 TIMEOUT_S: Final = 120.0
 """Of one attempt: a local model writes some 20 tokens a second, a page of text has 800."""

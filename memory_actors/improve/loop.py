@@ -9,15 +9,11 @@ from weakref import WeakSet
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryLimitError
 from memory_actors.base.validation import plain, text_bytes
-from memory_actors.improve.events import Event, Finished
-from memory_actors.improve.limits import MemoryLimits, memory_limits
+from memory_actors.improve.limits import Ends, MemoryLimits, Stop, Watch, memory_limits
 from memory_actors.improve.local import LocalCritic, LocalReviser
-from memory_actors.improve.protocol import Critic, Reviser
 from memory_actors.improve.recording import Recorder
-from memory_actors.improve.records import Result
+from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
 from memory_actors.improve.run import Run
-from memory_actors.improve.stopping import Ends, Stop
-from memory_actors.improve.watching import watch
 from memory_actors.observing.monitor import MemoryMonitor
 
 PATIENCE: Final = 3
@@ -26,12 +22,12 @@ CALL_TIMEOUT_S: Final = 600.0
 
 
 class Options(TypedDict, total=False):
-    """What may be set for a run, besides its critic and its reviser."""
+    """Settings of a run, besides its critic and its reviser."""
 
     memory_limits: MemoryLimits | Mapping[str, Any] | None
-    """How much it may hold. None, or a name left out: the default."""
+    """Limits of what it holds. None, or a name left out: the default."""
     stop: Stop
-    """A target score, or a function of the `State` after each critique. None: see `stopping`."""
+    """A target score, or a function of the `State` after each critique. None: see `limits`."""
     patience: int
     """Rounds without a better score after which it ends; 3."""
     monitor: MemoryMonitor | None
@@ -39,7 +35,7 @@ class Options(TypedDict, total=False):
     record_to: UserMemory | None
     """The user whose episode the run becomes. None: nothing is stored."""
     call_timeout_s: float
-    """How long one answer of critic or reviser may take; 600."""
+    """The time that one answer of critic or reviser may take; 600."""
 
 
 _KINDS: Final = MappingProxyType({"monitor": MemoryMonitor, "record_to": UserMemory})
@@ -70,7 +66,7 @@ class Improver:
         self._call_timeout_s = options.get("call_timeout_s", CALL_TIMEOUT_S)
         self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
         self._ends()
-        watch(self._limits, self._monitor)
+        Watch(self._limits, self._monitor)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,7 +91,7 @@ class Improver:
             self._reviser,
             self._limits,
             self._ends(),
-            watch(self._limits, self._monitor),
+            Watch(self._limits, self._monitor),
             Recorder(self._user),
             self._call_timeout_s,
         )

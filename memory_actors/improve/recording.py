@@ -25,16 +25,23 @@ from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotF
 from memory_actors.base.privacy import reason
 from memory_actors.base.records import HistoryEntry, Receipt
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.improve.bounded.marker import SNIPPET_CHARACTERS, sha256
-from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
-from memory_actors.improve.records import Result, Round, StoppedBecause
+from memory_actors.improve.eviction import SNIPPET_CHARACTERS, sha256
+from memory_actors.improve.records import (
+    Critic,
+    Critique,
+    Result,
+    Reviser,
+    Round,
+    StoppedBecause,
+    utf8_bytes,
+)
 
 PIECE_CHARACTERS: Final = 60_000
 """Of JSON in one step: with up to four bytes a character it fits."""
 STEP_BYTES_MAX: Final = CONTENT_BYTES_MAX - 1024
-"""What the texts of a step may take, besides the words around them."""
+"""The room for the texts of a step, besides the words around them."""
 END_S: Final = 10.0
-"""How long writing the end of a run that was cut off may take."""
+"""The time that writing the end of a run that was cut off may take."""
 
 _ACTION: Final = re.compile(
     r"(?P<what>given|round (?P<round>\d+)|finished)(?:, piece (?P<piece>\d+) of (?P<of>\d+))?"
@@ -49,7 +56,7 @@ class RecordedRun(Returned, frozen=True, kw_only=True):
 
     episode_id: str
     text: str
-    """As it was given."""
+    """The text as it was given."""
     rounds: tuple[Round, ...]
     status: str
     """running, done or failed."""

@@ -17,24 +17,28 @@ import anyio
 from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryActorsError
 from memory_actors.base.validation import plain, text_bytes
 from memory_actors.improve.bounded import BoundedList, Eviction, Marker
-from memory_actors.improve.bounded.marker import sha256
-from memory_actors.improve.events import (
+from memory_actors.improve.eviction import sha256
+from memory_actors.improve.limits import Ends, MemoryLimits, Watch, within_limit
+from memory_actors.improve.recording import Recorder
+from memory_actors.improve.records import (
+    Critic,
+    Critique,
     Critiqued,
     Event,
     Evicted,
     Failed,
     Finished,
+    Result,
     Revised,
+    Reviser,
+    Round,
     Scored,
     Started,
+    State,
+    StoppedBecause,
     Warned,
+    utf8_bytes,
 )
-from memory_actors.improve.limits import MemoryLimits, within_limit
-from memory_actors.improve.protocol import Critic, Critique, Reviser, utf8_bytes
-from memory_actors.improve.recording import Recorder
-from memory_actors.improve.records import Result, Round, State, StoppedBecause
-from memory_actors.improve.stopping import Ends
-from memory_actors.improve.watching import Watch
 
 T = TypeVar("T")
 
@@ -74,7 +78,7 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether there are no rounds to come."""
+        """True when no rounds are to come."""
         return self._because is not None
 
     # --- steps
@@ -227,7 +231,7 @@ class Run:
         news, self._news = self._news, []
         return news
 
-    # --- what comes of it
+    # --- the result
 
     @property
     def _best_round(self) -> int:

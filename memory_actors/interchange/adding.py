@@ -15,17 +15,10 @@ import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.plumbing import from_origins, put_block, put_summary
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import (
-    Episode,
-    EvictedStep,
-    Item,
-    Memory,
-    MemoryType,
-    Receipt,
-    Step,
-)
+from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (
@@ -38,9 +31,9 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, Entry, ImportReport
-from memory_actors.users.writers.episodic import DEFAULT_AGENT
-from memory_actors.users.writers.structured import DEFAULT_COLLECTION
-from memory_actors.users.writers.summaries import SummaryData
+from memory_actors.users.handles.documents import DEFAULT_COLLECTION
+from memory_actors.users.handles.episodes import DEFAULT_AGENT
+from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
@@ -63,7 +56,7 @@ class Adder:
         :raises QuotaExceededError: no room for one.
         """
         for (is_fact, origins), run in groupby(entries, key=_together):
-            self._user = self._given.from_origins(origins) if origins else self._given
+            self._user = from_origins(self._given, origins) if origins else self._given
             if is_fact:
                 await self._add_together(list(run))
             else:
@@ -120,12 +113,12 @@ class Adder:
                 return await self._put_document(entry.item, parts)
             case BlockParts() as parts:
                 block = msgspec.to_builtins(parts)
-                return await self._user.put_block(entry.memory_id, entry.item, block)
+                return await put_block(self._user, entry.memory_id, entry.item, block)
             case EmptyDocumentParts() as parts:
                 await self._make_document(parts)
                 return None
             case SummaryData() as parts:
-                return await self._user.put_summary(_summary(entry, parts))
+                return await put_summary(self._user, _summary(entry, parts))
         return await self._add_text(entry)
 
     def _count(self, receipt: Receipt | None) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import MemoryType
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
-from memory_actors.users.writers.episodic import EpisodeSummaryData
-from memory_actors.users.writers.summaries import SummaryData
+from memory_actors.users.handles.episodes import EpisodeSummaryData
+from memory_actors.users.handles.summaries import SummaryData
 
 Time: TypeAlias = str | float
 """ISO 8601 (naive means UTC), or seconds since 1970."""

@@ -43,9 +43,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.origins import Origins
+from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
-from memory_actors.base.sources import checked, origin
 from memory_actors.base.validation import (
     check_memory_type,
     check_optional_name,

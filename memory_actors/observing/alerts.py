@@ -22,7 +22,7 @@ from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, MissingExtraError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import size
-from memory_actors.base.urls import checked_host
+from memory_actors.base.validation import checked_host
 
 if TYPE_CHECKING:
     import httpx

@@ -1,11 +1,20 @@
-"""What is asked of retrieval, and how many memories it takes to answer it."""
+"""One query: all that is asked of retrieval, and how foreign its text is to the model.
 
+A tokenizer cuts what its model knows into few pieces: English words are 1.1 to 1.6 pieces each with
+MiniLM, Spanish ones 2, Russian ones 5 and more, and of Chinese two thirds are unknown tokens. A
+state or a vector of such pieces says little, so there a text's own words should decide.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from memory_actors.base.filters import Predicate
+from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
-from memory_actors.base.sources import Wanted
 from memory_actors.kinds.kind import Kind
 from memory_actors.search.weights import Weights
 
@@ -14,6 +23,14 @@ BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many
 HIT_TOKENS_MIN = 4  # of a memory, in the mean: "Ada likes tea." has four
 SPARE = 8  # ranked beside those that are wanted: some say what others say
 DIVERSE_POOL_MAX = 1_000  # each is compared with all that were chosen before it
+PIECES_A_WORD: Final = (1.6, 2.6)
+"""From where a text counts as foreign in part, and from where as a whole. 19 of 20 English
+questions are below the first; moving both by 0.3 changes no set by more than 0.004."""
+UNKNOWN_SHARE: Final = (0.1, 0.4)
+_CHARACTERS_MAX: Final = 2_000
+# Scripts that do not part words: each character is as good as a word.
+_UNPARTED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_WORD: Final = re.compile(r"\w+")
 
 
 class Query(NamedTuple):
@@ -57,6 +74,11 @@ class Query(NamedTuple):
     """How many memories of a kind are ranked; 0: as many as may be needed, most often."""
 
     @property
+    def asked_us(self) -> int:
+        """The time that "last week" is relative to."""
+        return self.now_us if self.reference_us is None else self.reference_us
+
+    @property
     def wanted(self) -> int:
         """How many results are wanted, at most."""
         if self.token_budget is None:
@@ -68,3 +90,19 @@ class Query(NamedTuple):
         """How many memories the results are chosen from, unless too many say the same."""
         many = self.wanted + (SPARE if self.folds else 0)
         return min(max(4 * many, 50), max(DIVERSE_POOL_MAX, many)) if self.diversity else many
+
+
+def foreign_share(
+    text: str, token_ids: npt.NDArray[np.uint16], unknown_token_id: int | None
+) -> float:
+    """Return how foreign a text is to the model that made these tokens of it, 0 to 1."""
+    if not len(token_ids) or len(text) > _CHARACTERS_MAX:
+        return 0.0
+    word_count = len(_WORD.findall(_UNPARTED.sub(" x ", text)))
+    unknown = 0.0 if unknown_token_id is None else float(np.mean(token_ids == unknown_token_id))
+    pieces_a_word = len(token_ids) / max(word_count, 1)
+    return max(_ramp(pieces_a_word, *PIECES_A_WORD), _ramp(unknown, *UNKNOWN_SHARE))
+
+
+def _ramp(value: float, start: float, end: float) -> float:
+    return min(max((value - start) / (end - start), 0.0), 1.0)

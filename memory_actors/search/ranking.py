@@ -1,7 +1,6 @@
 """Ranking: what makes a memory an answer to a query.
 
-    score = late + 0.8 session + 0.6 words + 0.2 meaning + 0.6 date + 0.08 speaker - 0.12 asks
-            - 0.6 bare
+The score of a passage is a sum of signals, each times its weight (`weights.py`):
 
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
@@ -11,14 +10,6 @@
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: 1 if it ends in a question mark: a question seldom answers one
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
-
-These weights (`TURNS`) are for what is long or was said by somebody: one vector blurs a long text,
-so it is found by its words and their states. Of short facts the vector says it all, and they are
-asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
-memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
-And where the model can read little of the query (`fluency.py`), its own words lead (`FOREIGN`),
-those of the passage before those around it. An embedder that gives no token states leaves vectors
-and words (`PLAIN`).
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
 Summaries of compressed memories go through both beside the others, but are chosen apart, so that
@@ -39,19 +30,18 @@ from memory_actors.search.embedding.tokens import unpack
 from memory_actors.search.indexes.late import LateIndex, QueryTokens
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE
+from memory_actors.search.query import Query
 from memory_actors.search.weights import (
+    AROUND,
     CHANCE,
-    FACTS,
-    FEW,
-    FEW_FACTS,
     FIRST,
     FIRST_FOREIGN,
-    FOREIGN,
     LONG_TOKENS,
     PLAIN,
-    TURNS,
     Weights,
+    as_weighed,
     between,
+    usual_weights,
 )
 
 Numbers = npt.NDArray[np.float32]
@@ -62,7 +52,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
-AROUND: Final = 0.4  # what words around a passage count for in a foreign query, beside its own
+COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
 EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.05 ms
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
@@ -71,18 +61,11 @@ SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by sc
 class Question(NamedTuple):
     """A query, ready to be compared."""
 
-    text: str
+    query: Query
     embedded: Embedded
     centre: Vectors
-    weights: Weights
-    reference_us: int
-    """What "last week" is relative to."""
-    many: int
-    """How many results are wanted, at least."""
-    summaries: int = 0
-    """How many passages of summaries are scored by all signals, beside those of memories."""
     foreign: float = 0.0
-    """How little the model can read of it, 0 to 1."""
+    """The share of it that the model cannot read, 0 to 1."""
 
 
 class Signals(NamedTuple):
@@ -171,7 +154,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 
 def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     """Return the cheap signals of all rows that may be found."""
-    traits, text = parts.traits, question.text
+    traits, query = parts.traits, question.query
     words = _words(parts, question)
     columns = traits.view(parts.size)  # of many rows no column is taken that does not count
     if rows is None:
@@ -179,8 +162,10 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     taken = slice(0, parts.size) if rows is None else rows
     rows = np.arange(parts.size) if rows is None else rows
     none = np.zeros(len(rows), np.float32)
-    speaker = traits.named(text)
-    spans = named_spans(text, question.reference_us, traits.years())
+    speaker, theirs = traits.named(query.text), none
+    if speaker is not None:
+        theirs = np.asarray(columns.speakers[taken] == speaker, np.float32)
+    spans = named_spans(query.text, query.asked_us, traits.years())
     return Signals(
         rows=rows,
         labels=parts.dense.view().labels[taken],
@@ -191,7 +176,7 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
         words=words[taken],
         meaning=_meaning(parts, rows, question),
         date=closeness(spans, columns.occurred_us[taken]) if spans else none,
-        speaker=none if speaker is None else _equal(columns.speakers[taken], speaker),
+        speaker=theirs,
         asks=columns.asks[taken],
         bare=columns.bare[taken].astype(np.float32),
     )
@@ -202,17 +187,13 @@ def _words(parts: Parts, question: Question) -> Numbers:
 
     Those around it, right before it or elsewhere in its session, then decide between rows.
     """
-    around = parts.words.score_all(question.text)[1][: parts.size]
+    around = parts.words.score_all(question.query.text)[1][: parts.size]
     if not question.foreign:
         return around
-    alone = parts.words.score_all(question.text, before=0)[1][: parts.size]
+    alone = parts.words.score_all(question.query.text, before=0)[1][: parts.size]
     best = _session(parts.traits.view(parts.size).chains, alone)
     own = alone + np.float32(AROUND) * (around + best)
     return np.asarray(around + np.float32(question.foreign) * (own - around), np.float32)
-
-
-def _equal(numbers: Chains, number: int) -> Numbers:
-    return np.asarray(numbers == number, np.float32)
 
 
 def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows | None:
@@ -220,14 +201,14 @@ def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question
 
     None where nothing proposes rows: then all are scored.
     """
-    count = max(PROPOSED, 2 * question.many)
+    count = max(PROPOSED, 2 * question.query.pool)
     close = parts.dense.proposed(question.embedded.vector, question.centre, count)
     if close is None:
         return None
     worded = np.flatnonzero(words)
     if len(worded) > count:
         worded = worded[np.argpartition(-words[worded], count)[:count]]
-    chosen = summaries.copy() if question.summaries else np.zeros(parts.size, np.bool_)
+    chosen = summaries.copy() if question.query.compressed else np.zeros(parts.size, np.bool_)
     chosen[close[close < parts.size]] = True
     chosen[worded] = True
     return np.flatnonzero(chosen)
@@ -252,9 +233,9 @@ def _best_of_all(firsts: Sequence[Signals], question: Question) -> list[Rows]:
     weights = between(FIRST, FIRST_FOREIGN, question.foreign)
     scores = np.concatenate([signals.weighed(weights) for signals in firsts])
     summary = np.concatenate([signals.summaries for signals in firsts])
-    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.many))
-    if question.summaries:
-        chosen |= _best(scores, summary, question.summaries)
+    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.query.pool))
+    if question.query.compressed:
+        chosen |= _best(scores, summary, COMPRESSED_CANDIDATES)
     starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
     return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
@@ -274,35 +255,20 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
     query = _tokens(parts.late, question)
-    mixed = PLAIN if query is None else _mixed(parts, question)
     if query is not None:
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     else:
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
-    signals = signals._replace(bare=_bare(parts, signals, question.text))
-    weights = _wanted(mixed, question.weights)
+    signals = signals._replace(bare=_bare(parts, signals, question.query.text))
+    usual = PLAIN
+    if query is not None:
+        usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
+    weights = as_weighed(usual, question.query.weights)
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
     scores = scores[order]
     return Ranked(signals.at(order), scores, scores, weights)
-
-
-def _mixed(parts: Parts, question: Question) -> Weights:
-    """Return the weights for what an index holds and what is asked."""
-    count = len(parts.dense)
-    known = count**2 / (count**2 + FEW_FACTS**2)
-    facts = between(FEW, FACTS, known)
-    return between(between(facts, TURNS, _turns_share(parts)), FOREIGN, question.foreign)
-
-
-def _wanted(weights: Weights, callers: Weights) -> Weights:
-    """Return weights as the caller weighs them, whose own ones stand beside `TURNS`."""
-    wanted = {
-        name: getattr(weights, name) * getattr(callers, name) / getattr(TURNS, name)
-        for name in weights.__struct_fields__
-    }
-    return Weights(**wanted)
 
 
 def _turns_share(parts: Parts) -> float:

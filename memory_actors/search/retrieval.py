@@ -22,24 +22,20 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
-from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.choosing import diverse
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.choosing import Folding, diverse
+from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.tokens import unpack
-from memory_actors.search.fluency import foreign_share
-from memory_actors.search.folding import Folding
-from memory_actors.search.indexes.candidates import Rows, matching, narrowed, of_origin, without
+from memory_actors.search.indexes.candidates import Rows, Test, narrowed, row_test
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import Text
-from memory_actors.search.indexes.traits import times
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.query import SPARE, Query
+from memory_actors.search.query import SPARE, Query, foreign_share
 from memory_actors.search.ranking import Question, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
-from memory_actors.search.standing import Asked, newest_first, superseded_by
+from memory_actors.search.standing import newest_first, superseded_by
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
 """Working memory first."""
@@ -47,7 +43,6 @@ INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread cos
 INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
-COMPRESSED_CANDIDATES = 24  # passages of summaries, 150 tokens each, that all signals score
 
 
 class Source(Protocol):
@@ -111,9 +106,8 @@ class _Part(NamedTuple):
     """Returns the memory of a label."""
     rows: Rows | None
     """Those that may be found; None for all."""
-    passes: Callable[[Row], bool] = lambda _row: True
-    """Says of a row of the state whether it may be found: a graph proposes others, too, and it may
-    have changed meanwhile."""
+    passes: Test
+    """Says the same of a row of the state."""
 
 
 async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
@@ -142,33 +136,21 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 async def _searched(
     services: Source, live: Searched, query: Query, embedded: Embedded, background: Vectors
 ) -> _Best:
-    warmed = await _warmed(services, live, query)
-    parts = [*warmed, *[await _narrowed(live, *each, query) for each in _indexes(live, query)]]
-    foreign = _foreign(query, embedded, services.embeddings.embedder)
-    return await _ranked(parts, _question(live, query, embedded, background, foreign), query)
-
-
-def _foreign(query: Query, embedded: Embedded, embedder: Embedder) -> float:
-    """Return how little the model can read of a query."""
-    if embedded.tokens is None:
-        return 0.0
-    unknown = getattr(embedder, "unknown_token_id", None)
-    return foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
-
-
-def _question(
-    live: Searched, query: Query, embedded: Embedded, background: Vectors, foreign: float
-) -> Question:
-    return Question(
-        text=query.text,
-        embedded=embedded,
-        centre=live.indexes.centre(background),
-        weights=query.weights,
-        reference_us=query.now_us if query.reference_us is None else query.reference_us,
-        many=query.pool,
-        summaries=COMPRESSED_CANDIDATES if query.compressed else 0,
-        foreign=foreign,
-    )
+    """Rank what may be found: on the loop if that is quick, else in a thread."""
+    parts = await _warmed(services, live, query)
+    for kind, index in _indexes(live, query):
+        searched, rows = await narrowed(index, query, live.state.provenance)
+        passes = row_test(query, live.state.provenance)
+        parts.append(_Part(kind, live.state.of(kind), searched, index.owner, rows, passes))
+    foreign = 0.0
+    if embedded.tokens is not None:
+        unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
+        foreign = foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
+    question = Question(query, embedded, live.indexes.centre(background), foreign)
+    count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
+    if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
+        return _rank(parts, question)
+    return await anyio.to_thread.run_sync(_rank, parts, question)
 
 
 # --- what may be found
@@ -177,23 +159,6 @@ def _question(
 def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
     found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
     return [(kind, index) for kind, index in found if index is not None]
-
-
-async def _narrowed(live: Searched, kind: Kind, index: MemoryIndex, query: Query) -> _Part:
-    """Return an index with the rows that a query is narrowed down to."""
-    numbers = None
-    if query.matches is not None and query.filters is not None:
-        numbers = await matching(index, query.filters, query.matches)
-    parts = index.parts
-    if query.of_origin is not None:
-        numbers = of_origin(parts, numbers, live.state.provenance, query.of_origin)
-    rows = narrowed(parts, numbers, query.since_us, query.until_us, query.as_of_us)
-    rows = without(parts, rows, query.exclude_ids, query.exclude_session)
-    passes = _narrowing(query, live.state.provenance)
-    return _Part(kind, live.state.of(kind), parts, index.owner, rows, passes=passes)
-
-
-# --- rows at hand
 
 
 def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
@@ -205,7 +170,7 @@ def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
 
 async def _warmed(services: Source, live: Searched, query: Query) -> list[_Part]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    passes, parts = _narrowing(query, live.state.provenance), []
+    passes, parts = row_test(query, live.state.provenance), []
     for kind, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
@@ -213,35 +178,8 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Part]
         await _warm(services, live, index, [Found(kind, row) for row in rows])
         labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
         numbers = np.sort(index.dense.rows_of(labels))
-        parts.append(_Part(kind, state, index.parts, index.owner, numbers))
+        parts.append(_Part(kind, state, index.parts, index.owner, numbers, lambda _row: True))
     return parts
-
-
-def _narrowing(query: Query, provenance: Provenance) -> Callable[[Row], bool]:
-    """Return a test of the few rows at hand."""
-
-    def passes(row: Row) -> bool:
-        return (
-            row.memory_id not in query.exclude_ids
-            and (query.exclude_session is None or in_session(row) != query.exclude_session)
-            and (query.matches is None or query.matches(row.shown_metadata))
-            and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
-            and (not timed or in_time(row))
-        )
-
-    def in_session(row: Row) -> str | None:
-        return getattr(row, "session_id", None)
-
-    def in_time(row: Row) -> bool:
-        occurred, begins, ends, last = times(row)
-        return (
-            (query.since_us is None or last >= query.since_us)
-            and (query.until_us is None or occurred < query.until_us)
-            and (query.as_of_us is None or begins <= query.as_of_us < ends)
-        )
-
-    timed = (query.since_us, query.until_us, query.as_of_us) != (None, None, None)
-    return passes
 
 
 async def _warm(
@@ -267,16 +205,9 @@ async def _warm(
 # --- ranked
 
 
-async def _ranked(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
-    """Rank: on the loop if that is quick, else in a thread."""
-    rows = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
-    if rows <= INLINE_ROWS_MAX and question.many <= INLINE_POOL_MAX:
-        return _rank(parts, question, query)
-    return await anyio.to_thread.run_sync(_rank, parts, question, query)
-
-
-def _rank(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
+def _rank(parts: Sequence[_Part], question: Question) -> _Best:
     """Return the best memories and the best summaries."""
+    query = question.query
     together = [[part] for part in parts] if query.each_kind else [parts]
     ranked = [
         pair
@@ -284,8 +215,7 @@ def _rank(parts: Sequence[_Part], question: Question, query: Query) -> _Best:
         for pair in zip(some, rank([(p.searched, p.rows) for p in some], question), strict=True)
     ]
     ordered = _best(ranked, query, summaries=False)
-    few = query._replace(top_k=COMPRESSED_MAX, token_budget=None)
-    summaries = _best(ranked, few, summaries=True) if query.compressed else []
+    summaries = _best(ranked, query, summaries=True) if query.compressed else []
     return _Best(_chosen(ordered, query), summaries, len(ordered) < query.pool)
 
 
@@ -302,13 +232,8 @@ def _best(
     ordered = sorted(best.values(), key=lambda scored: -scored.score)
     facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
     if facts is not None and not summaries:
-        ordered = newest_first(ordered, facts, _asked(query))
+        ordered = newest_first(ordered, facts, query)
     return [scored for scored in ordered if scored.score >= query.min_score]
-
-
-def _asked(query: Query) -> Asked:
-    reference_us = query.now_us if query.reference_us is None else query.reference_us
-    return Asked(query.text, reference_us, query.as_of_us)
 
 
 def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:

@@ -11,26 +11,19 @@ time), nor where a query asks of the time before it: names a time that it came a
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.core.records import to_datetime
 from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
-from memory_actors.search.dates import Span, named_spans
+from memory_actors.search.dates import named_spans
+from memory_actors.search.query import Query
 
 _OF_BEFORE: Final = re.compile(
     r"\b(?:used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
     r"|no longer|history)\b",
     re.IGNORECASE,
 )
-
-
-class Asked(NamedTuple):
-    """What of a query says which facts stand."""
-
-    text: str
-    reference_us: int
-    as_of_us: int | None
 
 
 def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None:
@@ -41,12 +34,12 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
     return newer[0].memory_id if newer else None
 
 
-def newest_first(ordered: Sequence[Any], state: LongTerm, asked: Asked) -> list[Any]:
+def newest_first(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
     """Return scored memories, best first, each superseded one behind what took its place."""
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
-    if not superseded or _OF_BEFORE.search(asked.text):
+    if not superseded or _OF_BEFORE.search(query.text):
         return list(ordered)
-    counted = _counted(asked, state, [one.found.row for one in superseded])
+    counted = _counted(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
     _take_scores(found, superseded, counted)
     behind = _places_behind(found, counted)
@@ -59,22 +52,18 @@ Newer = Callable[[Row], list[Row]]
 """Returns the memories that a row ranks behind."""
 
 
-def _counted(asked: Asked, state: LongTerm, rows: Iterable[Row]) -> Newer:
+def _counted(query: Query, state: LongTerm, rows: Iterable[Row]) -> Newer:
+    """Return what finds newer memories that were true by the end of the times a query names."""
     years = {to_datetime(row.occurred_at_us).year for row in rows}
-    spans = named_spans(asked.text, asked.reference_us, years)
+    spans = named_spans(query.text, query.asked_us, years)
 
     def newer(row: Row) -> list[Row]:
         if not getattr(row, "superseded", ()):
             return []
-        ones = long_term.newer_ones(row, state.held.rows, asked.as_of_us)
-        return [one for one in ones if _is_asked_of(one, spans)]
+        ones = long_term.newer_ones(row, state.held.rows, query.as_of_us)
+        return [one for one in ones if not spans or one.occurred_at_us < spans[-1].end_us]
 
     return newer
-
-
-def _is_asked_of(row: Row, spans: Sequence[Span]) -> bool:
-    """Say whether a memory was true by the end of the times that a query names."""
-    return not spans or row.occurred_at_us < spans[-1].end_us
 
 
 def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer) -> None:

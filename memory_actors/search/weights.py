@@ -1,6 +1,12 @@
-"""Weights: what each signal counts for, by what a store holds and what is asked; what a score says.
+"""The weight of each signal, by what a store holds and what is asked; and the chance in a score.
 
-Signals are those of `ranking.py`, where it stands which weights are for what.
+Signals are those of `ranking.py`. The weights that a caller sees and may change (`TURNS`) are for
+texts that are long or were said by somebody: one vector blurs a long text, so it is found by its
+words and their states. Of short facts the vector says it all, and they are asked in other words:
+there meaning leads (`FACTS`), the more so the fewer there are, for with few memories nobody can
+tell which words are rare (`FEW`). A store weighs in between by what it holds. And where the model
+can read little of the query (`query.py`), its own words lead (`FOREIGN`), those of the passage
+before those around it. An embedder that gives no token states leaves vectors and words (`PLAIN`).
 """
 
 from typing import Final, NamedTuple
@@ -94,6 +100,7 @@ PLAIN: Final = Weights(
 FIRST_FOREIGN: Final = Weights(
     late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )
+AROUND: Final = 0.4  # of the words around a passage in a foreign query, beside its own
 FEW_FACTS: Final = 15  # memories at which half of what is said of facts holds
 LONG_TOKENS: Final = (14.0, 24.0)
 """Different tokens a text has in the mean: from where texts are long in part, and as a whole. Facts
@@ -109,3 +116,19 @@ def between(some: Weights, others: Weights, share: float) -> Weights:
         for name in some.__struct_fields__
     }
     return Weights(**mixed)
+
+
+def usual_weights(count: int, turns: float, foreign: float) -> Weights:
+    """Return the weights for so many memories, the share of turns in them and what is asked."""
+    known = count**2 / (count**2 + FEW_FACTS**2)
+    facts = between(FEW, FACTS, known)
+    return between(between(facts, TURNS, turns), FOREIGN, foreign)
+
+
+def as_weighed(usual: Weights, callers: Weights) -> Weights:
+    """Return weights as the caller weighs them, whose own ones stand in the place of `TURNS`."""
+    weighed = {
+        name: getattr(usual, name) * getattr(callers, name) / getattr(TURNS, name)
+        for name in usual.__struct_fields__
+    }
+    return Weights(**weighed)

@@ -6,8 +6,7 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 from typing import TYPE_CHECKING, Any
 
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.keys import ApiKey
-from memory_actors.base.api_keys.store import KeyFileError, KeyStore
+from memory_actors.base.api_keys import ApiKey, KeyFileError, KeyStore
 from memory_actors.base.errors import MissingExtraError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import Body, PathParameter, QueryParameter
 
-from memory_actors.base.records import CompactionProgress, CompactionReport
+from memory_actors.base.reports import CompactionProgress, CompactionReport
 from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
 from memory_actors.server.access import root_only

@@ -15,7 +15,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.store import KeyStore
+from memory_actors.base.api_keys import KeyStore
 from memory_actors.server import admin, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
 from memory_actors.server.admission import BODY_DEADLINE_S, HEALTH, IN_FLIGHT_MAX, Doorway

@@ -14,7 +14,7 @@ from typing import Any, Final
 import uvicorn
 
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.api_keys.store import KeyStore
+from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.server.app import create_app
 from memory_actors.server.connections import Connections

@@ -42,9 +42,9 @@ from memory_actors.compaction.job import Compaction
 from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import remove_indexes, touched
 from memory_actors.users.services import Services
-from memory_actors.users.writers.scope import Scope
 
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 

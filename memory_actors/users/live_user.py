@@ -37,7 +37,7 @@ from memory_actors.kinds.context.commands import MAKE_ROOM
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.purging import Purge, originals
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.retrieval import Searched
 from memory_actors.users.past_events import events_about, first_events

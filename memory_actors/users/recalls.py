@@ -44,7 +44,7 @@ from eventlog.files.datafile import write_whole
 from eventlog.files.regular import read_bytes
 from memory_actors.base.background_tasks import Chores
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import Recall
+from memory_actors.base.reports import Recall
 from memory_actors.base.streams import RECALL_PREFIX
 from memory_actors.kinds.recall_events import RecallMade
 

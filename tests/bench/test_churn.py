@@ -76,7 +76,8 @@ def test_recall_is_of_what_ranking_asks(
     assert filled["recall@10"] < 0.8
 
 
-def test_what_is_kept_beside_the_index_is_what_lives_in_it() -> None:
+def test_what_is_kept_is_what_lives_in_the_index() -> None:
+    """The texts kept beside the index are those of the rows that live in it."""
     bench = Churn(400, 5, 1, np.random.default_rng(1))
     bench.add(400)
     bench.replace(0.5)

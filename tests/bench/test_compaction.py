@@ -80,7 +80,8 @@ def test_recall_is_counted_by_summariser(tmp_path: Path) -> None:
     assert [row["turns"] for row in compacted] == [8, 8]
 
 
-def test_evidence_behind_a_summary_is_found_and_quoted_only_word_for_word() -> None:
+def test_evidence_behind_a_summary_is_found_word_for_word() -> None:
+    """Evidence behind a summary is found, and counts as quoted only word for word."""
     asked = Asked(frozenset({"a", "b"}), frozenset(), frozenset({"a", "c"}), frozenset())
     assert asked.recall() == 0.5
     assert asked.recall(summaries=False) == 0
@@ -104,7 +105,8 @@ def test_a_corpus_comes_from_its_seed() -> None:
     assert questions(500, 1, 20) == questions(500, 1, 20)
 
 
-def test_a_corpus_is_half_a_year_in_order_with_no_text_twice() -> None:
+def test_a_corpus_is_half_a_year_in_order() -> None:
+    """A corpus is half a year in order with no text twice."""
     found = corpus(5_000, 1)
     times = [one.occurred_at for one in found]
     assert len({one.text for one in found}) == len(found) == 5_000

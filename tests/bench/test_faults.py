@@ -66,7 +66,8 @@ def output_of(program: str, env: dict[str, str] | None = None) -> list[str]:
     return run.stdout.splitlines()
 
 
-def test_a_trial_tells_how_it_ended_whatever_it_does_to_its_process() -> None:
+def test_a_trial_tells_how_it_ended() -> None:
+    """A trial tells how it ended, whatever it does to its process."""
     endings = dict(each.split(" | ") for each in output_of(TRIALS))
 
     assert endings["returns"] == "refused: by a typed error"

@@ -61,7 +61,8 @@ def test_what_is_read_from_the_text_is_what_stands_there(tmp_path: Path) -> None
     assert found["longest function"].today == 2
 
 
-def test_floors_are_the_longest_chain_and_a_circle_is_one_of_them() -> None:
+def test_floors_are_the_longest_chain() -> None:
+    """Floors are the longest chain, and a circle is one of them."""
     assert floors({"top": {"low", "mid"}, "mid": {"low"}, "low": set()}) == ["top", "mid", "low"]
     circle = {"top": {"a"}, "a": {"b"}, "b": {"a", "low"}, "low": set()}
     assert floors(circle) == ["top", "circle: a, b", "low"]
@@ -69,7 +70,8 @@ def test_floors_are_the_longest_chain_and_a_circle_is_one_of_them() -> None:
     assert circles({"top": {"low"}, "low": set()}) == []
 
 
-def test_the_command_has_a_figure_for_each_goal_and_lists_what_it_counted(tmp_path: Path) -> None:
+def test_the_command_has_a_figure_for_each_goal(tmp_path: Path) -> None:
+    """The command has a figure for each goal and lists what it counted."""
     arguments = ["house", "--list", "crosses", "--dir", str(tmp_path), "--json"]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     report = json.loads(result.stdout)

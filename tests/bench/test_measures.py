@@ -18,7 +18,8 @@ def test_a_fraction_is_neither_any_nor_all() -> None:
     assert found["MRR"] == pytest.approx(1 / 3)
 
 
-def test_all_is_at_most_the_fraction_and_that_at_most_any() -> None:
+def test_all_is_at_most_the_fraction() -> None:
+    """All is at most the fraction and that at most any."""
     rng = random.Random(1)
     for _ in range(200):
         ranking = rng.sample(range(40), 30)
@@ -29,7 +30,8 @@ def test_all_is_at_most_the_fraction_and_that_at_most_any() -> None:
         assert found["R@5"] <= found["R@10"] <= found["R@20"]
 
 
-def test_with_a_single_piece_of_evidence_all_three_are_one_number() -> None:
+def test_one_piece_of_evidence_makes_all_three_equal() -> None:
+    """With a single piece of evidence all three measures are one number."""
     found = measured({"a"}, ["b", "a"])
     assert found["R@5"] == found["any@5"] == found["all@5"] == 1.0
     assert found["MRR"] == 0.5

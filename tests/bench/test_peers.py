@@ -132,7 +132,8 @@ def test_a_peer_that_fails_costs_its_row_and_says_why(
     ]
 
 
-def test_a_peer_that_is_not_installed_is_skipped_with_the_cure() -> None:
+def test_a_peer_not_installed_is_skipped_with_the_cure() -> None:
+    """A peer that is not installed is skipped with the cure."""
     reason = missing(Spec("x:Y", ("json", "no_such_module", "no_such.module"), ()))
     assert reason == (
         "not installed: no_such_module, no_such.module (pip install 'memory-actors[peers]')"

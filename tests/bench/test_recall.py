@@ -61,7 +61,8 @@ def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
             read_set(path)
 
 
-def test_the_calibration_error_is_the_mean_distance_of_score_and_share() -> None:
+def test_calibration_error_is_mean_distance_of_score_and_share() -> None:
+    """The calibration error is the mean distance of score and share."""
     scores, answers = [0.75] * 4 + [0.15] * 4, [True, True, True, False] + [False] * 4
     assert calibration_error(scores, answers) == pytest.approx(0.075)
     assert [(one.results, one.answers) for one in bins(scores, answers)] == [(4, 0.0), (4, 0.75)]

@@ -16,7 +16,8 @@ class Letters:
         return len(text.replace(" ", "").replace("\n", ""))
 
 
-def test_documents_are_of_about_the_soft_limit_and_leave_out_the_rest() -> None:
+def test_documents_are_of_about_the_soft_limit() -> None:
+    """Documents are of about the soft limit and leave out the rest."""
     lines = ["x" * 400 + "\n"] * 10
     assert [len(text) for text in documents(lines, Letters())] == [4 * 401, 4 * 401]
     assert list(documents(lines[:1], Letters())) == [lines[0]]
@@ -30,7 +31,8 @@ def test_an_error_is_the_part_that_the_estimate_is_off() -> None:
     assert found[5] == pytest.approx(-67.466, abs=0.1)
 
 
-def test_each_tokenizer_has_a_table_and_each_kind_of_text_a_row(tmp_path) -> None:
+def test_tokenizers_have_tables_and_kinds_have_rows(tmp_path) -> None:
+    """Each tokenizer has a table and each kind of text a row."""
     path = tmp_path / "tokenizer.json"
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -76,9 +76,10 @@ async def test_archiving_nothing_is_nothing(store: EventStore):
 
 
 @pytest.mark.parametrize("versions", [[0], [7], [-1], [1, 2**64], [1.0], [True], ["1"]])
-async def test_an_event_that_is_not_there_is_refused_and_nothing_moved(
+async def test_an_unknown_event_is_refused_and_nothing_moves(
     store: EventStore, versions: list[Any]
 ):
+    """An event that is not there is refused, and nothing is moved."""
     await fill(store)
 
     with pytest.raises(InvalidAppend):
@@ -132,7 +133,8 @@ async def test_calls_made_at_once_move_each_event_once(store: EventStore):
 # --- retention
 
 
-async def test_retention_drops_what_was_archived_before_a_time_and_only_that(store: EventStore):
+async def test_retention_drops_by_time_of_archiving(store: EventStore):
+    """Retention drops the payloads that were archived before a time, and only those."""
     await fill(store)
     before = await everything(store)
     await store.archive("s", [1, 2])
@@ -146,7 +148,8 @@ async def test_retention_drops_what_was_archived_before_a_time_and_only_that(sto
     assert await store.read_versions("s", [3, 6]) == [before["s"][2], before["s"][5]]
 
 
-async def test_a_payload_that_is_gone_is_said_to_be_gone_and_since_when(store: EventStore):
+async def test_a_dropped_payload_says_since_when(store: EventStore):
+    """A read of a dropped payload says that it is gone, and since when."""
     await fill(store)
     await store.archive("s", [2])
     await store.drop_archived(FOREVER)
@@ -212,7 +215,8 @@ async def test_what_is_gone_is_not_archived_again(store: EventStore):
         await store.read_versions("s", [1])
 
 
-async def test_a_replay_stops_at_what_is_gone_unless_it_is_told_to_fold_it(store: EventStore):
+async def test_a_replay_stops_at_a_dropped_payload(store: EventStore):
+    """A replay stops at a dropped payload, unless it is told to fold it."""
     await fill(store)
     await store.archive("s", [2])
     await store.drop_archived(FOREVER)
@@ -224,7 +228,8 @@ async def test_a_replay_stops_at_what_is_gone_unless_it_is_told_to_fold_it(store
     assert await replay(store, COUNT, "s", state=2, after=2) == (6, 6)
 
 
-async def test_a_subscription_passes_over_what_is_gone_if_it_is_told_to(store: EventStore):
+async def test_a_subscription_passes_over_dropped_payloads(store: EventStore):
+    """A subscription passes over dropped payloads if it is told to."""
     await fill(store)
     await store.archive("s", [2])
     await store.drop_archived(FOREVER)
@@ -235,8 +240,11 @@ async def test_a_subscription_passes_over_what_is_gone_if_it_is_told_to(store: E
     assert (await anext(subscribe(store, after=2))).position == 3
 
 
-async def test_what_is_gone_of_another_stream_does_not_end_a_subscription(store: EventStore):
-    """Neither of the past nor live: it reads its own stream alone."""
+async def test_a_dropped_payload_elsewhere_ends_no_subscription(store: EventStore):
+    """Dropped payloads of another stream do not end a subscription.
+
+    Neither of the past nor live: it reads its own stream alone.
+    """
     await fill(store)
     await store.archive("t", [1, 2])
     await store.drop_archived(FOREVER)

@@ -38,7 +38,8 @@ async def test_the_receipt_says_how_many_events_were_erased_and_when(store: Even
     assert 1000 <= erased.erased_at_us < 2000
 
 
-async def test_an_erased_event_says_so_and_since_when_and_not_whose_it_was(store: EventStore):
+async def test_an_erased_event_does_not_say_whose_it_was(store: EventStore):
+    """An erased event says so, and since when, and not whose it was."""
     await fill(store)
     before = await store.read_stream("s")
     erased = await store.erase("s")
@@ -90,7 +91,8 @@ async def test_nothing_finds_what_was_erased(store: EventStore):
     assert (await store.load_checkpoint("view"), await store.load_entry("view", b"a")) == (5, b"1")
 
 
-async def test_the_head_stays_and_says_up_to_where_the_stream_is_erased(store: EventStore):
+async def test_the_head_says_how_far_a_stream_is_erased(store: EventStore):
+    """The head stays, and says up to which version the stream is erased."""
     await fill(store)
     before = await store.head("s")
     assert not before.is_empty
@@ -199,7 +201,8 @@ async def test_a_second_life_may_be_archived(store: EventStore):
     ]
 
 
-async def test_a_subscription_passes_over_what_is_erased_if_it_is_told_to(store: EventStore):
+async def test_a_subscription_passes_over_erased_events(store: EventStore):
+    """A subscription passes over erased events if it is told to."""
     await fill(store)
     await store.erase("s")
 

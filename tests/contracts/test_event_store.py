@@ -178,9 +178,8 @@ async def test_no_read_takes_a_name_that_is_no_streams(store: EventStore, name: 
 
 
 @pytest.mark.parametrize("text", [SURROGATE, None, 7, b"s"])
-async def test_no_read_takes_a_key_or_another_name_that_could_not_be_stored(
-    store: EventStore, text: Any
-):
+async def test_no_read_takes_a_name_that_cannot_be_stored(store: EventStore, text: Any):
+    """No read takes a key, or another name, that could not be stored."""
     await store.append("s", [Noted("a", about=("k",))], 0)
     reads = (
         store.versions_about("s", text),
@@ -195,7 +194,8 @@ async def test_no_read_takes_a_key_or_another_name_that_could_not_be_stored(
 
 
 @pytest.mark.parametrize("key", [b"k" * 401, "k", None, 7])
-async def test_the_key_of_an_entry_is_checked_when_it_is_read(store: EventStore, key: Any):
+async def test_an_entry_checks_its_key_on_read(store: EventStore, key: Any):
+    """The key of an entry is checked when it is read."""
     with pytest.raises(InvalidAppend):
         await store.load_entry("p", key)
 
@@ -495,10 +495,13 @@ async def test_a_relaxed_append_takes_no_key_and_needs_a_version(store: EventSto
         await store.append("s", [Noted("a")], ANY_VERSION, durability="relaxed")
 
 
-async def test_a_relaxed_append_beside_one_that_is_refused_is_judged_by_the_stream(
+async def test_a_relaxed_append_beside_a_refused_one(
     store: EventStore,
 ):
-    """What is acknowledged does not rest on an append that has not been accepted."""
+    """A relaxed append beside one that is refused is judged by the stream.
+
+    What is acknowledged does not rest on an append that has not been accepted.
+    """
     await store.append("s", [Noted("a")], 0)
 
     wrong, phantom, right = await asyncio.gather(
@@ -515,9 +518,10 @@ async def test_a_relaxed_append_beside_one_that_is_refused_is_judged_by_the_stre
     assert texts(await store.read_stream("s")) == ["a", "right"]
 
 
-async def test_a_relaxed_append_beside_a_repeated_request_is_judged_by_the_stream(
+async def test_a_relaxed_append_beside_a_repeated_request(
     store: EventStore,
 ):
+    """A relaxed append beside a repeated request is judged by the stream."""
     await store.append("s", [Noted("a")], 0, idempotency_key="k")
     await store.append("s", [Noted("b")], 1)
 
@@ -587,10 +591,11 @@ async def test_an_append_has_counted_when_it_returns(store: EventStore, durabili
     assert await totals(store) == {f"s{n}": 20 for n in range(8)}
 
 
-async def test_who_has_set_room_aside_hears_of_it_when_it_is_counted(
-    store: EventStore, durability: Any
-):
-    """Whatever the totals tell of is set aside no more, and the reverse: the sum is exact."""
+async def test_a_reservation_hears_when_it_is_counted(store: EventStore, durability: Any):
+    """The caller that has set room aside hears of it when it is counted.
+
+    Whatever the totals tell of is set aside no more, and the reverse: the sum is exact.
+    """
     aside, seen = {"n": 8}, []
 
     def counted() -> None:
@@ -658,8 +663,11 @@ async def test_there_are_at_most_256_totals(store: EventStore, durability: Any):
     assert texts(await store.read_stream("s")) == ["a", "c"]
 
 
-async def test_of_appends_made_at_once_those_that_are_there_have_counted(store: EventStore):
-    """Wrong versions and totals below zero, in the middle of commits with others."""
+async def test_appends_at_once_count_if_they_are_there(store: EventStore):
+    """Of appends made at once, those that are in the log have counted.
+
+    Wrong versions and totals below zero, in the middle of commits with others.
+    """
 
     async def append(n: int) -> None:
         counters = {"events": 1, "low": -1} if n % 5 == 2 else {"events": 1}
@@ -688,7 +696,8 @@ async def test_a_repeated_request_counts_once(store: EventStore):
     assert await totals(store) == {"n": 1}
 
 
-async def test_what_a_caller_does_to_its_counters_afterwards_is_no_matter(store: EventStore):
+async def test_counters_changed_afterwards_do_not_matter(store: EventStore):
+    """A caller may change its counters after the append: the log has a copy."""
     counters = {"n": 1}
     appending = asyncio.create_task(store.append("s", [Noted("a")], 0, counters=counters))
     await asyncio.sleep(0)
@@ -710,10 +719,13 @@ async def test_an_append_whose_caller_was_cancelled_has_counted_after_flush(stor
     assert store.totals_nowait() == {"n": 1}
 
 
-async def test_a_relaxed_append_beside_one_that_is_refused_is_judged_by_the_totals(
+async def test_a_relaxed_append_beside_one_over_the_totals(
     store: EventStore,
 ):
-    """What is acknowledged does not rest on a count that never comes."""
+    """A relaxed append beside one that is refused is judged by the totals.
+
+    What is acknowledged does not rest on a count that never comes.
+    """
     wrong, short, right = await asyncio.gather(
         store.append("a", [Noted("wrong")], 7, counters={"n": 5}),
         store.append("b", [Noted("short")], 0, counters={"n": -5}, durability="relaxed"),
@@ -799,7 +811,8 @@ async def test_an_epoch_that_is_none_is_refused(store: EventStore, epoch: Any):
     assert (await store.head("s")).epoch == 0
 
 
-async def test_a_fenced_owner_that_repeats_a_request_gets_its_first_result(store: EventStore):
+async def test_a_fenced_owner_repeats_and_gets_its_first_result(store: EventStore):
+    """A fenced owner that repeats a request gets its first result."""
     await store.append("s", [Noted("a")], 0, epoch=1, idempotency_key="k")
     await store.acquire("s", 2)
 
@@ -977,9 +990,10 @@ async def test_a_waiter_wakes_when_an_event_comes(store: EventStore):
 
 @pytest.mark.parametrize("stream", [None, "s"])
 @pytest.mark.parametrize("batch", [1, 2, 512])
-async def test_a_subscription_gives_the_past_behind_a_position_and_then_what_comes(
+async def test_a_subscription_gives_the_past_then_the_new(
     store: EventStore, stream: str | None, batch: int
 ):
+    """A subscription gives the past behind a position, and then the new events."""
     for n in range(6):
         await store.append("st"[n % 2], [Noted(str(n))], n // 2)  # s at 1, 3, 5
     source = subscribe(store, 2, stream=stream, batch=batch)
@@ -1014,10 +1028,13 @@ async def test_a_subscription_behind_the_end_of_the_log_begins_there(
 
 
 @pytest.mark.parametrize("stream", [None, "s"])
-async def test_a_subscription_from_before_the_beginning_waits_for_the_first_event(
+async def test_a_subscription_of_nothing_waits_for_the_first_event(
     store: EventStore, stream: str | None
 ):
-    """It lets the loop go meanwhile."""
+    """A subscription from before the beginning waits for the first event.
+
+    It lets the loop go meanwhile.
+    """
     coming = asyncio.ensure_future(anext(subscribe(store, -1, stream=stream)))
     with anyio.fail_after(10):
         await asyncio.sleep(0.01)

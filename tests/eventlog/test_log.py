@@ -127,7 +127,8 @@ async def test_a_log_without_events_opens_again(tmp_path: Path):
     await fill(tmp_path / "other")
 
 
-async def test_a_log_made_by_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path):
+async def test_a_newer_versions_log_is_refused_untouched(tmp_path: Path):
+    """A log made by a newer version is refused, and left as it was."""
     await fill(tmp_path)
     env = Environment(tmp_path / "log.mdb", TABLES)
     newer = seal_record(FormatRecord(ENCRYPTED_FORMAT + 1, 0))
@@ -140,7 +141,8 @@ async def test_a_log_made_by_a_newer_version_is_refused_and_left_as_it_was(tmp_p
     assert (tmp_path / "log.mdb").read_bytes() == before
 
 
-async def test_an_event_of_an_unknown_type_is_refused_with_its_place(tmp_path: Path):
+async def test_an_unknown_event_type_is_refused_with_its_place(tmp_path: Path):
+    """An event of an unknown type is refused with its place."""
     await fill(tmp_path)
     async with EventLog.open(tmp_path, EventRegistry()) as log:
         with pytest.raises(UnknownEvent, match=r"event 1 of stream 's': .*'test.noted'"):
@@ -294,7 +296,8 @@ async def test_a_forked_child_is_refused_every_use_and_harms_nothing(tmp_path: P
     ], run.stderr  # fmt: skip
 
 
-async def test_a_forked_child_that_lives_on_does_not_keep_the_log_locked(tmp_path: Path):
+async def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path):
+    """A forked child that lives on does not keep the log locked."""
     script = """
 async def main():
     async with EventLog.open(path, registry) as log:
@@ -317,7 +320,8 @@ asyncio.run(main())
 # --- damage that is noticed at opening
 
 
-async def test_a_file_cut_short_is_refused_at_any_length_that_lacks_anything(tmp_path: Path):
+async def test_a_file_cut_short_is_refused(tmp_path: Path):
+    """A file cut short is refused at any length that lacks anything."""
     await fill(tmp_path, 20)
     data = (tmp_path / "log.mdb").read_bytes()
     refused = 0
@@ -415,7 +419,8 @@ async def fill_up(log: EventLog) -> int:
     return version
 
 
-async def test_a_log_at_its_size_limit_refuses_writes_and_still_reads(tmp_path: Path):
+async def test_a_full_log_refuses_writes_and_still_reads(tmp_path: Path):
+    """A log at its size limit refuses writes, and still reads."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
         version = await fill_up(log)
 
@@ -427,7 +432,8 @@ async def test_a_log_at_its_size_limit_refuses_writes_and_still_reads(tmp_path: 
         await log.append("s", [Noted("more")], version)
 
 
-async def test_one_append_too_large_for_the_room_left_does_not_fail_the_others(tmp_path: Path):
+async def test_one_append_too_large_fails_alone(tmp_path: Path):
+    """One append too large for the room left does not fail the others."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=1_000_000) as log:
         outcomes = await asyncio.gather(
             log.append("a", [Noted("small")], 0),
@@ -442,8 +448,11 @@ async def test_one_append_too_large_for_the_room_left_does_not_fail_the_others(t
         assert sorted(await log.streams()) == ["a", "c"]
 
 
-async def test_in_a_full_log_what_adds_nothing_still_gets_its_answer(tmp_path: Path):
-    """A repeated request, a refusal, a change of owner, a checkpoint that only deletes."""
+async def test_a_full_log_answers_what_adds_nothing(tmp_path: Path):
+    """In a full log, a request that adds nothing still gets its answer.
+
+    A repeated request, a refusal, a change of owner, a checkpoint that only deletes.
+    """
     async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
         await log.append("t", [Noted("a")], 0, idempotency_key="k")
         await log.save_checkpoint(Checkpoint("p", 1, {b"k": b"v"}))
@@ -535,8 +544,11 @@ async def test_an_anchor_that_cannot_be_written_stops_nothing(
 # --- after a write that failed
 
 
-async def test_after_an_injected_failure_the_log_goes_on_as_it_was(tmp_path: Path):
-    """The one failed write is refused as a whole; what came before and after is exact."""
+async def test_the_log_goes_on_after_an_injected_failure(tmp_path: Path):
+    """After an injected failure the log goes on as it was.
+
+    The one failed write is refused as a whole; what came before and after is exact.
+    """
     script = """
 import resource
 async def main():
@@ -578,7 +590,8 @@ async def test_appends_beyond_the_bound_wait_and_all_go_through(tmp_path: Path):
         assert sorted(result.last_position for result in results) == list(range(1, 51))
 
 
-async def test_a_caller_cancelled_in_the_queue_does_not_take_anothers_turn(tmp_path: Path):
+async def test_a_cancelled_caller_takes_nobodys_turn(tmp_path: Path):
+    """A caller cancelled in the queue does not take another's turn."""
     async with EventLog.open(tmp_path, registry, queue_events_max=1) as log:
         first, cancelled, waiting = (
             asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(3)
@@ -633,9 +646,10 @@ async def test_a_relaxed_append_is_on_disk_within_50_ms(tmp_path: Path):
         assert (await log.head("s")).version == 2
 
 
-async def test_a_relaxed_append_that_was_lost_is_counted_and_the_next_one_judged_anew(
+async def test_a_lost_relaxed_append_is_counted(
     tmp_path: Path,
 ):
+    """A relaxed append that was lost is counted, and the next one is judged anew."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
         await log.append("s", [Noted("a")], 0)
         await log.append("s", [Noted(os.urandom(500_000).hex())], 1, durability="relaxed")

@@ -32,9 +32,8 @@ def leaving(items: list[str], eviction: Eviction) -> int:
 
 @MANY
 @given(st.sampled_from(Eviction), st.integers(40, 120), st.lists(ITEMS, max_size=60))
-def test_a_list_holds_what_a_model_holds_and_evicts_what_it_evicts(
-    eviction: Eviction, max_size: int, items: list[str]
-) -> None:
+def test_a_list_agrees_with_a_model(eviction: Eviction, max_size: int, items: list[str]) -> None:
+    """A list holds the items that a model holds, and evicts the same."""
     gone: list[str] = []
     bounded, kept, left = made(eviction, max_size, gone), [], []
     for item in items:
@@ -50,9 +49,10 @@ def test_a_list_holds_what_a_model_holds_and_evicts_what_it_evicts(
 
 @MANY
 @given(st.sampled_from(Eviction), st.integers(4_000, 12_000), st.lists(LARGE, max_size=40))
-def test_a_list_of_large_texts_is_never_above_its_limit_markers_included(
+def test_a_list_of_large_texts_keeps_its_limit(
     eviction: Eviction, max_size: int, items: list[str]
 ) -> None:
+    """A list of large texts is never above its limit, markers included."""
     bounded = made(eviction, max_size, [])
     for item in items:
         bounded.append(item)
@@ -66,9 +66,8 @@ def test_a_list_of_large_texts_is_never_above_its_limit_markers_included(
 
 @MANY
 @given(st.integers(4_000, 12_000), st.lists(LARGE, min_size=1, max_size=40))
-def test_the_protected_items_of_a_history_are_always_there_if_they_fit(
-    max_size: int, items: list[str]
-) -> None:
+def test_protected_items_stay_if_they_fit(max_size: int, items: list[str]) -> None:
+    """The protected items of a history are always there if they fit."""
     bounded = made(Eviction.KEEP_FIRST_LAST_ERRORS, max_size, [])
     for count, item in enumerate(items, start=1):
         bounded.append(item)
@@ -92,9 +91,8 @@ STEPS = st.one_of(
 
 @MANY
 @given(st.integers(40, 120), st.lists(STEPS, max_size=60))
-def test_a_dictionary_lets_go_what_was_unused_for_the_longest_time(
-    max_size: int, steps: list[Any]
-) -> None:
+def test_a_dictionary_evicts_the_longest_unused(max_size: int, steps: list[Any]) -> None:
+    """A dictionary lets go the value that was unused for the longest time."""
     bounded: BoundedDict[int, str] = BoundedDict(max_size, eviction="least_recently_used")
     used: dict[int, str] = {}  # the least recently used first
     for what, key, value in steps:
@@ -113,4 +111,4 @@ def test_a_dictionary_lets_go_what_was_unused_for_the_longest_time(
         else:
             assert bounded.pop(key) == used.pop(key)
         assert bounded.size <= max_size
-        assert {key: bounded._store.items[key] for key in bounded} == used
+        assert dict(bounded.items()) == used

@@ -213,8 +213,11 @@ def test_a_flipped_bit_in_the_anchor_costs_nothing(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_of_many_flipped_bits_none_changes_an_event_or_escapes_verification(tmp_path: Path):
-    """A damaged branch page may hide a row of an index from a look-up; verification finds it."""
+def test_flipped_bits_change_no_event_and_are_found(tmp_path: Path):
+    """Of many flipped bits none changes an event or escapes verification.
+
+    A damaged branch page may hide a row of an index from a look-up; verification finds it.
+    """
     trials = 3000
     outcomes = outcomes_of(tmp_path, "log.mdb", trials)
 

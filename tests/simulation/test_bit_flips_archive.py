@@ -51,7 +51,8 @@ def check(outcomes: dict[str, list[str]]) -> None:
     assert outcomes["wrong, and verified"] == outcomes["untyped"] == []
 
 
-def test_damage_to_the_tables_is_never_served_and_costs_no_segment(tmp_path: Path):
+def test_damaged_tables_cost_no_segment(tmp_path: Path):
+    """Damage to the tables is never served, and costs no segment."""
     outcomes = flips.outcomes_of(tmp_path, "log.mdb", 40, script=__file__)
 
     check(outcomes)
@@ -60,7 +61,8 @@ def test_damage_to_the_tables_is_never_served_and_costs_no_segment(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_of_many_flipped_bits_none_is_served_or_costs_a_segment(tmp_path: Path):
+def test_flipped_bits_cost_no_segment(tmp_path: Path):
+    """Of many flipped bits none is served or costs a segment."""
     check(flips.outcomes_of(tmp_path, "log.mdb", 2000, script=__file__))
 
 

@@ -40,7 +40,8 @@ def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("during", ["repairing", "restoring", "importing"])
-def test_work_on_a_closed_store_is_done_or_not_when_it_dies(during: Closed) -> None:
+def test_work_on_a_closed_store_is_all_or_nothing(during: Closed) -> None:
+    """Work on a closed store is done or not when it dies."""
     assert harm(run_closed(during, rounds=2, seed=17)) == (0, 0, 0)
 
 

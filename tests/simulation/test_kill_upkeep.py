@@ -209,7 +209,8 @@ def say(line: str) -> None:
     os.write(1, line.encode() + b"\n")
 
 
-def test_nothing_acknowledged_is_lost_to_kill_9_at_random_moments_of_upkeep() -> None:
+def test_kill_9_at_random_moments_loses_nothing() -> None:
+    """Nothing acknowledged is lost to kill -9 at random moments of upkeep."""
     findings = kill_at_random(rounds=5, seed=11)
 
     assert findings.harm == NO_HARM
@@ -346,9 +347,8 @@ def killed_at_lines(path: Path, every: int) -> Findings:
 
 
 @pytest.mark.parametrize("every", [36])
-def test_nothing_acknowledged_is_lost_to_kill_9_at_lines_of_upkeep(
-    tmp_path: Path, every: int
-) -> None:
+def test_kill_9_at_lines_of_upkeep_loses_nothing(tmp_path: Path, every: int) -> None:
+    """Nothing acknowledged is lost to kill -9 at lines of upkeep."""
     findings = killed_at_lines(tmp_path, every)
 
     assert findings.harm == NO_HARM
@@ -357,7 +357,8 @@ def test_nothing_acknowledged_is_lost_to_kill_9_at_lines_of_upkeep(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nothing_acknowledged_is_lost_to_kill_9_at_any_line_of_upkeep(tmp_path: Path) -> None:
+def test_kill_9_at_any_line_of_upkeep_loses_nothing(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost to kill -9 at any line of upkeep."""
     findings = killed_at_lines(tmp_path, 1)
 
     print(findings.kills)

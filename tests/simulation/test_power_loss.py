@@ -62,7 +62,8 @@ def test_what_was_synced_is_always_there() -> None:
     assert all(state == {FILE: b"data"} for state in states(made))
 
 
-def test_sectors_that_were_not_synced_are_there_or_not_each_for_itself() -> None:
+def test_unsynced_sectors_are_there_or_not_independently() -> None:
+    """Sectors that were not synced are there or not, each for itself."""
     old, new = b"o" * 2 * SECTOR_BYTES, b"n" * 2 * SECTOR_BYTES
     made = disk(create(1, FILE), write(1, 0, old), sync(1), SYNC_STORE, write(1, 0, new))
 
@@ -71,7 +72,8 @@ def test_sectors_that_were_not_synced_are_there_or_not_each_for_itself() -> None
     assert found == {b"oo", b"on", b"no", b"nn"}
 
 
-def test_a_write_to_a_descriptor_that_syncs_is_there_and_others_are_not_for_its_sake() -> None:
+def test_a_syncing_descriptors_write_is_there_alone() -> None:
+    """A write to a descriptor that syncs is there, and others are not for its sake."""
     made = disk(
         create(1, FILE), SYNC_STORE, write(1, 0, b"x" * SECTOR_BYTES),
         write(1, SECTOR_BYTES, b"y", durable=True),
@@ -82,7 +84,8 @@ def test_a_write_to_a_descriptor_that_syncs_is_there_and_others_are_not_for_its_
     assert found == {bytes(SECTOR_BYTES) + b"y", b"x" * SECTOR_BYTES + b"y"}
 
 
-def test_a_name_is_there_for_sure_once_its_directory_was_synced() -> None:
+def test_a_name_is_sure_after_its_directory_synced() -> None:
+    """A name is there for sure once its directory was synced."""
     made = disk(create(1, FILE), write(1, 0, b"data"), sync(1))
     assert {FILE in state for state in states(made)} == {True, False}
 
@@ -124,9 +127,10 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
     return list(read_journal(scratch / "journal"))
 
 
-def test_a_log_is_on_disk_with_its_name_before_anything_in_it_is_acknowledged(
+def test_a_named_log_is_on_disk_before_acknowledging(
     steps: list[Step],
 ) -> None:
+    """A log is on disk with its name before anything in it is acknowledged."""
     acknowledged = next(n for n, step in enumerate(steps) if step.op is Op.MARK)
     made = disk(*steps[: acknowledged + 1])
 

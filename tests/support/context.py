@@ -88,7 +88,7 @@ class FakeDocument:
     async def archived(self) -> list[Entry]:
         return list(self.gone)
 
-    async def archive_digest(self) -> bytes:
+    async def _archive_digest(self) -> bytes:
         return text_digest(repr(self.gone))
 
     async def synced(self, label: str) -> Any:
@@ -106,11 +106,13 @@ class FakeDocument:
     ) -> Receipt:
         base = self.base
         try:
-            return await self.note_synced((), changes, expected=expected, auto_archive=auto_archive)
+            return await self._note_synced(
+                (), changes, expected=expected, auto_archive=auto_archive
+            )
         finally:
             self.base = base
 
-    async def note_synced(
+    async def _note_synced(
         self,
         base: Any,
         changes: Sequence[Change] = (),

@@ -3,6 +3,7 @@
 Each memory has a command of its own, as for `delete`. They are given to the actor many at a time,
 so that it decides them in one batch, and a commit deletes as many.
 """
+# ruff: noqa: SLF001 - a user's memory calls what the handles of its kinds have in common
 
 import asyncio
 from collections.abc import Mapping
@@ -14,19 +15,19 @@ from memory_actors.api.handles.listing import Chosen, matching
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Receipt
 from memory_actors.search.reading import Found
-from memory_actors.users.writers.scope import Scope
-from memory_actors.users.writers.writer import Writer
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.scope import Scope
 
 DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
 
 
-async def delete_many(scope: Scope, writers: Mapping[str, Writer], which: Chosen) -> list[Receipt]:
-    """Delete memories. See `UserMemory.delete_many`; `writers` are by the names of their kinds."""
+async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
+    """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
     found = await anyio.to_thread.run_sync(matching, await state_now(scope), which)
     receipts: list[Receipt] = []
     for start in range(0, len(found), DELETED_AT_ONCE):
         batch = found[start : start + DELETED_AT_ONCE]
-        deleting = [_deleted(writers[one.kind.NAME], one) for one in batch]
+        deleting = [_deleted(handles[one.kind.NAME], one) for one in batch]
         for outcome in await asyncio.gather(*deleting, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -34,9 +35,9 @@ async def delete_many(scope: Scope, writers: Mapping[str, Writer], which: Chosen
     return receipts
 
 
-async def _deleted(writer: Writer, one: Found) -> list[Receipt]:
+async def _deleted(handle: Handle, one: Found) -> list[Receipt]:
     """Delete one; return no receipt if it went meanwhile, or with another one."""
     try:
-        return [await writer.delete(one.row)]
+        return [await handle._delete(one.row)]
     except NotFoundError:
         return []

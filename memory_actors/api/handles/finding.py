@@ -6,7 +6,7 @@ from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.user_state import KINDS, UserState, event_registry
 from memory_actors.search.reading import Found
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 AMBIGUOUS_NAMED_MAX = 3
 

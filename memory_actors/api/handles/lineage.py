@@ -11,8 +11,8 @@ from memory_actors.kinds.compression import Compressed, Summary
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.reading import Found, memories
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import About, pages, versions_about
-from memory_actors.users.writers.scope import Scope
 
 
 async def originals_of(scope: Scope, row: Any) -> Sequence[str]:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.origins import Wanted, wanted
 from memory_actors.base.records import MemoryType, Trust
-from memory_actors.base.sources import Wanted, wanted
 from memory_actors.base.validation import check_memory_type
 from memory_actors.kinds import context
 from memory_actors.kinds.kind import Kind

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_actors.api.handles.excerpt import excerpt
-from memory_actors.base.records import Context, ContextPart, Memory, MemoryType
+from memory_actors.base.records import Memory, MemoryType
+from memory_actors.base.reports import Context, ContextPart
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -17,7 +18,7 @@ from memory_actors.base.validation import (
     text_bytes,
 )
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.folding import Folding
+from memory_actors.search.choosing import Folding
 
 if TYPE_CHECKING:
     from memory_actors.api.handles.user import UserMemory

@@ -11,18 +11,18 @@ from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
-from memory_actors.base.origins import matches
+from memory_actors.base.origins import check_optional_trust, matches
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Purged, PurgeReport, Trust
-from memory_actors.base.sources import check_optional_trust
+from memory_actors.base.records import Trust
+from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import Purge
 from memory_actors.kinds.purging.command import PURGED_AT_ONCE
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
-from memory_actors.users.writers.scope import Scope
 
 _logger = get_logger("memory_actors.kinds.purging")
 

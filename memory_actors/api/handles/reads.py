@@ -20,6 +20,7 @@ from memory_actors.api.handles.listing import (
 from memory_actors.api.handles.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import predicate
+from memory_actors.base.origins import wanted
 from memory_actors.base.records import (
     HistoryEntry,
     Hit,
@@ -29,9 +30,8 @@ from memory_actors.base.records import (
     Time,
     Trust,
     Usage,
-    Why,
 )
-from memory_actors.base.sources import wanted
+from memory_actors.base.reports import Why
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_choice,
@@ -51,8 +51,8 @@ from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
 from memory_actors.search.weights import Weights, check_weights
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.usage import CostEstimate, estimate, usage
-from memory_actors.users.writers.scope import Scope
 
 LIST_PAGE = 256
 

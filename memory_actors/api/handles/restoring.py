@@ -4,6 +4,7 @@ Each kind has a command of its own, and so an append of its own. So that a refus
 half done, every id is looked up and every command made before the first is carried out; and where
 there are several, each is decided once beforehand.
 """
+# ruff: noqa: SLF001 - a user's memory calls what the handles of its kinds have in common
 
 from collections.abc import Mapping, Sequence
 
@@ -12,21 +13,21 @@ from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind, Restore
 from memory_actors.kinds.user_state import kind_of_tag
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import pages, versions_about
-from memory_actors.users.writers.scope import Scope
-from memory_actors.users.writers.writer import Writer
 
-Restoring = tuple[Writer, Restore]
+Restoring = tuple[Handle, Restore]
 
 
 async def restore(
-    scope: Scope, writers: Mapping[str, Writer], memory_ids: Sequence[str]
+    scope: Scope, handles: Mapping[str, Handle], memory_ids: Sequence[str]
 ) -> list[Receipt]:
-    """Bring memories back. See `UserMemory.restore`; `writers` are by the names of their kinds."""
+    """Bring memories back. See `UserMemory.restore`; `handles` are by the names of their kinds."""
     by_kind: dict[str, list[str]] = {}
     for memory_id, kind in (await _kinds_ever(scope, memory_ids)).items():
         by_kind.setdefault(kind.NAME, []).append(memory_id)
-    commands = [(writers[name], writers[name].restoring(ids)) for name, ids in by_kind.items()]
+    commands = [(handles[name], handles[name]._restoring(ids)) for name, ids in by_kind.items()]
     return await scope.unattended(_carried_out(scope, commands))
 
 
@@ -35,9 +36,7 @@ async def _carried_out(scope: Scope, commands: Sequence[Restoring]) -> list[Rece
         async with scope.writable() as live:
             for _, command in commands:
                 await live.actor.dry_run(command)
-    return [
-        receipt for writer, command in commands for receipt in await writer.write_restore(command)
-    ]
+    return [receipt for handle, command in commands for receipt in await handle._restored(command)]
 
 
 async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind]:

@@ -1,4 +1,5 @@
 """`memory.user(...)`: everything one user's memory can do."""
+# ruff: noqa: SLF001 - a user's memory calls what the handles of its kinds have in common
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -6,9 +7,6 @@ from functools import partial
 from typing import Any, Self
 
 from memory_actors.api.handles.deleting import delete_many
-from memory_actors.api.handles.documents import Documents
-from memory_actors.api.handles.entities import EntityGraph
-from memory_actors.api.handles.episodes import Episodes
 from memory_actors.api.handles.finding import found, found_summary, full_id
 from memory_actors.api.handles.lineage import originals_of
 from memory_actors.api.handles.listing import chosen
@@ -16,34 +14,30 @@ from memory_actors.api.handles.prompt import prompt
 from memory_actors.api.handles.purging import purge
 from memory_actors.api.handles.reads import UserReads
 from memory_actors.api.handles.restoring import restore
-from memory_actors.api.handles.short_term import ShortTermMemory
 from memory_actors.api.handles.user_context import UserContext
-from memory_actors.api.handles.working import WorkingMemory
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.origins import Origins
+from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
     Item,
-    Memory,
     MemoryType,
     Metadata,
     OnDuplicate,
-    Purged,
     Receipt,
     Tier,
     Time,
     Trust,
 )
-from memory_actors.base.sources import origin
+from memory_actors.base.reports import Purged
 from memory_actors.base.validation import check_memory_type
-from memory_actors.users.writers.account import set_tier
-from memory_actors.users.writers.context import ContextWriter
-from memory_actors.users.writers.entity import EntityWriter
-from memory_actors.users.writers.episodic import EpisodicWriter
-from memory_actors.users.writers.long_term import LongTermWriter
-from memory_actors.users.writers.scope import Scope
-from memory_actors.users.writers.short_term import ShortTermWriter
-from memory_actors.users.writers.structured import StructuredWriter
-from memory_actors.users.writers.working import WorkingWriter
+from memory_actors.users.handles.account import set_tier
+from memory_actors.users.handles.documents import Documents
+from memory_actors.users.handles.entities import EntityGraph
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.long_term import LongTerm
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.short_term import ShortTermMemory
+from memory_actors.users.handles.summaries import Summarized
+from memory_actors.users.handles.working import WorkingMemory
 
 
 class UserMemory(UserReads):
@@ -55,20 +49,21 @@ class UserMemory(UserReads):
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
-        working, short_term = WorkingWriter(scope), ShortTermWriter(scope)
-        self._long_term, episodic = LongTermWriter(scope), EpisodicWriter(scope)
-        entity, structured = EntityWriter(scope), StructuredWriter(scope)
-        self._documents = ContextWriter(scope)
-        kinds = (working, short_term, self._long_term, entity, episodic, structured)
-        self._writers = {writer.kind.NAME: writer for writer in (*kinds, self._documents)}
-        self._compacted = {writer.kind.NAME: writer for writer in (self._long_term, episodic)}
-        self.working = WorkingMemory(scope, working)
-        self.short_term = ShortTermMemory(scope, short_term)
-        self.entities = EntityGraph(scope, entity)
-        self.episodes = Episodes(scope, episodic)
-        self.documents = Documents(scope, structured)
+        self.working = WorkingMemory(scope)
+        self.short_term = ShortTermMemory(scope)
+        self._long_term = LongTerm(scope)
+        self.entities = EntityGraph(scope)
+        self.episodes = Episodes(scope)
+        self.documents = Documents(scope)
         counter = scope.services.settings.context_budget().counter
-        self.context = UserContext(scope, self._documents, partial(prompt, self, counter))
+        self.context = UserContext(scope, partial(prompt, self, counter))
+        self._handles = {
+            handle.kind.NAME: handle
+            for handle in (
+                self.working, self.short_term, self._long_term, self.entities, self.episodes,
+                self.documents, self.context,
+            )
+        }  # fmt: skip
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says: all that is written with it comes from there.
@@ -79,10 +74,9 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
-        return self.from_origins(origin(source, trust))
+        return self._speaking_for(origin(source, trust))
 
-    def from_origins(self, origins: Origins) -> Self:
-        """Return a handle for words of several origins, as another store has them. No I/O."""
+    def _speaking_for(self, origins: Origins) -> Self:
         handle = copy(self)
         UserMemory.__init__(handle, self._scope.speaking_for(origins))
         return handle
@@ -136,18 +130,18 @@ class UserMemory(UserReads):
             memory_id=memory_id,
             pinned=pinned,
         )
-        writer = self._writers[check_memory_type(memory_type)]
-        prunes = self._scope.prunes(auto_prune)
-        if on_duplicate is None:
-            return await writer.add(item, auto_prune=prunes, idempotency_key=idempotency_key)
-        if writer is not self._long_term:
+        handle = self._handles[check_memory_type(memory_type)]
+        if handle is self._long_term:
+            (receipt,) = await self.add_many(
+                [item],
+                auto_prune=auto_prune,
+                idempotency_key=idempotency_key,
+                on_duplicate=on_duplicate,
+            )
+            return receipt
+        if on_duplicate is not None:
             raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
-        return await self._long_term.add(
-            item,
-            auto_prune=prunes,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
-        )
+        return await handle._add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
 
     async def add_with_auto_prune(
         self,
@@ -204,7 +198,7 @@ class UserMemory(UserReads):
         """
         return await self._long_term.add_many(
             items,
-            auto_prune=self._scope.prunes(auto_prune),
+            auto_prune=auto_prune,
             idempotency_key=idempotency_key,
             on_duplicate=on_duplicate,
         )
@@ -220,7 +214,7 @@ class UserMemory(UserReads):
             raise InvalidInputError("nothing to update: give a content, metadata, or both")
         self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
-        return await self._writers[kind.NAME].update(row, content, metadata)
+        return await self._handles[kind.NAME]._update(row, content, metadata)
 
     async def delete(self, memory_id: str) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.
@@ -229,7 +223,7 @@ class UserMemory(UserReads):
         """
         self._scope.check_writable()
         kind, row = await found(self._scope, memory_id)
-        return await self._writers[kind.NAME].delete(row)
+        return await self._handles[kind.NAME]._delete(row)
 
     async def full_id(self, beginning: str) -> str:
         """Return the id that begins so, of a memory that is there or, if none is, that was.
@@ -265,7 +259,7 @@ class UserMemory(UserReads):
                 "no filter matches everything: name memory_types as well, or use "
                 "`MemorySystem.erase` to forget the user"
             )
-        return await self._scope.unattended(delete_many(self._scope, self._writers, which))
+        return await self._scope.unattended(delete_many(self._scope, self._handles, which))
 
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.
@@ -282,7 +276,7 @@ class UserMemory(UserReads):
         if isinstance(memory_ids, str) or not isinstance(memory_ids, Sequence):
             raise InvalidInputError("restore takes a list of memory ids")
         self._scope.check_writable()
-        return await restore(self._scope, self._writers, memory_ids)
+        return await restore(self._scope, self._handles, memory_ids)
 
     async def purge(
         self,
@@ -314,27 +308,6 @@ class UserMemory(UserReads):
         """
         await set_tier(self._scope, tier)
 
-    async def put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
-        """Put a block of a context document as an export of another store has it.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is no block, or its id stands for another memory.
-        """
-        return await self._documents.put_block(memory_id, item, data)
-
-    async def put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as an export of another store has it: an import does that.
-
-        :raises QuotaExceededError: there is no room for it.
-        :raises InvalidInputError: it is no summary, or its id stands for another memory.
-        """
-        if not isinstance(memory, Memory):
-            raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-        writer = self._compacted.get(check_memory_type(memory.memory_type))
-        if writer is None:
-            raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
-        return await writer.put_summary(memory)
-
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.
 
@@ -346,4 +319,6 @@ class UserMemory(UserReads):
         self._scope.check_writable()
         kind, row = await found_summary(self._scope, compressed_id)
         ids = await originals_of(self._scope, row)
-        return await self._compacted[kind.NAME].undo_compaction(compressed_id, ids)
+        handle = self._handles[kind.NAME]
+        assert isinstance(handle, Summarized)
+        return await handle._undo_compaction(compressed_id, ids)

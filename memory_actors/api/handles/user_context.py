@@ -6,18 +6,17 @@ from functools import partial
 import anyio.to_thread
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.api.handles.prompt import Ask
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import DEFAULT_DOCUMENT, ContextReceipt, DocumentInfo
-from memory_actors.base.records import Context as Prompt
+from memory_actors.base.reports import Context as Prompt
+from memory_actors.base.reports import ContextReceipt, DocumentInfo
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
 from memory_actors.kinds.context.state import Context, Document, in_order, text
-from memory_actors.users.writers.context import ContextWriter
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.context_document import ContextDocument
+from memory_actors.users.handles.scope import Scope
 
 AskPrompt = Callable[[Ask], Awaitable[Prompt]]
 
@@ -25,8 +24,8 @@ AskPrompt = Callable[[Ask], Awaitable[Prompt]]
 class UserContext(ContextDocument):
     """The default document, the way to the others and, called, what to paste into a prompt."""
 
-    def __init__(self, scope: Scope, writer: ContextWriter, ask_prompt: AskPrompt):
-        super().__init__(scope, writer, DEFAULT_DOCUMENT)
+    def __init__(self, scope: Scope, ask_prompt: AskPrompt):
+        super().__init__(scope)
         self._ask_prompt = ask_prompt
 
     async def __call__(
@@ -64,13 +63,13 @@ class UserContext(ContextDocument):
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        return ContextDocument(self._scope, self._writer, check_name(name, "document"))
+        return ContextDocument(self._scope, check_name(name, "document"))
 
     async def documents(self) -> list[DocumentInfo]:
         """Return what documents there are, by name."""
         async with self._scope.live() as live:
             state = live.state.context
-        counter = self._writer.budget.counter
+        counter = self._budget.counter
         return await anyio.to_thread.run_sync(partial(_infos, state, counter))
 
     async def create(self, name: str, text: str = "") -> ContextReceipt:
@@ -85,10 +84,10 @@ class UserContext(ContextDocument):
             content_bytes(text)
         await document.check_text(text)
         inserts = await anyio.to_thread.run_sync(align, (), text, self.new_entry_id)
-        await document.check_changes(inserts)
-        command = self._writer.changing(name, inserts, create=True)
+        await self._check_changes(name, inserts)
+        command = self._changing(name, inserts, create=True)
         ids = [one.block_id for one in inserts]
-        return await self._writer.change(name, "create", command, ids)
+        return await self._changed(name, "create", command, ids)
 
     async def rename(self, old: str, new: str) -> ContextReceipt:
         """Give a document another name; its archive goes with it.
@@ -96,26 +95,26 @@ class UserContext(ContextDocument):
         :raises NotFoundError: there is none of the old name.
         :raises InvalidInputError: there is one of the new name.
         """
-        return await self._writer.change(new, "rename", self._renaming([(old, new)]), ())
+        return await self._changed(new, "rename", self._renaming([(old, new)]), ())
 
     async def rename_all(self, names: Mapping[str, str]) -> None:
         """Give documents other names, from old to new, all or none. See `rename`."""
         if not isinstance(names, Mapping):
             raise InvalidInputError(f"names must be a dict, not {type(names).__name__}")
-        await self._writer.write(self._renaming(names.items()))
+        await self._write(self._renaming(names.items()))
 
     async def delete(self, name: str) -> ContextReceipt:
         """Delete a document with its archive. `restore` brings back what of it is named.
 
         :raises NotFoundError: there is none of that name.
         """
-        return await self._writer.change(name, "delete", self._deleting([name]), ())
+        return await self._changed(name, "delete", self._deleting([name]), ())
 
     async def delete_all(self, names: Sequence[str]) -> None:
         """Delete documents with their archives, all or none. See `delete`."""
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise InvalidInputError(f"names must be a list, not {names!r:.80}")
-        await self._writer.write(self._deleting(names))
+        await self._write(self._deleting(names))
 
     # --- how
 

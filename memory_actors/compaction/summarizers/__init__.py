@@ -5,9 +5,14 @@ a language model (extra `llm`), `CallableSummarizer` a function of yours.
 """
 
 from memory_actors.compaction.summarizers.extractive import ExtractiveSummarizer
-from memory_actors.compaction.summarizers.from_callable import CallableSummarizer
 from memory_actors.compaction.summarizers.llm import OpenAISummarizer
-from memory_actors.compaction.summarizers.protocol import WORDS_MAX, Cluster, Summarizer, heading
+from memory_actors.compaction.summarizers.protocol import (
+    WORDS_MAX,
+    CallableSummarizer,
+    Cluster,
+    Summarizer,
+    heading,
+)
 from memory_actors.compaction.summarizers.sentences import count_words
 
 __all__ = [

@@ -28,8 +28,7 @@ import anyio
 import numpy as np
 
 from memory_actors.base.errors import InvalidInputError, SummarizerError
-from memory_actors.compaction.summarizers.concepts import Ints
-from memory_actors.compaction.summarizers.coverage import Layout, choose, share_said, worth
+from memory_actors.compaction.summarizers.coverage import Ints, Layout, choose, share_said, worth
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX, Cluster, checked_words_max, day
 from memory_actors.compaction.summarizers.sampling import evenly
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences

@@ -3,20 +3,28 @@
 Theory. Each kind gives a rate from 0 (none) to 1 (as bad as it counts). The score is 1 less the
 weighted rates, so that whatever is mended raises it. The weights are judgement: what costs every
 reader time (repetition, hard reading) weighs the most, what may be meant (the passive) the least.
+
+Flesch's reading ease (1948) is 206.835 - 1.015 words per sentence - 84.6 syllables per word. 60 to
+70 is plain English, below 30 a scientific paper. Syllables are counted by the hyphenation patterns
+of LibreOffice, which part a word less often than a voice does: at least one for each run of vowels
+but a silent `e` makes up for that. (textstat counts better, but fetches a dictionary at first use.)
+
+The only importer of pyphen.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 import anyio.to_thread
+import pyphen
 
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.prose import Better, Prose, quote, words_of
-from memory_actors.improve.local.readability import reading_ease
-from memory_actors.improve.local.terms import Terms
-from memory_actors.improve.protocol import QUOTE_CHARACTERS, Critique, CritiqueFinding
+from memory_actors.improve.local.prose import Edit, Prose, Span, quote, words_of
+from memory_actors.improve.local.terms import Knowing
+from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
 
 WEIGHTS: Final = MappingProxyType(
     {
@@ -36,11 +44,15 @@ PASSIVE_SHARE: Final = 0.2
 """Of all sentences: so many in the passive are nobody's fault."""
 PER_SENTENCE: Final = 0.5
 """Misspelt terms or wordy phrases for each sentence that count fully."""
+WORDS_KEPT: Final = 4_096
+"""Words whose syllables are remembered: the working vocabulary of a long text."""
+_VOWELS: Final = re.compile(r"[aeiouy]+")
+_SILENT: Final = re.compile(r"(?<=[^aeiouyl])e(?:s|d)?$")
 SHOWN_MAX: Final = 20
 """Findings of one kind: then there are enough to do."""
 
 
-class LocalCritic:
+class LocalCritic(Knowing):
     """Judges a text by what `WEIGHTS` names.
 
     `terms` are the names that should be spelt as given, `right` words that look like one but are
@@ -48,16 +60,6 @@ class LocalCritic:
 
     :raises InvalidInputError: `words_max` is not above 0, or too many terms.
     """
-
-    def __init__(
-        self,
-        terms: Iterable[str] = (),
-        *,
-        right: Iterable[str] = (),
-        words_max: int | None = None,
-    ):
-        self._terms = Terms(terms, right)
-        self._words_max = checked_words_max(words_max)
 
     async def __call__(self, text: str, /) -> Critique:
         """Return what could be better."""
@@ -82,21 +84,17 @@ class LocalCritic:
         repeats, long = faults.repeated(prose), faults.long_sentences(prose)
         wordy, misspelt = faults.wordy(prose), faults.misspelt(prose, self._terms)
         passive = faults.passive(prose)
-        yield (
-            "repetition", 2 * sum(span.words for span in repeats) / words,
-            _at("repetition", "stands further ahead already", [one.text for one in repeats]),
-        )  # fmt: skip
+        repeated_words = 2 * sum(span.words for span in repeats)
+        said_before = _at("repetition", "stands further ahead already", repeats)
+        yield "repetition", repeated_words / words, said_before
         yield _readability(prose)
         yield "known term", len(misspelt) / (PER_SENTENCE * count), _instead("known term", misspelt)
-        yield (
-            "long sentence", len(long) / count,
-            _at("long sentence", f"has more than {faults.SENTENCE_WORDS_MAX} words",
-                [one.text for one in long]),
-        )  # fmt: skip
+        over = f"has more than {faults.SENTENCE_WORDS_MAX} words"
+        yield "long sentence", len(long) / count, _at("long sentence", over, long)
         yield "wordiness", len(wordy) / (PER_SENTENCE * count), _instead("wordiness", wordy)
         yield self._length(words)
         beyond = max(0.0, len(passive) / count - PASSIVE_SHARE) / (1 - PASSIVE_SHARE)
-        said = [one.text for one in passive] if beyond else []
+        said = passive if beyond else []
         yield "passive voice", beyond, _at("passive voice", "does not say who did it", said)
 
     def _length(self, words: int) -> tuple[str, float, list[CritiqueFinding]]:
@@ -120,6 +118,27 @@ def _readability(prose: Prose) -> tuple[str, float, list[CritiqueFinding]]:
     )
 
 
+def reading_ease(words: Sequence[str], sentences: int) -> float:
+    """Return Flesch's reading ease; 100 of nothing."""
+    if not words or not sentences:
+        return 100.0
+    syllables = sum(syllable_count(word.casefold()) for word in words)
+    return 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / len(words)
+
+
+@lru_cache(maxsize=WORDS_KEPT)
+def syllable_count(word: str) -> int:
+    """Return how many syllables an English word has, about."""
+    parted = len(_patterns().positions(word)) + 1
+    runs = len(_VOWELS.findall(_SILENT.sub("", word)))
+    return max(1, parted, runs)
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> pyphen.Pyphen:
+    return pyphen.Pyphen(lang="en_US")
+
+
 def _is_latin(text: str) -> bool:
     """Tell whether most letters are of the alphabet that syllables are counted in."""
     if text.isascii():
@@ -128,30 +147,13 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(one.isascii() for one in letters) > len(letters)
 
 
-def _at(kind: str, message: str, places: Sequence[str]) -> list[CritiqueFinding]:
-    return [
-        CritiqueFinding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))
-        for place in places
-    ]
+def _at(kind: str, message: str, places: Sequence[Span]) -> list[CritiqueFinding]:
+    return [_finding(kind, message, place.text) for place in places]
 
 
-def _instead(kind: str, places: Sequence[Better]) -> list[CritiqueFinding]:
-    return [
-        CritiqueFinding(
-            kind=kind,
-            message=place.advice,
-            quote=quote(place.said, QUOTE_CHARACTERS),
-        )
-        for place in places
-    ]
+def _instead(kind: str, edits: Sequence[Edit]) -> list[CritiqueFinding]:
+    return [_finding(kind, edit.advice, edit.said) for edit in edits]
 
 
-def checked_words_max(words_max: int | None) -> int | None:
-    """Return how long a text should be at most.
-
-    :raises InvalidInputError: it is no whole number above 0.
-    """
-    whole = isinstance(words_max, int) and not isinstance(words_max, bool)
-    if words_max is not None and not (whole and words_max > 0):
-        raise InvalidInputError(f"words_max must be a whole number above 0, not {words_max!r:.80}")
-    return words_max
+def _finding(kind: str, message: str, place: str) -> CritiqueFinding:
+    return CritiqueFinding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))

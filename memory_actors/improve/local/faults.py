@@ -1,17 +1,16 @@
-"""What a text has that could be better: one list of places for each kind of fault.
+"""Faults of a text: one list of places for each kind.
 
-The critic counts them and the reviser mends them, so that both speak of the same places.
+The critic counts them and the reviser mends them, so that both speak of the same places. English.
+The replacements of phrases are safe where they stand: none needs another word around it changed.
+Passive voice is only found, never edited: who did it is not in the sentence.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Container, Iterator
+from types import MappingProxyType
 from typing import Final
 
-from memory_actors.compaction.summarizers.concepts import concepts
-from memory_actors.compaction.summarizers.sentences import count_words
-from memory_actors.improve.local import phrases
-from memory_actors.improve.local.prose import Better, Prose, Span
+from memory_actors.improve.local.prose import Edit, Prose, Span
 from memory_actors.improve.local.terms import Terms
 
 REPEAT_WORDS_MIN: Final = 3
@@ -19,14 +18,61 @@ REPEAT_WORDS_MIN: Final = 3
 SENTENCE_WORDS_MAX: Final = 30
 """Of a sentence that is easily read: guides to plain English say 20 to 30."""
 
+SHORTER: Final = MappingProxyType(
+    {
+        "absolutely essential": "essential",
+        "as a consequence of": "because of", "as of yet": "yet",
+        "at the present time": "now", "at this point in time": "now", "by means of": "by",
+        "completely eliminate": "eliminate", "despite the fact that": "although",
+        "due to the fact that": "because", "during the course of": "during",
+        "each and every": "every", "first and foremost": "first",
+        "for the purpose of": "for", "for the reason that": "because",
+        "has the ability to": "can", "have the ability to": "can",
+        "in a timely manner": "promptly", "in addition to": "besides",
+        "in close proximity to": "near", "in light of the fact that": "because",
+        "in order to": "to", "in spite of the fact that": "although", "in the event that": "if",
+        "in the near future": "soon",
+        "is able to": "can", "are able to": "can",
+        "it is important to note that": "", "it should be noted that": "",
+        "needless to say,": "", "on a daily basis": "daily", "on a regular basis": "regularly",
+        "past history": "history", "prior to": "before", "subsequent to": "after",
+        "until such time as": "until",
+        "with regard to": "about", "with respect to": "about", "with the exception of": "except",
+    }
+)  # fmt: skip
+
+_PARTICIPLES: Final = (
+    "begun bought broken brought built caught chosen done drawn driven eaten fallen felt found "
+    "given held hidden hit kept known led left lost made meant met paid put read run said seen "
+    "sent set shown shut sold spent split spoken stolen struck taken taught thought thrown told "
+    "understood won worn written"
+)
+_PASSIVE: Final = re.compile(
+    r"\b(?:am|is|are|was|were|be|been|being)\s+(?:\w+ly\s+|not\s+|also\s+|then\s+)?"
+    rf"(?:(?!(?:need|indeed|hundred|sacred|red|bed)\b)\w+ed|{_PARTICIPLES.replace(' ', '|')})\b",
+    re.IGNORECASE,
+)
+_ONCE: Final = "a|an|and|he|if|or|she|the|they|we"
+"""Words that never rightly stand twice. Others may: `what it is is good`, `if you need it it is
+there`, `the one I was in in May`."""
+_DOUBLED: Final = re.compile(
+    rf"(?<![\w'\u2019-])(?P<word>{_ONCE})(?:[ \t]+(?P=word))+(?![\w'\u2019-])", re.IGNORECASE
+)
+
+_PHRASES: Final = "|".join(
+    re.escape(phrase).replace(r"\ ", r"[ \t]+")
+    for phrase in sorted(SHORTER, key=len, reverse=True)  # the longest that holds is the one
+)
+_WORDY: Final = re.compile(rf"\b(?P<phrase>{_PHRASES})(?![\w-])(?P<next>[ \t]+\S)?", re.IGNORECASE)
+
 _TOKEN: Final = re.compile(r"[^\W\d_]+(?:\d+|[^\W\d_])*")
 _BARE: Final = re.compile(r"[\W_]+")
 
 
-def misspelt(prose: Prose, terms: Terms) -> list[Better]:
+def misspelt(prose: Prose, terms: Terms) -> list[Edit]:
     """Return the words that misspell a known term."""
     return [
-        Better(found.start(), found.end(), found[0], meant, f"write {meant!r}")
+        Edit(found.start(), found.end(), meant, found[0], f"write {meant!r}")
         for found in _TOKEN.finditer(prose.text)
         if prose.may_change(found.start(), found.end())
         and (meant := terms.meant(found[0])) is not None
@@ -50,11 +96,37 @@ def repeated(prose: Prose) -> list[Span]:
     return spans
 
 
-def wordy(prose: Prose) -> list[Better]:
+def wordy(prose: Prose) -> list[Edit]:
     """Return the phrases that can be shorter, and the small words that stand twice."""
     starts = {span.start for span in prose.sentences}
-    found = [*phrases.wordy(prose.text), *phrases.doubled(prose.text, starts)]
+    found = [*_shorter(prose.text), *_doubled(prose.text, starts)]
     return [one for one in found if prose.may_change(one.start, one.end)]
+
+
+def _shorter(text: str) -> Iterator[Edit]:
+    """Yield the phrases that can be shortened, in order, and what to say instead."""
+    for found in _WORDY.finditer(text):
+        said = found["phrase"]
+        shorter = SHORTER[" ".join(said.split()).casefold()]
+        end, put = found.end("phrase"), shorter
+        if not shorter:  # what follows takes its place, and its capital
+            end, put = found.end(), (found["next"] or "").lstrip()
+        if said[:1].isupper():
+            put = put[:1].upper() + put[1:]
+        yield Edit(found.start(), end, put, said, f"write {put!r}" if shorter else "leave it out")
+
+
+def _doubled(text: str, starts: Container[int]) -> Iterator[Edit]:
+    """Yield small words that stand twice in a row, in order.
+
+    They are written alike (`vitamin A a day` has no word twice), but for the first one's capital
+    where a sentence starts.
+    """
+    for found in _DOUBLED.finditer(text):
+        first, *others = found[0].split()
+        capital = found.start() in starts and first.istitle()
+        if all(one == (first.lower() if capital else first) and one.islower() for one in others):
+            yield Edit(found.start(), found.end(), found["word"], found[0], "stands twice")
 
 
 def long_sentences(prose: Prose) -> list[Span]:
@@ -64,66 +136,4 @@ def long_sentences(prose: Prose) -> list[Span]:
 
 def passive(prose: Prose) -> list[Span]:
     """Return the sentences in the passive voice."""
-    return [span for span in prose.sentences if phrases.is_passive(span.text)]
-
-
-# --- where a long sentence may be parted
-
-_PRONOUN: Final = "it|they|we|he|she|I|you|this|these|there"
-_JOINT: Final = re.compile(rf";[ \t]+(?=(?:{_PRONOUN}|the)\b)|,[ \t]+and[ \t]+(?=(?:{_PRONOUN})\b)")
-_HANGS: Final = re.compile(
-    r"\b(?:because|if|unless|although|though|while|whether|when|whenever|that|which|who|where|as|since"
-    r"|both|either|neither|not only)\b",
-    re.IGNORECASE,
-)
-_PART_WORDS_MIN: Final = 5
-JOINTS_TRIED: Final = 20
-"""Of one sentence: each is weighed against the whole of it, and a sentence may be a whole text."""
-_BRACKETS: Final = ("()", "[]", "\u201c\u201d", "\u00ab\u00bb")
-
-
-def joint(sentence: str) -> tuple[int, int] | None:
-    """Return where a sentence can be parted in two: the stretch that a full stop replaces.
-
-    At a semicolon, or at `, and`, before a pronoun; where both parts have five words or more, no
-    bracket or quotation is open, and before `and` nothing hangs on a word such as `because`.
-    """
-    for found in islice(_JOINT.finditer(sentence), JOINTS_TRIED):
-        before, behind = sentence[: found.start()], sentence[found.end() :]
-        long_enough = min(count_words(before), count_words(behind)) >= _PART_WORDS_MIN
-        free = found[0].startswith(";") or not _HANGS.search(before)
-        if long_enough and free and _is_balanced(before) and ":" not in before:
-            return found.span()
-    return None
-
-
-def _is_balanced(text: str) -> bool:
-    pairs = all(text.count(a) == text.count(b) for a, b in _BRACKETS)
-    return pairs and text.count('"') % 2 == 0
-
-
-# --- what a text can do without
-
-
-def least_central(prose: Prose, words_over: int) -> Iterator[Span]:
-    """Yield sentences that say least of what the text is about, until so many words have gone.
-
-    Never the first: it says what the text is. At most a tenth of them, for each changes what the
-    others are worth.
-    """
-    spans = [span for span in prose.sentences if prose.may_go(span)]
-    left, count_max = words_over, max(1, len(spans) // 10)
-    for place in _by_worth(spans)[:count_max]:
-        if left <= 0:
-            return
-        left -= spans[place].words
-        yield spans[place]
-
-
-def _by_worth(spans: Sequence[Span]) -> list[int]:
-    """Return the places of all sentences but the first, the least worth for its length first."""
-    if len(spans) < 2:
-        return []
-    said = concepts([span.text for span in spans], range(len(spans)))
-    worth = said.per_sentence(said.weights) / [max(1, span.words) ** 0.5 for span in spans]
-    return sorted(range(1, len(spans)), key=lambda place: (round(float(worth[place]), 9), -place))
+    return [span for span in prose.sentences if _PASSIVE.search(span.text)]

@@ -45,27 +45,20 @@ class Span(NamedTuple):
     words: int
 
 
-class Better(NamedTuple):
+class Edit(NamedTuple):
     """A stretch that should read otherwise."""
 
     start: int
     end: int
-    said: str
-    better: str
-    """What to put there; of a phrase that is left out, the letter that follows it."""
-    advice: str
-
-
-class Edit(NamedTuple):
-    """What to put in the place of a stretch."""
-
-    start: int
-    end: int
     text: str
+    """The text for its place; for a phrase that is left out, the letter that follows it."""
+    said: str = ""
+    """The words that are at fault there."""
+    advice: str = ""
 
 
 class _Stretches:
-    """Where a pattern holds in a text."""
+    """The places in a text where a pattern holds."""
 
     def __init__(self, pattern: re.Pattern[str], text: str):
         found = [one.span() for one in pattern.finditer(text)]
@@ -143,13 +136,11 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
     return "".join([*parts, text[place:]])
 
 
-def without(prose: Prose, spans: Sequence[Span]) -> list[Edit]:
-    """Return edits that take sentences away, and the space that parted them from others."""
-    return [_gone(prose.text, span) for span in spans]
+def without(text: str, span: Span) -> Edit:
+    """Return an edit that takes a sentence away, and the space that parted it from others.
 
-
-def _gone(text: str, span: Span) -> Edit:
-    """Take the space behind a sentence too; at the end of a line that in front of it."""
+    That is the space behind it; at the end of a line the space in front of it.
+    """
     end = span.end
     while end < len(text) and text[end] in " \t":
         end += 1

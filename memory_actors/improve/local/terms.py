@@ -1,4 +1,4 @@
-"""Known terms that are misspelt. The only importer of rapidfuzz.
+"""Known terms, and the words that misspell them. The only importer of rapidfuzz.
 
 A word is taken for a misspelt term when it begins with the same letter and is one edit away (a
 letter more, less, another, or two in the wrong order), two where the term has eight letters or
@@ -13,6 +13,7 @@ from typing import Final
 from rapidfuzz.distance import OSA
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import check_count
 from memory_actors.improve.local.prose import words_of
 from memory_actors.search.indexes.words import STOP_WORDS
 
@@ -64,6 +65,25 @@ class Terms:
         term = self._exact.get(word.casefold())
         inside = term is not None and term[1:] != term[1:].lower()
         return term if inside and term != word and word.casefold() not in self._right else None
+
+
+class Knowing:
+    """The settings that the local critic and the local reviser share.
+
+    :raises InvalidInputError: `words_max` is not above 0, or too many terms.
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[str] = (),
+        *,
+        right: Iterable[str] = (),
+        words_max: int | None = None,
+    ):
+        self._terms = Terms(terms, right)
+        self._words_max = words_max
+        if words_max is not None:
+            check_count(words_max, "words_max", 1)
 
 
 def _texts(given: object, what: str) -> list[str]:

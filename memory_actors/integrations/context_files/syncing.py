@@ -25,7 +25,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from eventlog.core.records import Returned
-from memory_actors.api.handles.context_document import ContextDocument
+from memory_actors.api.plumbing import note_synced
 from memory_actors.base import text_files as files
 from memory_actors.base.errors import ContextFileError, StaleDocumentError, UnavailableError
 from memory_actors.integrations.context_files.digests import Base
@@ -34,6 +34,7 @@ from memory_actors.integrations.context_files.mirror import check_no_mirror, wri
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.rendering import render
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.users.handles.context_document import ContextDocument
 
 ROUNDS_MAX = 20  # three are enough where nobody else writes
 
@@ -138,7 +139,8 @@ class _Sync:
 
     async def _append(self, live: Sequence[Placed], merged: Merged, label: str) -> bool:
         try:
-            receipt = await self.document.note_synced(
+            receipt = await note_synced(
+                self.document,
                 merged.file_base,
                 merged.changes,
                 expected=text_digest(render(block.raw for block in live)),
@@ -160,8 +162,8 @@ class _Sync:
 
     async def _note(self, merged: Merged, label: str) -> bool:
         try:
-            await self.document.note_synced(
-                merged.base, expected=text_digest(merged.text), label=label
+            await note_synced(
+                self.document, merged.base, expected=text_digest(merged.text), label=label
             )
         except StaleDocumentError:
             return False

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import anyio
 
 from eventlog.core.logs import get_logger
-from memory_actors.api.handles.context_document import ContextDocument
+from memory_actors.api.plumbing import archive_digest
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, SystemClosedError
 from memory_actors.base.text_files import real_path
 from memory_actors.integrations.context_files.syncing import SyncReport, sync
 from memory_actors.kinds.context.rendering import render
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.users.handles.context_document import ContextDocument
 
 INTERVAL_S = 0.5
 RETRY_S = 10.0  # after a failure, if nothing changes before: a full disk may have room again
@@ -103,7 +104,7 @@ class _Watched:
     async def _look(self) -> _Sight:
         text = render(block.raw for block in await self._document.blocks())
         file = await anyio.to_thread.run_sync(_stat, self._path)
-        return _Sight(file, text_digest(text), await self._document.archive_digest())
+        return _Sight(file, text_digest(text), await archive_digest(self._document))
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -23,11 +23,10 @@ from typing import Any, NamedTuple, TypeAlias
 import anyio.to_thread
 
 from memory_actors.base.errors import EmbedderError
-from memory_actors.search.embedding.protocol import Embedded, Embedder
+from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm
 from memory_actors.search.embedding.thread import LEAVE_S_MAX, EmbedderThread, closed, failed
 from memory_actors.search.embedding.tokens import unpack
 from memory_actors.search.embedding.vector_table import as_stored
-from memory_actors.search.embedding.vectors import VectorForm
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms

@@ -2,23 +2,28 @@
 
 Its fingerprint and dimension are known without it, so opening a store, listing or exporting needs
 no model. The model is loaded, and installed if need be, by the first text to embed.
+
+General text is sentences of many kinds, about nothing in particular. Their mean vector says what
+all sentence vectors of a model have in common, which is what centring takes away (see
+`memory_actors/search/indexes/centring.py`).
 """
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memory_actors.search.embedding.general import general_texts
-from memory_actors.search.embedding.projection import DIMENSIONS, learn_projection
-from memory_actors.search.embedding.projection import RECIPE as PROJECTION_RECIPE
-from memory_actors.search.embedding.protocol import Embedded, Vectors
-from memory_actors.search.embedding.tokens import pack, project
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.search.embedding.multilingual import MultilingualEmbedder
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.tokens import DIMENSIONS, learn_projection, pack, project
+from memory_actors.search.embedding.tokens import RECIPE as PROJECTION_RECIPE
 from memory_actors.search.model import DIMENSION, Precision, fingerprint, install_model, model_path
-from memory_actors.search.model.spec import UNKNOWN_TOKEN_ID
+from memory_actors.search.model.installed import UNKNOWN_TOKEN_ID
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
@@ -128,3 +133,33 @@ def _write(numbers: Vectors, path: Path) -> None:
         path.write_bytes(zlib.crc32(values).to_bytes(4, "big") + values)
     except OSError:
         return
+
+
+# --- by name
+
+DEFAULT: Final = "default"
+EMBEDDERS: Final[Mapping[str, Callable[[], Embedder]]] = {
+    DEFAULT: DefaultEmbedder,
+    "multilingual": MultilingualEmbedder,
+}
+
+
+def embedder_of(chosen: Embedder | str | None) -> Embedder:
+    """Return the embedder that has a name, the default one for None, or the one that is given.
+
+    :raises InvalidInputError: no embedder has that name.
+    :raises EmbedderError: the package that has its model is not installed.
+    """
+    if not isinstance(chosen, str | None):
+        return chosen
+    make = EMBEDDERS.get(chosen or DEFAULT)
+    if make is None:
+        names = " or ".join(map(repr, EMBEDDERS))
+        raise InvalidInputError(f"embedder must be {names}, or one of your own, not {chosen!r:.80}")
+    return make()
+
+
+def general_texts() -> list[str]:
+    """Return some 400 short sentences."""
+    text = files("memory_actors.search.embedding").joinpath("general_text.txt").read_text("utf-8")
+    return [line for line in text.splitlines() if line.strip()]

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -18,14 +19,12 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.embedding.batcher import Batcher, Outcome
-from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.general import general_texts
+from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
-from memory_actors.search.embedding.projection import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, WrongVectorsError
 from memory_actors.search.embedding.thread import LEAVE_S_MAX
+from memory_actors.search.embedding.tokens import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
-from memory_actors.search.embedding.vectors import WrongVectorsError
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
@@ -47,8 +46,6 @@ class EmbeddingService:
 
     With `keys` each user's embeddings are their own, and what is nobody's stays in memory.
     """
-
-    owner = EVERYBODY
 
     def __init__(
         self,
@@ -119,9 +116,9 @@ class EmbeddingService:
         """Return what is embedded of a query: the model may tell questions from answers."""
         return f"{getattr(self.embedder, 'query_prefix', '')}{text}"
 
-    def owner_of(self, stream: str) -> Owner:
-        """Return whose the embeddings of a user's memories are."""
-        return owner_of(self._keys, stream)
+    def of(self, stream: str) -> "Embeddings":
+        """Return the embeddings that a user's memories are found by."""
+        return Embeddings(self, owner_of(self._keys, stream))
 
     async def embed(
         self,
@@ -173,7 +170,12 @@ class EmbeddingService:
         For texts that the log has: who erases a user finds them there.
         """
         unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
-        self._keep(unkept, owner)
+        if not unkept or (self._keys is not None and owner.is_everybody):
+            return
+        self._unkept -= {owner.prefix + digest for digest in unkept}
+        full = self._table.put(unkept, owner)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
 
     async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:
@@ -340,15 +342,24 @@ class EmbeddingService:
             digest, _ = self._cache.popitem(last=False)
             self._unkept.discard(digest)
 
-    def _keep(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
-        if not embedded or (self._keys is not None and owner.is_everybody):
-            return
-        self._unkept -= {owner.prefix + digest for digest in embedded}
-        full = self._table.put(embedded, owner)
-        if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
-
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote
             await asyncio.sleep(delay_s)
             await anyio.to_thread.run_sync(self._table.flush)
+
+
+class Embeddings:
+    """The embeddings of one user, or of everybody: calls of the service about what is theirs."""
+
+    def __init__(self, service: EmbeddingService, owner: Owner):
+        self.embedder = service.embedder
+        self.recipe = service.recipe
+        self.owner = owner
+        self.embed = partial(service.embed, owner=owner)
+        self.embed_each = partial(service.embed_each, owner=owner)
+        self.keep = partial(service.keep, owner=owner)
+        self.tokens = partial(service.tokens, owner=owner)
+        self.stored = partial(service.stored, owner=owner)
+        self.matrix = partial(service.matrix, owner=owner)
+        self.forget = partial(service.forget, owner=owner)
+        self.erase = partial(service.erase, owner=owner)

@@ -10,7 +10,7 @@ states of a few hundred memories.
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
 
-In a store that is encrypted each row is its owner's: see shelves.py.
+In a store that is encrypted each row is its owner's: see key_scopes.py.
 """
 
 import hashlib

@@ -174,12 +174,13 @@ class DenseIndex:
         if rows is None:
             cosines = coded_dots(view.codes, view.steps, vector)
             rows = np.flatnonzero(view.alive)
-            cosines = cosines[rows]
-        else:
-            cosines = coded_dots(view.codes[rows], view.steps[rows], vector)
-        best = np.argpartition(-cosines, k)[:k] if len(rows) > k else np.arange(len(rows))
-        best = best[np.argsort(-cosines[best], kind="stable")]
-        return view.labels[rows[best]].tolist(), cosines[best].tolist()
+            return _best(view, rows, cosines[rows], k)
+        return _best(view, rows, coded_dots(view.codes[rows], view.steps[rows], vector), k)
+
+    def nearest_of(self, rows: Rows, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
+        """Return the same of these living rows alone."""
+        view = self._rows.view()
+        return _best(view, rows, coded_dots(view.codes[rows], view.steps[rows], vector), k)
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
@@ -286,6 +287,13 @@ class DenseIndex:
         index._rows.extend(labels, vectors)
         index._graphed = _load_graph(path, model, index._rows)
         return index
+
+
+def _best(view: View, rows: Rows, cosines: Vectors, k: int) -> tuple[list[int], list[float]]:
+    """Return the labels of the `k` rows with the highest cosines, and these, best first."""
+    best = np.argpartition(-cosines, k)[:k] if len(rows) > k else np.arange(len(rows))
+    best = best[np.argsort(-cosines[best], kind="stable")]
+    return view.labels[rows[best]].tolist(), cosines[best].tolist()
 
 
 class Maintained(NamedTuple):

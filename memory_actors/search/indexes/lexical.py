@@ -42,7 +42,7 @@ it copies what could move under it, and a row that is added or removed meanwhile
 count.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import log1p
 from typing import Final, Self
 
@@ -146,6 +146,13 @@ class LexicalIndex:
         """Return for each label whether its text has all words of a query."""
         wanted, rows = set(words(query)), map(self._chains.row_of.get, labels)
         return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
+
+    def rows_with(self, stems: Iterable[Collection[str]]) -> npt.NDArray[np.intp]:
+        """Return the rows whose own words have all stems of one of these sets, in order."""
+        has = np.zeros(self._chains.count, np.bool_)
+        for each in stems:
+            has[self._postings.with_all(each)] = True
+        return np.flatnonzero(has & self._chains.alive[: len(has)])
 
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""

@@ -4,12 +4,12 @@ What is found is a passage: a text of a row, under a label that no other has (se
 is found by its vector, its words and its token states, and ranked with its traits; all four take it
 in and let it go together, in one order of rows, so that a query reads them as arrays. What a
 passage needs usually comes right after its event: the caller embeds the text while the log writes,
-and `settle` takes it. Until it has come the passage is wanting: kept, readable, but not found. One
-that never came (a failed embedder, a crash before it was written) is picked up by `index_wanting`,
+and `settle` takes it. Until it has come the passage is pending: kept, readable, but not found. One
+that never came (a failed embedder, a crash before it was written) is picked up by `pending.start`,
 which reads its text from the log.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ import msgspec
 from eventlog import EventStore
 from memory_actors.base.background_tasks import Chores
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
-from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.index_file import IndexFiles
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import IndexFiles, Parts, indexed, kept_rows
-from memory_actors.search.indexes.pending import Text, Wanting
-from memory_actors.search.indexes.session_order import Ends
+from memory_actors.search.indexes.parts import Ends, Parts, indexed, kept_rows
+from memory_actors.search.indexes.pending import Pending, Text
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
 OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
@@ -42,11 +42,11 @@ class _Owner(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Catalogue(NamedTuple):
-    """What is known of all passages of a kind, besides what searches them."""
+    """All passages of a kind: their owners, the metadata of those, and what is not indexed yet."""
 
     owners: dict[int, _Owner]
     fields: FieldIndex[int]
-    wanting: list[Passage]
+    pending: list[Passage]
 
 
 class MemoryIndex:
@@ -74,7 +74,7 @@ class MemoryIndex:
         self._chores = chores
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self._wanting = Wanting(kind.NAME, self._texts, self.settle, embeddings, chores)
+        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, chores)
         self._ends = Ends()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
@@ -87,12 +87,12 @@ class MemoryIndex:
 
     def retire(self) -> None:
         """Let go of what refers back to this index and its user."""
-        self._wanting.retire()
+        self.pending.retire()
         del self._find, self._files, self.late
 
     @property
     def parts(self) -> Parts:
-        """What a query searches: to be taken on the loop, and read from any thread."""
+        """The indexes that a query searches: taken on the loop, and read from any thread."""
         return Parts(self.traits.count, self.dense, self.words, self.late, self.traits)
 
     @property
@@ -100,11 +100,6 @@ class MemoryIndex:
         """Memory held."""
         parts = (self.dense, self.words, self.late, self.traits, self.fields)
         return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
-
-    @property
-    def wanting(self) -> int:
-        """How many passages are not indexed yet."""
-        return len(self._wanting)
 
     def owner(self, label: int) -> str | None:
         """Return the id of the living memory that a passage belongs to."""
@@ -135,7 +130,7 @@ class MemoryIndex:
             self._drop(passage)
         for passage in fresh:
             self._owners[passage.label] = _owner(row, passage)
-            self._wanting.add(passage)
+            self.pending.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
         """Note what queries narrow a memory down by."""
@@ -148,58 +143,52 @@ class MemoryIndex:
 
     def _drop(self, passage: Passage) -> None:
         self._owners.pop(passage.label, None)
-        self._forget(passage.label)
-        self._wanting.discard(passage)
+        self.parts.forget(passage.label)
+        self.pending.discard(passage)
         self._changed = True
-
-    def _forget(self, label: int) -> None:
-        self.parts.forget(label)
 
     def compare(self, rows: Sequence[Row]) -> None:
         """Take these for all the rows there are: forget others, want what is missing."""
         labels = {p.label for row in rows for p in indexed(self._kind, row)}
         for label in self.dense.labels():
             if label not in labels:
-                self._forget(label)
+                self.parts.forget(label)
         self._take(self._catalogued(self.parts, rows))
         for row in rows:
             self._describe(row, indexed(self._kind, row))
 
     def _catalogued(self, parts: Parts, rows: Sequence[Row]) -> _Catalogue:
-        """Return whose these rows' passages are, what narrows them down and which are wanting."""
-        owners, wanting = {}, []
+        """Return what is known of the passages of these rows."""
+        owners, pending = {}, []
         fields: FieldIndex[int] = FieldIndex()
         for row in rows:
             fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
             for passage in indexed(self._kind, row):
                 owners[passage.label] = _owner(row, passage)
                 if passage.label not in parts.dense:
-                    wanting.append(passage)
-        return _Catalogue(owners, fields, wanting)
+                    pending.append(passage)
+        return _Catalogue(owners, fields, pending)
 
     def _take(self, catalogue: _Catalogue) -> None:
-        self._owners, self.fields, wanting = catalogue
-        self._wanting.clear()
-        for passage in sorted(wanting):  # as they came: sessions are in order
-            self._wanting.add(passage)
-        self._wanting.start()
+        self._owners, self.fields, pending = catalogue
+        self.pending.clear()
+        for passage in sorted(pending):  # as they came: sessions are in order
+            self.pending.add(passage)
+        self.pending.start()
 
     def settle(self, texts: Mapping[bytes, Text]) -> None:
         """Index the passages that wanted these texts, by digest, and keep their embeddings.
 
         What nobody wanted is of an event that never came, or has gone: it is not kept.
         """
-        wanted = [(label, digest) for digest in texts for label in self._wanting.pop(digest)]
+        wanted = [(label, digest) for digest in texts for label in self.pending.pop(digest)]
         for label, digest in sorted(wanted):  # most go to an end
-            self._add(label, texts[digest])
+            row = self._find(self.owner(label) or "")
+            if row is not None and label not in self.dense:
+                self._put(label, row, texts[digest])
         if wanted and self._files is not None:
             self._embeddings.keep({digest: texts[digest].embedded for _, digest in wanted})
         self.maintain()
-
-    def _add(self, label: int, text: Text) -> None:
-        row = self._find(self.owner(label) or "")
-        if row is not None and label not in self.dense:
-            self._put(label, row, text)
 
     def _put(self, label: int, row: Row, text: Text) -> None:
         place, chain = self._owners[label].place, self._kind.chain(row)
@@ -218,7 +207,7 @@ class MemoryIndex:
         """Forget all but these passages; return those that are not indexed yet."""
         for label in [label for label in self._owners if label not in labels]:
             del self._owners[label]
-            self._forget(label)
+            self.parts.forget(label)
         self.maintain()
         return [label for label in labels if label not in self._owners]
 
@@ -253,25 +242,10 @@ class MemoryIndex:
 
     # --- what did not come with its event
 
-    def index_wanting(self) -> None:
-        """Begin to index what is wanting."""
-        self._wanting.start()
-
-    def index_what_lacks(self, versions: Collection[int]) -> bool:
-        """Begin to index passages of these events that are still wanting; say whether any is."""
-        lacking = any(version_of(label) in versions for label in self._wanting.labels())
-        if lacking:
-            self._wanting.start()
-        return lacking
-
-    def index_later(self, drained: Callable[[], Awaitable[None]]) -> None:
-        """Do so after a pause, and once `drained` says that what was under way has come."""
-        self._wanting.start_later(drained)
-
     async def indexed(self) -> None:
         """Wait for memories that are just being indexed from the log, for a few seconds at most."""
-        await self._wanting.settled()
-        self._wanting.start()
+        await self.pending.settled()
+        self.pending.start()
 
     async def recovered(self) -> bool:
         """Embed again those whose token states were missed; say whether there was any.
@@ -284,9 +258,9 @@ class MemoryIndex:
         while self._lost:
             label = self._lost.pop()
             if label in self._owners:
-                self._wanting.add(Passage(label, self._owners[label].digest))
-        self._wanting.start()
-        await self._wanting.settled()
+                self.pending.add(Passage(label, self._owners[label].digest))
+        self.pending.start()
+        await self.pending.settled()
         return True
 
     async def _texts(self, labels: Mapping[bytes, int]) -> dict[bytes, str]:

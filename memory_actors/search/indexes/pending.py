@@ -1,4 +1,4 @@
-"""What is wanting: passages of one kind that are not indexed yet, and how they come to be.
+"""Passages of one kind that are pending: not indexed yet, and on their way to be.
 
 Most come with their event: their caller embeds the text and it is taken from here by its digest.
 The others are embedded from the log, a few at a time, oldest first; where that fails, again after a
@@ -6,7 +6,7 @@ pause, the failed ones last, so that one text that cannot be embedded holds up n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ import anyio
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import Chores
-from memory_actors.kinds.kind import Passage
-from memory_actors.search.embedding.of_user import Embeddings
+from memory_actors.kinds.kind import Passage, version_of
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.embedding.thread import EmbedderClosedError
 
 TEXTS_MAX = 64  # passages embedded in one go
@@ -40,7 +40,7 @@ Settle = Callable[[Mapping[bytes, Text]], None]
 """Indexes texts, by digest, and takes them from here."""
 
 
-class Wanting:
+class Pending:
     """The passages that wait for their vectors, by digest, in the order they came."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Wanting:
         embeddings: Embeddings,
         chores: Chores,
     ):
-        self._name = name
+        self._chore = f"index {name}"
         self._read = read
         self._settle = settle
         self._embeddings = embeddings
@@ -85,24 +85,31 @@ class Wanting:
     def __len__(self) -> int:
         return sum(map(len, self._labels.values()))
 
-    def labels(self) -> Iterable[int]:
-        """Return the labels of all."""
-        return (label for labels in self._labels.values() for label in labels)
-
     # --- embedded from the log
-
-    @property
-    def _chore(self) -> str:
-        return f"index {self._name}"
 
     def start(self) -> None:
         """Begin to index what is here."""
         if self._labels:
             self._chores.start(self._chore, self._index)
 
+    def start_for(self, versions: Collection[int]) -> bool:
+        """Do so if passages of these events are here; say whether any is."""
+        labels = (label for labels in self._labels.values() for label in labels)
+        lacking = any(version_of(label) in versions for label in labels)
+        if lacking:
+            self.start()
+        return lacking
+
     def start_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Do so after a pause, and once `drained` says that what was under way has come."""
-        self._chores.start(f"{self._chore} later", lambda: self._after_a_pause(drained))
+
+        async def after_a_pause() -> None:
+            await asyncio.sleep(RETRY_S)
+            with anyio.move_on_after(RETRY_S):
+                await drained()
+            self.start()
+
+        self._chores.start(f"{self._chore} later", after_a_pause)
 
     async def settled(self) -> None:
         """Wait until what is being indexed is, for a few seconds at most."""
@@ -112,12 +119,6 @@ class Wanting:
                 _logger.warning("memories not yet searchable", count=len(self._labels))
                 return
             await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
-
-    async def _after_a_pause(self, drained: Callable[[], Awaitable[None]]) -> None:
-        await asyncio.sleep(RETRY_S)
-        with anyio.move_on_after(RETRY_S):
-            await drained()
-        self.start()
 
     async def _index(self) -> None:
         while self._labels:

@@ -7,7 +7,7 @@ ever moved or rewritten: a removed row stays in the arrays until they are made a
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,8 @@ import numpy.typing as npt
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
+FEW_ROWS: Final = 64
+"""Of so many the own words are looked at, rather than the lists of all words."""
 _TERM_BYTES: Final = 300  # a word, its number in a dict, its array and what arrays keep in reserve
 
 
@@ -65,6 +67,26 @@ class Postings:
         packed = np.frombuffer(self.packed[term].tobytes(), np.uint32)
         rows = (packed >> COUNT_BITS).astype(np.int64)
         return rows, (packed & COUNT_MAX).astype(np.float32)
+
+    def with_all(self, words: Collection[str]) -> npt.NDArray[np.uint32]:
+        """Return the rows that have all of some words, removed ones included."""
+        terms = [self.id_of[word] for word in words if word in self.id_of]
+        if not terms or len(terms) < len(words):
+            return np.empty(0, np.uint32)
+        rarest, *others = sorted(terms, key=self.frequencies.__getitem__)
+        rows = self._rows_of(rarest)
+        if len(rows) <= FEW_ROWS:
+            wanted = set(others)
+            having = [wanted.issubset(self._terms_of(row)) for row in rows.tolist()]
+            return rows[np.array(having, np.bool_)]
+        for term in others:
+            rows = rows[np.isin(rows, self._rows_of(term), assume_unique=True, kind="table")]
+        return rows
+
+    def _rows_of(self, term: int) -> npt.NDArray[np.uint32]:
+        # A copy: an array that lends its memory cannot grow.
+        packed = np.frombuffer(self.packed[term].tobytes(), np.uint32)
+        return np.asarray(packed >> COUNT_BITS, np.uint32)
 
     def words_of(self, row: int) -> dict[str, int]:
         """Return the words of a row with their counts."""

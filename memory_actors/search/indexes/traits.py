@@ -224,6 +224,10 @@ class Traits:
         if speaker != NONE:
             self._spoken[speaker] -= 1
 
+    def last_us_max(self) -> int:
+        """Return when the latest of all memories was true last, one that was removed included."""
+        return int(self._columns.last_us[: self.count].max(initial=0))
+
     def view(self, count: int) -> Columns:
         """Return the traits of the first rows, in their order."""
         return self._columns.at(slice(0, count))

@@ -16,8 +16,8 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.background_tasks import Chores
 from memory_actors.kinds.kind import Kind
-from memory_actors.search.embedding.of_user import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
 from memory_actors.search.indexes.index_file import of_kind
 from memory_actors.search.indexes.memory_index import MemoryIndex
@@ -66,8 +66,8 @@ class UserIndexes:
 
     @property
     def wanting(self) -> int:
-        """How many passages are not indexed yet."""
-        return sum(index.wanting for index in self._of.values())
+        """Number of passages that are not indexed yet."""
+        return sum(len(index.pending) for index in self._of.values())
 
     @property
     def vector_bytes(self) -> int:
@@ -109,19 +109,19 @@ class UserIndexes:
             index.maintain()
 
     def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
-        """Index what wants a vector after a pause. See `MemoryIndex.index_later`."""
-        self.made(kind).index_later(drained)
+        """Index what is pending after a pause. See `Pending.start_later`."""
+        self.made(kind).pending.start_later(drained)
 
     async def catch_up(self, kinds: Iterable[Kind]) -> None:
-        """Index what wants a vector; wait for what is of these kinds, a few seconds at most."""
+        """Index what is pending; wait for what is of these kinds, a few seconds at most."""
         for index in self._of.values():
-            index.index_wanting()
+            index.pending.start()
         await self.indexed(kinds)
 
     def index_what_lacks(self, kind: Kind, versions: Collection[int]) -> bool:
-        """Begin to index passages of these events that are still wanting; say whether any is."""
+        """Begin to index passages of these events that are still pending; say whether any is."""
         index = self._of.get(kind.NAME)
-        return index is not None and index.index_what_lacks(versions)
+        return index is not None and index.pending.start_for(versions)
 
     async def indexed(self, kinds: Iterable[Kind]) -> None:
         """Wait for memories of these kinds that are just being indexed, a few seconds at most."""

@@ -2,18 +2,10 @@
 
 from memory_actors.search.model.install import ModelInstallError, Progress, install_model
 from memory_actors.search.model.installed import (
-    GRAPH_FILE,
-    MODEL_DIR_VARIABLE,
-    Manifest,
-    model_dir,
-    model_path,
-    models_dir,
-    read_manifest,
-)
-from memory_actors.search.model.sources import HUB_REPOSITORY, PACKAGE, fetch_published
-from memory_actors.search.model.spec import (
     DIMENSION,
+    GRAPH_FILE,
     GRAPH_VERSION,
+    MODEL_DIR_VARIABLE,
     NAME,
     PRECISIONS,
     PUBLISHED_FILES,
@@ -22,9 +14,15 @@ from memory_actors.search.model.spec import (
     TOKENS_MAX,
     WEIGHTS_FILE,
     WEIGHTS_SHA256,
+    Manifest,
     Precision,
     fingerprint,
+    model_dir,
+    model_path,
+    models_dir,
+    read_manifest,
 )
+from memory_actors.search.model.sources import HUB_REPOSITORY, PACKAGE, fetch_published
 
 __all__ = [
     "DIMENSION",

@@ -40,7 +40,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
-from memory_actors.search.model.spec import DIMENSION, NAME, TOKENS_MAX, Precision
+from memory_actors.search.model.installed import DIMENSION, NAME, TOKENS_MAX, Precision
 
 _LAYERS = 6
 _HEADS = 12

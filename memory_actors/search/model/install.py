@@ -17,13 +17,15 @@ from typing import TypeAlias
 from eventlog.files.datafile import sync_to_disk
 from memory_actors.search.model.installed import (
     GRAPH_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    Precision,
     describe,
     model_dir,
     model_path,
     write_manifest,
 )
 from memory_actors.search.model.sources import ModelInstallError, fetch_published
-from memory_actors.search.model.spec import TOKENIZER_FILE, WEIGHTS_FILE, Precision
 
 __all__ = ["ModelInstallError", "Progress", "install_model"]
 

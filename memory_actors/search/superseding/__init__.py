@@ -8,13 +8,20 @@ see kinds/long_term/superseding.py.
 from memory_actors.search.superseding.by_rules import ByRules
 from memory_actors.search.superseding.from_callable import CallableSuperseding, Supersedes
 from memory_actors.search.superseding.llm import OpenAISuperseding
-from memory_actors.search.superseding.protocol import NEAR_MAX, Statement, Superseding, Verdict
+from memory_actors.search.superseding.protocol import (
+    NEAR_MAX,
+    Reach,
+    Statement,
+    Superseding,
+    Verdict,
+)
 
 __all__ = [
     "NEAR_MAX",
     "ByRules",
     "CallableSuperseding",
     "OpenAISuperseding",
+    "Reach",
     "Statement",
     "Supersedes",
     "Superseding",

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
-from memory_actors.search.superseding.protocol import NEAR_MAX, Statement, Verdict
+from memory_actors.search.superseding.needed import needed
+from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 from memory_actors.search.superseding.rules import evidence, read
 
 UNNAMED_MAX: Final = 4
 """Facts that one without a known attribute is compared with: what it changes is nearly the same."""
 SIMILARITY_MIN: Final = 0.1
 """Of claims that name the same attribute: "I am dating Lukas" and "I am seeing Amir" have 0.16."""
+UNNAMED_SIMILARITY_MIN: Final = 0.45
+"""Of a fact without a known attribute: it is nearly the same as what it changes."""
 WEAK_SIMILARITY_MIN: Final = 0.45
 """Of what is meant only by being near: a Pixel 6 and "switched to an iPhone" have 0.57."""
 
@@ -17,12 +20,15 @@ WEAK_SIMILARITY_MIN: Final = 0.45
 class ByRules:
     """Compares the forms of two facts."""
 
-    def reach(self, text: str) -> int:
-        """Return how many facts near a text are worth a look, by what can be read of it."""
+    def reach(self, text: str) -> Reach:
+        """Return which facts near a text are worth a look, by what can be read of it."""
         said = read(text)
+        if not said.says_anything:
+            return Reach(0)
+        words = needed(said.clauses, said.claims)
         if said.claims:
-            return NEAR_MAX
-        return UNNAMED_MAX if said.says_anything else 0
+            return Reach(NEAR_MAX, words, SIMILARITY_MIN)
+        return Reach(UNNAMED_MAX, words, UNNAMED_SIMILARITY_MIN)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return which of the older ones, nearest first, the newer one says otherwise than."""

@@ -1,6 +1,7 @@
 """A clause that denies another one, or says that it has ended."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
@@ -17,6 +18,7 @@ _GONE: Final = re.compile(
 )
 _EMPTY: Final = word_set("have want like work use take do plan decid live")
 _SAME: Final = {"subscript": "subscrib", "membership": "member"}
+_RENAMED: Final = frozenset((*_SAME, *_SAME.values()))
 _PAPERS: Final = word_set("subscrib member plan contract order book")
 
 
@@ -37,6 +39,21 @@ def ended(before: Clause, after: Clause) -> str:
     if same and (before.words[0].stem == after.words[0].stem or resumed or is_be(after.words[0])):
         return "the opposite: " + " ".join(word.raw for word in after.words)
     return ""
+
+
+_ANYTHING: Final = (Token("has", "has", "has"), Token("member", "member", "member"))
+"""Words of a clause that whatever may be denied is denied of."""
+
+
+def needed_to_end(after: Clause) -> Iterator[frozenset[str]]:
+    """Yield the stems that a clause has, if this one denies it."""
+    anything = after._replace(noun=(), words=_ANYTHING)
+    for about in (_denied(anything, after), _objects(after) if _taste(after) else frozenset()):
+        if about - _EMPTY:
+            yield about - _RENAMED
+    about = _about(after.words)
+    if not after.noun and about - _EMPTY:
+        yield about - _RENAMED
 
 
 def _taste(clause: Clause) -> int:

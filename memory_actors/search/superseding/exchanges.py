@@ -1,6 +1,7 @@
 """What took the place of what an older fact says: "from X to Y", "Y instead of X", "to Y"."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from memory_actors.search.superseding.claims import Claim
@@ -25,16 +26,9 @@ def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
     """Say what took the place of what the older clause says; "" for nothing."""
     if before.negated or before.ended or not _is_present_or_taste(before):
         return ""
-    matched = _FROM.fullmatch(after.said)
-    prefers = after.now or after.words[0].low in ("prefer", "prefers")
-    rather = _RATHER if prefers and not matched else None
-    matched = matched or (rather.fullmatch(after.said) if rather else None)
-    if matched:
-        gone = content_of(matched["v"] or matched.groupdict().get("v2") or "", after)
+    if named := _named(after):
+        gone, fresh = named
         said = content(before.words) | content(before.noun)
-        fresh = content_of(
-            matched.groupdict().get("to") or matched.groupdict().get("to2") or "", after
-        )
         if fresh - gone <= said:
             return ""
         return f"instead of {' '.join(sorted(gone))}" if gone and gone <= said else ""
@@ -44,6 +38,26 @@ def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
     ):
         return _of_its_kind(before, after, matched, claims)
     return ""
+
+
+def needed_to_exchange(after: Clause) -> Iterator[frozenset[str]]:
+    """Yield the stems that a clause has, if this one says what took its place; none: any may."""
+    if named := _named(after):
+        yield named[0]
+    elif _TO.fullmatch(after.said):
+        yield frozenset(word.stem for word in after.noun)
+
+
+def _named(after: Clause) -> tuple[frozenset[str], frozenset[str]] | None:
+    """Return what held before and what took its place, where a clause names both."""
+    matched = _FROM.fullmatch(after.said)
+    if matched is None and (after.now or after.words[0].low in ("prefer", "prefers")):
+        matched = _RATHER.fullmatch(after.said)
+    if matched is None:
+        return None
+    groups = matched.groupdict()
+    gone, fresh = groups["v"] or groups.get("v2"), groups["to"] or groups.get("to2")
+    return content_of(gone or "", after), content_of(fresh or "", after)
 
 
 def _shares_a_head(before: Clause, new: Value) -> bool:

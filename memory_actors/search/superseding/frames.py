@@ -1,6 +1,7 @@
 """Two clauses of one form: the same but for what changes, or the same verb and otherwise now."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
@@ -35,6 +36,13 @@ def reframed(before: Clause, after: Clause) -> str:
     if not all(_may_change(after, other, b) for _, b in pairs):
         return ""
     return f"the same but for {pairs[0][0].raw} -> {pairs[0][1].raw}"
+
+
+def needed_to_reframe(after: Clause) -> Iterator[frozenset[str]]:
+    """Yield the stems, beside those of the noun, of what a clause of the same frame has, too."""
+    words = _without_articles(after)
+    if is_present(after) and not after.ended and any(map(_class_of, words)):
+        yield frozenset(word.stem for word in words if not _class_of(word))
 
 
 def _without_articles(clause: Clause) -> list[Token]:
@@ -113,3 +121,9 @@ def otherwise_now(before: Clause, after: Clause) -> str:
     if not (alike or daily) or kept <= fresh or fresh <= kept or is_event(before):
         return ""
     return f"{' '.join(w.raw for w in one)} -> {' '.join(w.raw for w in other)}"
+
+
+def needed_to_do_otherwise(after: Clause) -> Iterator[frozenset[str]]:
+    """Yield the stem of the verb, if a clause says what somebody does otherwise now."""
+    if after.now and len(after.words) > 1 and not (after.negated or after.ended):
+        yield frozenset((after.words[0].stem,))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import anyio
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.search.superseding.protocol import NEAR_MAX, Statement, Verdict
+from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 
 Supersedes = (
     Callable[[Statement, Sequence[Statement]], Iterable[str]]
@@ -27,9 +27,9 @@ class CallableSuperseding:
         self._function = function
         self._name = str(getattr(function, "__name__", type(function).__name__))
 
-    def reach(self, text: str) -> int:  # noqa: ARG002 - who knows what a function knows
+    def reach(self, text: str) -> Reach:  # noqa: ARG002 - who knows what a function knows
         """Return as many as there may be: any text may change something."""
-        return NEAR_MAX
+        return Reach(NEAR_MAX)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return those of the older ones that the callable names."""

@@ -14,7 +14,7 @@ import msgspec
 
 from memory_actors.base.errors import LLMError
 from memory_actors.base.llm import AsksModel, Connection
-from memory_actors.search.superseding.protocol import NEAR_MAX, Statement, Verdict
+from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 
 TEXT_CHARACTERS_MAX: Final = 1_000
 TOKENS_MAX: Final = 200
@@ -48,9 +48,9 @@ class OpenAISuperseding(AsksModel):
     def __init__(self, model: str | None = None, **connection: Unpack[Connection]):
         super().__init__(model, **connection)
 
-    def reach(self, text: str) -> int:  # noqa: ARG002 - the model reads what the rules do not
+    def reach(self, text: str) -> Reach:  # noqa: ARG002 - the model reads what the rules do not
         """Return as many as there may be: any text may change something."""
-        return NEAR_MAX
+        return Reach(NEAR_MAX)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return which of the older ones hold no more.

@@ -28,14 +28,22 @@ class Verdict(NamedTuple):
     evidence: str
 
 
+class Reach(NamedTuple):
+    """With which facts to compare a text."""
+
+    count_max: int
+    """The nearest of them; `NEAR_MAX` at most, 0 if the text changes nothing."""
+    older_has: tuple[frozenset[str], ...] | None = None
+    """Only older facts that have all words of one of these sets, as stems; None: any fact."""
+    similarity_min: float = -1.0
+    """Cosine."""
+
+
 class Superseding(Protocol):
     """Decides which of some older memories hold no more, since a newer one says otherwise."""
 
-    def reach(self, text: str) -> int:
-        """Return with how many of the facts nearest to a text to compare it; 0: it changes none.
-
-        At most `NEAR_MAX` are.
-        """
+    def reach(self, text: str) -> Reach:
+        """Return with which facts to compare a text."""
         ...
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:

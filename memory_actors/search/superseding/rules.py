@@ -26,13 +26,11 @@ from memory_actors.search.superseding.endings import ended
 from memory_actors.search.superseding.exchanges import exchanged
 from memory_actors.search.superseding.frames import is_event, otherwise_now, reframed
 from memory_actors.search.superseding.lexicon import CHANGING
+from memory_actors.search.superseding.needed import THEY
 from memory_actors.search.superseding.values import differ
 
 READINGS_MAX: Final = 512
 """Texts whose reading is kept, some 3 KB each: near each other, facts are read again and again."""
-
-
-THEY: Final = ("they",)
 
 
 class Evidence(NamedTuple):
@@ -74,7 +72,7 @@ def evidence(older: Reading, newer: Reading) -> Evidence | None:
     for after, before in product(newer.clauses, older.clauses):
         if after.who != before.who or before.besides or after.besides:
             continue
-        if after.who == THEY:  # who they are, nobody can tell
+        if after.who == THEY:
             continue
         form = reframed(before, after) or ended(before, after) or otherwise_now(before, after)
         if form:

@@ -16,7 +16,7 @@ from eventlog import EncryptionMismatch, Imported, Progress
 from eventlog.keys import keyfile
 from eventlog.upkeep.exporting import Begin, Event, Stream, read_export, unpacked
 from eventlog.upkeep.importing import gap
-from memory_actors.base.api_keys.store import KeyStore
+from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.search.embedding.vector_table import remove_files
 from memory_actors.upkeep.default_log import has_log, open_log

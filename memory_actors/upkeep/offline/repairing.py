@@ -22,7 +22,7 @@ from eventlog import (
 from eventlog.files.datafile import is_there
 from eventlog.keys import keyfile
 from eventlog.upkeep.backup import copied
-from memory_actors.base.api_keys.store import FILE as API_KEYS
+from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds.user_state import FOLD, event_registry
 from memory_actors.upkeep.default_log import open_log

@@ -86,9 +86,10 @@ def without_codec(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what lies where
 
 
-async def test_a_payload_is_in_the_archive_alone_once_the_file_has_shrunk(
+async def test_shrinking_leaves_a_payload_in_the_archive_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """A payload is in the archive alone once the file has shrunk."""
     monkeypatch.setattr(block, "_compress", lambda raw: (block.ZLIB, stored(raw)))
     async with opened(tmp_path) as log:
         await fill(log)
@@ -107,7 +108,8 @@ def stored(raw: bytes) -> bytes:
     return block.zlib.compress(raw, 0)
 
 
-async def test_files_are_named_by_the_streams_id_and_readable_by_their_owner_alone(tmp_path: Path):
+async def test_files_are_private_and_named_by_stream_id(tmp_path: Path):
+    """Files are named by the stream's id, and their owner alone can read them."""
     hostile = "../../\0etc/passwd"
     async with opened(tmp_path) as log:
         await fill(log, stream=hostile)
@@ -119,7 +121,8 @@ async def test_files_are_named_by_the_streams_id_and_readable_by_their_owner_alo
         assert await texts(log, hostile) == [text(n) for n in range(40)]
 
 
-async def test_each_call_makes_segments_of_its_own_and_all_is_there_after_opening(tmp_path: Path):
+async def test_each_call_makes_segments_of_its_own(tmp_path: Path):
+    """Each call makes segments of its own, and all of them are there after opening."""
     async with opened(tmp_path) as log:
         await fill(log)
         first = await log.archive("s", range(1, 11))
@@ -193,9 +196,8 @@ async def test_without_zstandard_it_is_zlib_and_both_are_read(tmp_path: Path, mo
 # --- reading
 
 
-async def test_a_block_is_read_and_decompressed_once_for_all_that_is_wanted_of_it(
-    tmp_path: Path, monkeypatch: Any
-):
+async def test_a_block_is_decompressed_once_for_many_reads(tmp_path: Path, monkeypatch: Any):
+    """A block is read and decompressed once for all payloads that are wanted of it."""
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         await log.archive("s", range(1, 2001))
@@ -287,8 +289,11 @@ async def test_a_number_is_never_given_twice(tmp_path: Path):
         assert [file.name for file in segments(tmp_path)] == [SegmentId(S, 2).name]
 
 
-async def test_a_read_under_way_is_told_that_a_payload_went_meanwhile(tmp_path: Path):
-    """Its transaction still sees the record of a segment whose file is gone."""
+async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
+    """A read under way is told that a payload went meanwhile.
+
+    Its transaction still sees the record of a segment whose file is gone.
+    """
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 11))
@@ -302,7 +307,8 @@ async def test_a_read_under_way_is_told_that_a_payload_went_meanwhile(tmp_path: 
 # --- crashes and full disks
 
 
-async def test_files_that_no_record_names_are_removed_at_the_next_opening(tmp_path: Path):
+async def test_unnamed_files_are_removed_at_opening(tmp_path: Path):
+    """Files that no record names are removed at the next opening."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 11))
@@ -432,7 +438,8 @@ async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path
         assert await texts(log) == [text(n) for n in range(40)]
 
 
-async def test_an_event_that_changed_while_it_was_archived_is_left_alone(tmp_path: Path):
+async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
+    """An event that changed while it was archived is left alone."""
     async with opened(tmp_path) as log:
         await fill(log)
         real = log._archiving.take
@@ -450,7 +457,8 @@ async def test_an_event_that_changed_while_it_was_archived_is_left_alone(tmp_pat
         assert await texts(log) == [text(n) for n in range(40)]
 
 
-async def test_a_log_at_its_size_limit_can_still_be_archived_and_shrunk(tmp_path: Path):
+async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
+    """A log at its size limit can still be archived and shrunk."""
     async with opened(tmp_path, size_max_bytes=300_000) as log:
         version = 0
         with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
@@ -484,7 +492,8 @@ async def test_a_caller_that_is_cancelled_leaves_whole_segments(tmp_path: Path, 
         assert (await log.archive_statistics()).events == 40
 
 
-async def test_closing_waits_for_the_segment_under_way_and_refuses_the_next(tmp_path: Path):
+async def test_closing_waits_for_the_segment_under_way(tmp_path: Path):
+    """Closing waits for the segment under way, and refuses the next one."""
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         task = asyncio.create_task(log.archive("s", range(1, 2001)))
@@ -607,9 +616,8 @@ async def test_an_older_segment_of_the_same_name_is_never_served(tmp_path: Path)
     assert await examined(tmp_path / "a") == ("refused", False)
 
 
-async def test_a_file_that_may_not_be_read_is_unavailable_not_damaged(
-    tmp_path: Path, monkeypatch: Any
-):
+async def test_an_unreadable_file_is_unavailable_not_damaged(tmp_path: Path, monkeypatch: Any):
+    """A file that may not be read is unavailable, not damaged."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 11))
@@ -646,9 +654,10 @@ def lose_key(env: Environment, txn: Any) -> None:
 
 
 @pytest.mark.parametrize("damage", [stub_elsewhere, stub_nowhere, lose_record])
-async def test_damage_to_the_tables_about_the_archive_is_found_and_never_served(
+async def test_damaged_archive_tables_are_never_served(
     tmp_path: Path, damage: Callable[[Environment, Any], object]
 ):
+    """Damage to the tables about the archive is found, and never served."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
@@ -659,7 +668,8 @@ async def test_damage_to_the_tables_about_the_archive_is_found_and_never_served(
     assert (how, verified) == ("refused", False)
 
 
-async def test_a_key_of_an_archived_event_that_is_missing_is_found(tmp_path: Path):
+async def test_a_missing_key_of_an_archived_event_is_found(tmp_path: Path):
+    """A key of an archived event that is missing is found."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
@@ -684,9 +694,8 @@ async def test_a_segment_without_a_record_is_found_as_such(tmp_path: Path):
     assert f"{SegmentId(S, 1).name} has no record" in await messages(tmp_path)
 
 
-async def test_a_file_made_anew_of_the_same_payloads_is_not_the_one_that_was_sealed(
-    tmp_path: Path, monkeypatch: Any
-):
+async def test_a_remade_file_is_not_the_sealed_one(tmp_path: Path, monkeypatch: Any):
+    """A file made anew of the same payloads is not the one that was sealed."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
@@ -699,8 +708,11 @@ async def test_a_file_made_anew_of_the_same_payloads_is_not_the_one_that_was_sea
     assert (await examined(tmp_path))[0] == "right"
 
 
-async def test_a_record_that_counts_other_events_than_there_are_is_found(tmp_path: Path):
-    """Of a dropped segment nothing else tells how many there were."""
+async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
+    """A record that counts other events than there are is found.
+
+    Of a dropped segment nothing else tells how many there were.
+    """
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))

@@ -98,8 +98,11 @@ def test_a_slot_that_is_not_there_is_refused(slot: int):
 
 @pytest.mark.usefixtures("codec")
 @pytest.mark.parametrize("raw_bytes", [0, 1, 100, 2**32 - 1])
-def test_another_size_than_it_has_is_refused_before_memory_is_taken(raw_bytes: int):
-    """Even one whose CRC is right: nobody may make a reader take gigabytes."""
+def test_a_wrong_size_is_refused_before_memory_is_taken(raw_bytes: int):
+    """Another size than the block has is refused before memory is taken for it.
+
+    Even one whose CRC is right: nobody may make a reader take gigabytes.
+    """
     data = bytearray(block.pack(ENTRIES, PLACE))
     struct.pack_into(">I", data, RAW_AT, raw_bytes)
 
@@ -132,7 +135,8 @@ def test_content_that_is_no_block_is_damage():
             block.unpack(resealed(header + stored), PLACE)
 
 
-def test_a_newer_format_and_an_unknown_codec_are_refused_as_unknown_not_as_damage():
+def test_unknown_formats_and_codecs_are_not_called_damage():
+    """A newer format and an unknown codec are refused as unknown, not as damage."""
     data = block.pack(ENTRIES, PLACE)
     for at, what in ((8, "format 7"), (CODEC_AT, "codec 7")):
         newer = data[:at] + b"\7" + data[at + 1 :]
@@ -140,9 +144,10 @@ def test_a_newer_format_and_an_unknown_codec_are_refused_as_unknown_not_as_damag
             block.unpack(resealed(newer), PLACE)
 
 
-def test_without_zstandard_a_block_that_needs_it_says_what_to_install(
+def test_a_missing_zstandard_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ):
+    """Without zstandard, a block that needs it says what to install."""
     if block.zstandard is None:
         pytest.skip("zstandard is not installed")
     data = block.pack(ENTRIES, PLACE)

@@ -62,7 +62,8 @@ def test_walking_meets_every_entry_in_order(tmp_path: Path):
     assert versions == [entry.version for entry in MANY]
 
 
-def test_entries_too_small_to_fill_a_block_are_limited_in_number():
+def test_tiny_entries_are_limited_in_number():
+    """Entries too small to fill a block are limited in number."""
     many = [Entry(n, bytes(16), b"") for n in range(block.SLOTS_MAX + 1)]
 
     _, places = segment.build(FIRST, many)

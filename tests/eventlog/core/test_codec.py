@@ -210,7 +210,8 @@ def test_an_old_event_without_an_upcaster_is_refused():
         registry.decode("noted", 1, noting().prepare(Noted("a")).raw)
 
 
-def test_an_upcast_that_makes_no_event_of_the_type_is_refused():
+def test_an_upcast_must_make_an_event_of_the_type():
+    """An upcast that makes no event of the type is refused."""
     registry = renaming()
     for schema in (1, 2):
         registry.upcaster("noted", from_schema=schema)(lambda fields: fields)

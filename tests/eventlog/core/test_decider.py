@@ -55,7 +55,8 @@ async def test_events_fold_in_order():
 
 
 @pytest.mark.anyio
-async def test_a_fold_may_start_anywhere_and_ends_in_the_same_state():
+async def test_a_fold_may_start_anywhere():
+    """A fold may start anywhere, and ends in the same state."""
     events = await recorded(Opened("a"), Closed(), Opened("b"))
 
     for split in range(4):

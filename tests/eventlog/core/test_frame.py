@@ -55,7 +55,8 @@ def test_a_frame_of_the_first_release_still_unpacks():
     assert frame.check_chain(taken, PLACE["prev"])
 
 
-def test_a_tag_that_is_no_text_is_damage_even_where_the_crc_is_right():
+def test_a_tag_that_is_not_text_is_damage():
+    """A tag that is no text is damage, even where the CRC is right."""
     data, _ = frame.pack(prepared(), **PLACE)
     at = data.index(b"test.noted")
     damaged = resealed(data[:at] + b"\xff" + data[at + 1 :])
@@ -191,11 +192,13 @@ def test_stream_ids_do_not_share_prefixes_or_collide():
 ELSEWHERE = frame.Place(number=5, offset=123_456, slot=78)
 
 
-def test_the_stub_of_a_frame_is_the_bytes_that_the_first_release_wrote():
+def test_a_stub_has_the_bytes_of_the_first_release():
+    """The stub of a frame has the bytes that the first release wrote."""
     assert frame.stub(7, GOLDEN.read_bytes(), ELSEWHERE) == GOLDEN_STUB.read_bytes()
 
 
-def test_a_stub_has_the_header_of_its_frame_and_where_the_payload_is():
+def test_a_stub_has_its_frames_header_and_the_payloads_place():
+    """A stub has the header of its frame, and the place of the payload."""
     whole, stub = frame.unpack(7, GOLDEN.read_bytes()), frame.unpack(7, GOLDEN_STUB.read_bytes())
 
     assert stub == msgspec.structs.replace(
@@ -244,7 +247,8 @@ def test_a_stub_cut_short_or_too_long_is_damage():
 # --- erased
 
 
-def test_what_stays_of_an_erased_payload_is_what_the_first_release_with_erasure_left():
+def test_an_erased_frame_has_the_bytes_of_the_first_release():
+    """An erased frame has the bytes that the first release with erasure left."""
     stub = frame.erased(7, GOLDEN.read_bytes(), 1_800_000_000_000_000)
 
     assert stub == GOLDEN_ERASED.read_bytes()
@@ -279,7 +283,8 @@ def test_an_erased_frame_that_does_not_say_when_is_damaged():
         frame.unpack(7, resealed(GOLDEN_ERASED.read_bytes()[:-1]))
 
 
-def test_a_damaged_payload_can_be_erased_and_a_damaged_header_still_shows():
+def test_a_damaged_payload_can_be_erased():
+    """A damaged payload can be erased, and a damaged header still shows."""
     whole = GOLDEN.read_bytes()
     payload_hit = frame.erased(7, whole[:-1] + b"?", 5)
     header_hit = frame.erased(7, whole[:30] + b"?" + whole[31:], 5)

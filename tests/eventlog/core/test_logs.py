@@ -36,7 +36,8 @@ def test_the_standard_error_is_the_one_of_the_moment() -> None:
     assert done.stdout == "of the program\n"
 
 
-def test_a_program_that_configures_structlog_has_the_lines_where_it_says() -> None:
+def test_lines_go_where_a_structlog_program_says() -> None:
+    """A program that configures structlog has the lines where it says."""
     done = ran(
         "import structlog; structlog.configure("
         "processors=[structlog.processors.JSONRenderer(sort_keys=True)], "
@@ -46,7 +47,8 @@ def test_a_program_that_configures_structlog_has_the_lines_where_it_says() -> No
     assert done.stderr == ""
 
 
-def test_a_program_that_logs_by_the_standard_library_has_them_there_by_name() -> None:
+def test_lines_go_to_the_standard_library_by_name() -> None:
+    """A program that logs by the standard library has the lines there, by name."""
     done = ran(
         "import logging, structlog; "
         "logging.basicConfig(format='%(name)s %(levelname)s %(message)s'); "

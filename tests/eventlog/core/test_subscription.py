@@ -104,7 +104,8 @@ async def test_it_ends_when_the_log_closes(tmp_path: Path):
         assert await following == [1]
 
 
-async def test_a_slow_subscriber_ends_when_the_log_has_closed_behind_it(tmp_path: Path):
+async def test_a_slow_subscriber_ends_after_the_log_closed(tmp_path: Path):
+    """A slow subscriber ends when the log has closed behind it."""
     closed = asyncio.Event()
 
     async def follow(log: EventLog) -> list[int]:
@@ -124,7 +125,9 @@ async def test_a_slow_subscriber_ends_when_the_log_has_closed_behind_it(tmp_path
         assert await following == [1]
 
 
-async def test_a_subscriber_with_appends_still_on_their_way_ends_cleanly_at_close(tmp_path: Path):
+async def test_a_subscriber_ends_cleanly_with_appends_under_way(tmp_path: Path):
+    """A subscriber ends cleanly at close, with appends still on their way."""
+
     async def follow(log: EventLog) -> list[int]:
         return [event.position async for event in subscribe(log)]
 

@@ -54,7 +54,8 @@ def test_writing_goes_on_after_opening_again(path: Path):
         assert read(path) == tail(position)
 
 
-def test_the_end_of_an_empty_log_comes_back_as_it_was_given(path: Path):
+def test_the_end_of_an_empty_log_comes_back(path: Path):
+    """The end of an empty log comes back as it was given."""
     anchor = Anchor(path)
     anchor.write(Tail(7, 0, b""))
     anchor.close()

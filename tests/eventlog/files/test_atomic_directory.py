@@ -47,7 +47,8 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_a_directory_comes_with_what_was_put_into_it_and_no_more(target: Path) -> None:
+def test_a_directory_has_its_contents_and_no_more(target: Path) -> None:
+    """A directory comes with the files that were put into it, and no more."""
     make(target, "whole")
 
     assert names(target) == ["file"]

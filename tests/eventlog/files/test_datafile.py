@@ -12,9 +12,8 @@ pytestmark = pytest.mark.user
 
 
 @pytest.mark.parametrize("contested", [False, True])
-def test_a_file_appears_when_it_is_finished_and_for_its_owner_only(
-    tmp_path: Path, contested: bool
-) -> None:
+def test_a_finished_file_is_for_its_owner_only(tmp_path: Path, contested: bool) -> None:
+    """A file appears when it is finished, and for its owner only."""
     path = tmp_path / "file"
     path.write_bytes(b"before")
     with written_whole(path, contested=contested) as file:
@@ -56,7 +55,8 @@ def test_what_a_dead_process_left_is_written_over(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_who_write_a_contested_file_at_once_do_not_mix(tmp_path: Path) -> None:
+def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    """Two who write a contested file at once do not mix."""
     path = tmp_path / "file"
     with written_whole(path, contested=True) as one:
         one.write(b"one" * 1000)

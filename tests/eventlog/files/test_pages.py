@@ -138,7 +138,8 @@ def test_a_page_that_is_used_twice_is_refused(whole: Path) -> None:
         opened(whole)
 
 
-def test_noise_in_any_page_is_refused_or_in_a_page_that_is_free(whole: Path) -> None:
+def test_noise_in_any_used_page_is_refused(whole: Path) -> None:
+    """Noise in a page is refused, unless the page is free."""
     data, rng = whole.read_bytes(), random.Random(5)
     refused = 0
     for page in range(2, len(data) // PAGE_BYTES):
@@ -191,9 +192,8 @@ def test_a_file_above_the_limit_is_not_looked_through(large: Path, tmp_path: Pat
     Environment(tmp_path / "log.mdb", TABLES, checked_bytes_max=MANY_BYTES // 2).close()
 
 
-def test_a_large_file_that_is_cut_short_is_refused_whatever_the_limit(
-    large: Path, tmp_path: Path
-) -> None:
+def test_a_large_file_cut_short_is_refused(large: Path, tmp_path: Path) -> None:
+    """A large file that is cut short is refused, whatever the limit."""
     data = large.read_bytes()
     (tmp_path / "log.mdb").write_bytes(data[: len(data) // 2])
 
@@ -220,7 +220,8 @@ def test_numbers_at_the_edge_of_what_can_be_are_refused(whole: Path, at: int, va
 
 
 @pytest.mark.parametrize("last_page", [2**29, 2**63, 2**64 - 1])
-def test_a_meta_page_that_states_more_than_can_be_is_refused(whole: Path, last_page: int) -> None:
+def test_a_meta_page_that_states_too_much_is_refused(whole: Path, last_page: int) -> None:
+    """A meta page that states more than can be is refused."""
     data = bytearray(whole.read_bytes())
     for meta in range(2):
         struct.pack_into("=Q", data, meta * PAGE_BYTES + 16 + 24 + 2 * 48, last_page)

@@ -48,7 +48,8 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str, f
         assert "and not a file: move it away" in ending.detail
 
 
-def test_a_file_is_read_through_a_link_and_not_made_or_written_through_one(tmp_path: Path) -> None:
+def test_links_are_read_through_and_never_written_through(tmp_path: Path) -> None:
+    """A file is read through a link, and not made or written through one."""
     (tmp_path / "secret").write_bytes(b"secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
 
@@ -59,7 +60,8 @@ def test_a_file_is_read_through_a_link_and_not_made_or_written_through_one(tmp_p
     assert (tmp_path / "secret").read_bytes() == b"secret"
 
 
-def test_a_link_in_the_way_of_a_temporary_file_is_not_written_through(tmp_path: Path) -> None:
+def test_a_link_for_a_temporary_file_is_not_written_through(tmp_path: Path) -> None:
+    """A link in the way of a temporary file is not written through."""
     (tmp_path / "somebody's").write_bytes(b"precious")
     (tmp_path / "file.tmp").symlink_to(tmp_path / "somebody's")
 
@@ -73,9 +75,8 @@ def test_a_link_in_the_way_of_a_temporary_file_is_not_written_through(tmp_path: 
 @pytest.mark.parametrize(
     "name", ["log.mdb", "log.mdb-lock", "log.mdb.lock", "log.anchor", "segment", "log.keys"]
 )
-def test_a_log_with_something_else_for_a_file_is_refused_by_a_typed_error(
-    tmp_path: Path, name: str, kind: str
-) -> None:
+def test_a_log_over_another_file_type_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    """A log that finds something else in the place of a file raises a typed error."""
     path = tmp_path / "log"
 
     async def made() -> tuple[str, str]:

@@ -110,8 +110,11 @@ async def test_earlier_versions_refuse_an_encrypted_store(
             pass
 
 
-async def test_sizes_and_totals_are_those_of_a_log_that_is_not_encrypted(tmp_path: Path) -> None:
-    """Or a state that counts bytes would depend on how it is kept."""
+async def test_sizes_and_totals_are_those_of_plain_logs(tmp_path: Path) -> None:
+    """Sizes and totals are those of a log that is not encrypted.
+
+    Or a state that counts bytes would depend on how it is kept.
+    """
 
     async def sizes(log: EventLog) -> list[Any]:
         await fill(log)
@@ -190,10 +193,13 @@ async def test_a_snapshot_of_another_stream_or_version_is_passed_over(tmp_path: 
 # --- a key that is missing or damaged
 
 
-async def test_a_damaged_last_key_of_a_stream_with_events_is_not_taken_for_a_torn_one(
+async def test_a_damaged_last_key_is_not_taken_for_torn(
     tmp_path: Path,
 ) -> None:
-    """It would be passed over, and the key of the next new stream written over it."""
+    """A damaged last key of a stream with events is not taken for a torn one.
+
+    It would be passed over, and the key of the next new stream written over it.
+    """
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -210,9 +216,10 @@ async def test_a_damaged_last_key_of_a_stream_with_events_is_not_taken_for_a_tor
         assert len(await texts(log, "last")) == 6
 
 
-async def test_a_key_that_was_torn_before_anything_was_under_it_stops_nobody(
+async def test_a_torn_key_without_events_stops_nobody(
     tmp_path: Path,
 ) -> None:
+    """A key that was torn before anything was under it stops nobody."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -226,9 +233,10 @@ async def test_a_key_that_was_torn_before_anything_was_under_it_stops_nobody(
         assert (await log.verify()).findings == []
 
 
-async def test_a_verification_reports_each_stream_that_has_events_and_no_key(
+async def test_verification_reports_each_stream_without_a_key(
     tmp_path: Path,
 ) -> None:
+    """A verification reports each stream that has events and no key."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log, "s")
@@ -252,9 +260,10 @@ async def test_a_verification_reports_each_stream_that_has_events_and_no_key(
 # --- without keys
 
 
-async def test_a_log_without_its_keys_is_verified_copied_and_exported_and_not_read(
+async def test_a_log_without_keys_is_verified_and_not_read(
     tmp_path: Path,
 ) -> None:
+    """A log without its keys is verified, copied and exported, and not read."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.archive("s", [1, 2])
@@ -280,9 +289,10 @@ async def test_a_log_without_its_keys_is_verified_copied_and_exported_and_not_re
         assert len(await texts(log)) == 6
 
 
-async def test_an_export_travels_encrypted_and_needs_the_key_where_it_arrives(
+async def test_an_export_stays_encrypted_on_its_way(
     tmp_path: Path,
 ) -> None:
+    """An export travels encrypted, and needs the key where it arrives."""
     async with opened(tmp_path / "one") as log:
         await fill(log)
         await log.archive("s", [2, 3])
@@ -319,9 +329,10 @@ async def test_what_is_not_encrypted_is_not_imported_into_what_is(tmp_path: Path
             await log.import_events(tmp_path / "since")
 
 
-async def test_a_repaired_log_is_under_the_same_keys_also_if_it_lost_whose_they_are(
+async def test_a_repaired_log_is_under_the_same_keys(
     tmp_path: Path,
 ) -> None:
+    """A repaired log is under the same keys, also if it lost the names of their owners."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.archive("s", [2, 3])
@@ -344,10 +355,13 @@ async def test_a_repaired_log_is_under_the_same_keys_also_if_it_lost_whose_they_
 # --- keys are made and deleted
 
 
-async def test_a_key_is_on_disk_before_the_first_event_under_it_is_acknowledged(
+async def test_a_key_is_on_disk_before_its_first_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of a relaxed append. A disk that keeps no key takes no event, and others go on."""
+    """A key is on disk before the first event under it is acknowledged.
+
+    Also of a relaxed append. A disk that keeps no key takes no event, and others go on.
+    """
     synced: list[str] = []
     real = KeyFile.sync
     async with opened(tmp_path / "log") as log:
@@ -378,10 +392,13 @@ async def test_a_key_is_on_disk_before_the_first_event_under_it_is_acknowledged(
         assert (await log.verify()).ok
 
 
-async def test_an_append_that_was_tried_again_reads_as_it_was_asked(
+async def test_a_repeated_append_reads_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same version is encrypted twice, with different content: never under one nonce."""
+    """An append that was tried again reads as it was asked.
+
+    The same version is encrypted twice, with different content: never under one nonce.
+    """
     bodies: list[bytes] = []
     real = frame.pack
 
@@ -402,9 +419,10 @@ async def test_an_append_that_was_tried_again_reads_as_it_was_asked(
     assert len({body[8:20] for body in bodies}) == len(bodies) == 2
 
 
-async def test_erasing_deletes_the_key_and_a_new_one_is_made_for_who_comes_back(
+async def test_erasing_deletes_the_key(
     tmp_path: Path,
 ) -> None:
+    """Erasing deletes the key, and a new one is made for an owner who comes back."""
     key_file = tmp_path / "log.keys"
     async with opened(tmp_path / "log") as log:
         await fill(log)
@@ -428,9 +446,10 @@ async def test_erasing_deletes_the_key_and_a_new_one_is_made_for_who_comes_back(
 
 
 @pytest.mark.parametrize("broken", ["forget", "key_gone", "step", "remove_files", "done"])
-async def test_an_erasure_that_broke_off_is_finished_when_the_log_is_opened(
+async def test_opening_finishes_an_erasure_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
+    """An erasure that broke off is finished when the log is opened."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
@@ -461,7 +480,9 @@ async def test_an_erasure_that_broke_off_is_finished_when_the_log_is_opened(
         await log.append("s", [Noted("goes on")], (await log.head("s")).version)
 
 
-def test_an_erasure_that_an_earlier_version_began_still_has_to_delete_its_key() -> None:
+def test_an_older_versions_erasure_still_deletes_its_key() -> None:
+    """An erasure that an earlier version began still has to delete its key."""
+
     class Old(msgspec.Struct, array_like=True):
         until: int = 1
         at_us: int = 2

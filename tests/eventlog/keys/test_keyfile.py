@@ -69,7 +69,8 @@ def test_a_key_counts_once_it_is_synced(path: Path, monkeypatch: pytest.MonkeyPa
         assert len(synced) == 1  # there was nothing to be written
 
 
-def test_streams_of_one_owner_are_under_one_key_and_share_no_cipher(path: Path) -> None:
+def test_streams_of_one_owner_share_a_key_not_a_cipher(path: Path) -> None:
+    """Streams of one owner are under one key, and share no cipher."""
     with keyfile.opened(path, lambda stream: stream.removeprefix("side:")) as keys:
         keys.attach(None)
         encrypted = keys.make("side:a").encrypt(b"data", b"here")
@@ -83,7 +84,8 @@ def test_streams_of_one_owner_are_under_one_key_and_share_no_cipher(path: Path) 
         assert not keys.has("side:a")
 
 
-def test_a_deleted_key_is_in_no_byte_of_the_file_and_others_stay(path: Path) -> None:
+def test_a_deleted_key_is_in_no_byte(path: Path) -> None:
+    """A deleted key is in no byte of the file, and others stay."""
     encrypted = made_by(path, "a", "b", "c")
     record = path.read_bytes()[HEAD_BYTES + RECORD_BYTES :][:RECORD_BYTES]
     old = path.open("rb")
@@ -118,9 +120,8 @@ def torn(path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     "how", ["cut short", "cut in the last", "room only", "the last of them whole"]
 )
-def test_keys_whose_append_was_torn_are_passed_over_where_no_stream_misses_them(
-    path: Path, how: str
-) -> None:
+def test_keys_of_torn_appends_are_passed_over(path: Path, how: str) -> None:
+    """Keys whose append was torn are passed over where no stream misses them."""
     encrypted = made_by(path, "a", "b", "c", "d")
     torn(path, how)
     known = path.read_bytes()[8:24]
@@ -136,10 +137,11 @@ def test_keys_whose_append_was_torn_are_passed_over_where_no_stream_misses_them(
 
 @pytest.mark.parametrize("at", range(0, RECORD_BYTES, 3))
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_damaged_key_of_a_stream_that_has_events_is_refused_and_never_written_over(
-    path: Path, which: int, at: int
-) -> None:
-    """One flipped bit in the last record looks as if it had been torn; the log knows better."""
+def test_a_damaged_key_in_use_is_never_written_over(path: Path, which: int, at: int) -> None:
+    """A damaged key of a stream that has events is refused, and never written over.
+
+    One flipped bit in the last record looks as if it had been torn; the log knows better.
+    """
     encrypted = made_by(path, "a", "b")
     whole = path.read_bytes()
     damaged = bytearray(whole)
@@ -155,9 +157,10 @@ def test_a_damaged_key_of_a_stream_that_has_events_is_refused_and_never_written_
     assert opened_by(path, encrypted) == {"a", "b"}
 
 
-def test_what_is_left_of_a_damaged_file_is_read_once_its_last_record_is_given_up(
+def test_a_damaged_file_is_read_without_its_last_record(
     path: Path,
 ) -> None:
+    """The rest of a damaged file is read once its last record is given up."""
     encrypted = made_by(path, "a", "b")
     known = path.read_bytes()[8:24]
     os.truncate(path, HEAD_BYTES + RECORD_BYTES)
@@ -169,8 +172,11 @@ def test_what_is_left_of_a_damaged_file_is_read_once_its_last_record_is_given_up
             keys.cipher("b")
 
 
-def test_no_second_key_is_made_for_an_owner_whose_key_is_missing(path: Path) -> None:
-    """Or a copy of the file, put back later, would have another one than what was written since."""
+def test_no_second_key_replaces_a_missing_one(path: Path) -> None:
+    """No second key is made for an owner whose key is missing.
+
+    Or a copy of the file, put back later, would have another one than what was written since.
+    """
     made_by(path, "a")
     with keyfile.opened(path, lambda stream: stream.removeprefix("side:")) as keys:
         keys.attach(path.read_bytes()[8:24], ["a", "b"])
@@ -196,7 +202,8 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(path: Path, at: int) -> Non
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o400, 0o700])
-def test_a_file_with_another_mode_is_refused_with_what_to_do(path: Path, mode: int) -> None:
+def test_a_loose_mode_is_refused_with_advice(path: Path, mode: int) -> None:
+    """A file with another mode is refused with what to do."""
     made_by(path, "a")
     path.chmod(mode)
 
@@ -250,7 +257,8 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
     assert opened_by(path, encrypted) == {"a"}
 
 
-def test_a_file_that_was_written_once_is_read_by_every_later_version(path: Path) -> None:
+def test_every_later_version_reads_a_written_file(path: Path) -> None:
+    """A file that was written once is read by every later version."""
     head = b"EVKEYS01" + b"i" * 16
     record = stream_id("a") + bytes(range(32))
     path.write_bytes(
@@ -266,7 +274,8 @@ def test_a_file_that_was_written_once_is_read_by_every_later_version(path: Path)
 
 
 @pytest.mark.parametrize("content", [b"", b"root:x:0:0:root:/root:/bin/bash\n" * 9])
-def test_a_file_that_is_something_else_is_not_to_be_changed(path: Path, content: bytes) -> None:
+def test_a_foreign_file_is_never_changed(path: Path, content: bytes) -> None:
+    """A file that is something else is not to be changed."""
     path.write_bytes(content)
     path.chmod(0o644)
 

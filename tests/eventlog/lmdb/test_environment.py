@@ -142,7 +142,8 @@ def test_a_path_that_no_file_can_have_is_unavailable(tmp_path: Path):
             Environment(tmp_path / name / "log.mdb", TABLES)
 
 
-def test_a_file_cut_short_anywhere_is_refused_before_it_is_mapped(path: Path):
+def test_a_file_cut_short_is_refused_before_mapping(path: Path):
+    """A file cut short anywhere is refused before it is mapped."""
     with opened(path) as env:
         for n in range(20):
             put(env, b"%d" % n, b"x" * 3000)
@@ -243,8 +244,11 @@ def test_a_failed_write_waits_for_readers_before_it_opens_again(path: Path):
         assert get(env, KEY) == b"value"
 
 
-def test_who_reads_between_a_failed_write_and_its_reopening_is_told_to_try_again(path: Path):
-    """LMDB lets nobody begin then: nothing is wrong with the file, so nobody is told so."""
+def test_a_reader_during_reopening_is_told_to_retry(path: Path):
+    """A reader between a failed write and its reopening is told to try again.
+
+    LMDB lets nobody begin then: nothing is wrong with the file, so nobody is told so.
+    """
     reading, may_leave = threading.Event(), threading.Event()
     failures: list[EventLogError] = []
 
@@ -290,8 +294,10 @@ def test_one_reader_too_many_is_told_to_try_again(path: Path):
         assert get(env, KEY) == b"value"
 
 
-def test_files_that_are_replaced_at_the_same_time_do_not_pass_for_each_other():
-    """A new file may have the inode of one that another thread is just closing.
+def test_files_replaced_at_once_are_told_apart():
+    """Files that are replaced at the same time do not pass for each other.
+
+    A new file may have the inode of one that another thread is just closing.
 
     On a disk, that is: a file system in memory gives no inode twice.
     """
@@ -336,15 +342,19 @@ def test_where_opening_again_fails_the_lock_is_still_given_up(path: Path):
         assert get(again, KEY) == b"value"
 
 
-def test_a_key_that_lmdb_cannot_hold_does_not_pass_for_a_broken_disk(path: Path):
-    """A mistake of the caller aborts the transaction; it does not cost a reopening."""
+def test_an_impossible_key_is_no_broken_disk(path: Path):
+    """A key that LMDB cannot hold does not pass for a broken disk.
+
+    A mistake of the caller aborts the transaction; it does not cost a reopening.
+    """
     with opened(path) as env:
         with pytest.raises(EventLogError) as caught:
             put(env, b"x" * 512, b"")
         assert not isinstance(caught.value, StorageFailed | DiskFull)
 
 
-def test_closing_gives_up_the_lock_even_if_a_forked_child_holds_its_copy(path: Path):
+def test_closing_unlocks_despite_a_forked_child(path: Path):
+    """Closing gives up the lock even if a forked child holds its copy."""
     env = Environment(path, TABLES)
     copy = os.dup(env._lock_fd)  # what a forked child has
     try:
@@ -365,7 +375,8 @@ def test_a_lock_held_by_someone_else_names_them(path: Path):
                 Environment(path, TABLES)
 
 
-def test_a_damaged_number_in_the_older_meta_page_is_noticed_or_harmless(path: Path):
+def test_damage_in_the_older_meta_page_is_noticed(path: Path):
+    """A damaged number in the older meta page is noticed or harmless."""
     with opened(path) as env:
         for n in range(4):
             put(env, b"%d" % n, b"value")

@@ -91,9 +91,8 @@ async def others_are_whole(log: EventLog) -> bool:
     return kept == [Noted("kept"), Noted("kept too")]
 
 
-async def test_no_byte_of_what_was_erased_is_left_in_any_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """No byte of an erased payload is left in any file."""
     monkeypatch.setattr(block, "zstandard", None)
     async with opened(tmp_path) as log:
         await fill(log)
@@ -131,7 +130,8 @@ async def test_no_row_says_what_was_asked_of_an_erased_stream(tmp_path: Path):
     assert left == {"keys": 0, "requests": 0, "snapshots": 0}
 
 
-async def test_the_chain_verifies_from_what_stays_and_shows_if_that_is_changed(tmp_path: Path):
+async def test_the_chain_verifies_from_what_stays(tmp_path: Path):
+    """The chain verifies from the digests that stay, and shows if they are changed."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.erase(NAME)
@@ -153,8 +153,11 @@ async def test_the_chain_verifies_from_what_stays_and_shows_if_that_is_changed(t
     assert [finding.position for finding in found] == [9]
 
 
-async def test_an_event_may_not_be_erased_where_its_stream_is_not(tmp_path: Path):
-    """Or anybody who may write to the file could make events vanish without a finding."""
+async def test_an_event_cannot_be_erased_alone(tmp_path: Path):
+    """An event may not be erased where its stream is not.
+
+    Or anybody who may write to the file could make events vanish without a finding.
+    """
     async with opened(tmp_path) as log:
         await fill(log)
     env = Environment(tmp_path / "log.mdb", TABLES)
@@ -174,9 +177,10 @@ async def test_an_event_may_not_be_erased_where_its_stream_is_not(tmp_path: Path
             await log.read_stream("other")
 
 
-async def test_a_long_stream_goes_piece_by_piece_and_others_write_meanwhile(
+async def test_a_long_stream_is_erased_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """A long stream is erased piece by piece, and others write meanwhile."""
     monkeypatch.setattr(erase, "STUBS_AT_ONCE", 16)
     monkeypatch.setattr(erase, "ROWS_AT_ONCE", 16)
     async with opened(tmp_path) as log:
@@ -227,9 +231,10 @@ def failing(error: Exception) -> Any:
 
 @pytest.mark.parametrize("step", ["step", "remove_files", "done"])
 @pytest.mark.parametrize("how", ["again", "reopen"])
-async def test_what_an_error_has_left_is_finished_by_a_second_call_or_the_next_opening(
+async def test_a_second_call_or_opening_finishes_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, how: str
 ):
+    """A second call, or the next opening, finishes an erasure that an error broke off."""
     async with opened(tmp_path) as log:
         await fill(log)
         with monkeypatch.context() as patched:

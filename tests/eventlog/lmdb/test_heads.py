@@ -46,7 +46,8 @@ async def messages(log: EventLog, heads: Heads) -> list[str]:
     return [found.message for found in (await log.verify(against=heads)).findings]
 
 
-async def test_a_log_that_went_on_still_has_the_past_that_was_published(tmp_path: Path):
+async def test_a_grown_log_still_has_its_published_past(tmp_path: Path):
+    """A log that went on still has the past that was published."""
     async with opened(tmp_path) as log:
         await fill(log)
         heads = await log.heads()

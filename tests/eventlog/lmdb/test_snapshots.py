@@ -100,7 +100,8 @@ async def test_a_large_snapshot_comes_back(tmp_path: Path):
         assert await log.load_snapshot("s", "f") == Snapshot(1, data)
 
 
-async def test_an_old_one_saved_late_does_not_push_out_newer_ones(tmp_path: Path):
+async def test_a_late_old_snapshot_pushes_out_no_newer(tmp_path: Path):
+    """An old snapshot that is saved late does not push out newer ones."""
     await make(tmp_path, 6, 7, 2)
 
     assert await load(tmp_path) == Snapshot(7, b"state 7")

@@ -102,9 +102,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("lines", [1, 20, 60])
-async def test_after_kill_9_the_totals_are_those_of_the_events_that_are_there(
-    tmp_path: Path, lines: int
-):
+async def test_totals_after_kill_9_match_the_events(tmp_path: Path, lines: int):
+    """After kill -9 the totals are those of the events that are there."""
     root = str(Path(__file__).parents[3])
     env = {**os.environ, "PYTHONPATH": root}
     async with await anyio.open_process(
@@ -125,8 +124,11 @@ async def test_after_kill_9_the_totals_are_those_of_the_events_that_are_there(
 # --- what is refused or fails
 
 
-async def test_what_counts_in_a_commit_that_has_no_room_is_judged_append_by_append(tmp_path: Path):
-    """The one that is too large takes its count with it, and no other's."""
+async def test_a_commit_without_room_is_judged_append_by_append(tmp_path: Path):
+    """Appends in a commit that has no room for all are judged one by one.
+
+    The one that is too large takes its count with it, and no other's.
+    """
     async with EventLog.open(tmp_path, registry, size_max_bytes=300_000) as log:
         outcomes = await asyncio.gather(
             *(log.append(f"s{n}", [Noted("a")], 0, counters={"n": 1}) for n in range(5)),
@@ -156,10 +158,13 @@ async def test_a_relaxed_append_that_was_lost_is_taken_out_again(tmp_path: Path)
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_after_a_failure_whose_outcome_is_unknown_the_totals_are_those_on_disk(
+async def test_totals_after_an_unknown_outcome_match_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
 ):
-    """A caller who drops its reservation when the append raises may not pass a limit by that."""
+    """After a failure whose outcome is unknown, the totals are those on disk.
+
+    A caller who drops its reservation when the append raises may not pass a limit by that.
+    """
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 1})
         write = log._env.write
@@ -180,7 +185,8 @@ async def test_after_a_failure_whose_outcome_is_unknown_the_totals_are_those_on_
         assert log.totals_nowait() == await log.totals() == {"n": 7 if landed else 2}
 
 
-async def test_a_full_log_lets_deletes_count_that_may_use_the_reserve(tmp_path: Path):
+async def test_a_full_log_lets_deletes_count(tmp_path: Path):
+    """A full log lets deletes count that may use the reserve."""
     async with EventLog.open(tmp_path, registry, size_max_bytes=200_000) as log:
         version = 0
         with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
@@ -196,9 +202,8 @@ async def test_a_full_log_lets_deletes_count_that_may_use_the_reserve(tmp_path: 
 # --- what it costs
 
 
-async def test_the_row_is_written_once_a_commit_and_only_by_those_that_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The row is written once a commit, and only by appends that count."""
     written: list[dict[str, int]] = []
 
     def note(env: Environment, txn: Any, totals: dict[str, int]) -> None:
@@ -221,8 +226,11 @@ async def test_the_row_is_written_once_a_commit_and_only_by_those_that_count(
 # --- damage
 
 
-async def test_every_flipped_bit_of_the_row_and_its_key_is_noticed_when_opening(tmp_path: Path):
-    """In whichever page of the file the row that counts lies; older copies of it are no matter."""
+async def test_a_flipped_bit_of_the_row_is_noticed(tmp_path: Path):
+    """Every flipped bit of the row and of its key is noticed when opening.
+
+    In whichever page of the file the row that counts lies; older copies of it are no matter.
+    """
     totals = {"memories": 1234, "bytes": 987_654_321}
     async with EventLog.open(tmp_path, registry) as log:
         for n in range(3):
@@ -244,7 +252,8 @@ async def test_every_flipped_bit_of_the_row_and_its_key_is_noticed_when_opening(
 
 
 @pytest.mark.parametrize("row", [ROW, b"format"])
-async def test_a_row_that_is_gone_is_never_taken_for_a_new_log(tmp_path: Path, row: bytes):
+async def test_a_missing_row_is_never_a_new_log(tmp_path: Path, row: bytes):
+    """A row that is gone is never taken for a new log."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
     change(tmp_path, lambda env, txn: txn.delete(row, db=env.tables["meta"]))
@@ -254,7 +263,8 @@ async def test_a_row_that_is_gone_is_never_taken_for_a_new_log(tmp_path: Path, r
             await opens(tmp_path)
 
 
-async def test_a_row_damaged_under_an_open_log_stops_what_counts_and_nothing_else(tmp_path: Path):
+async def test_a_damaged_row_stops_only_what_counts(tmp_path: Path):
+    """A row damaged under an open log stops the appends that count, and nothing else."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted("a")], 0, counters={"n": 3})
         log._env.write(lambda txn: txn.put(ROW, b"\0" * 30, db=log._env.tables["meta"]))
@@ -320,9 +330,10 @@ def total_of(*parts: Deltas) -> Deltas:
     under_way=st.lists(st.tuples(deltas, st.booleans()), max_size=4),
     counters=deltas,
 )
-def test_what_is_certain_is_accepted_whatever_comes_of_the_appends_under_way(
+def test_certain_appends_are_accepted_beside_open_ones(
     committed: Deltas, under_way: list[tuple[Deltas, bool]], counters: Deltas
 ):
+    """An append that fits in any case is accepted, whatever comes of those under way."""
     tally = Tally(committed)
     relaxed = [deltas for deltas, is_relaxed in under_way if is_relaxed]
     others = [deltas for deltas, is_relaxed in under_way if not is_relaxed]

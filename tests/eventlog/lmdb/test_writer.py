@@ -91,7 +91,8 @@ class Harness:
         return outcomes
 
 
-async def test_what_queues_during_a_commit_goes_into_the_next_one_together():
+async def test_jobs_queued_during_a_commit_go_together():
+    """Jobs that queue during a commit go into the next one together."""
     harness = Harness(FakeEnvironment())
     futures = [await harness.hold(), *(harness.put(n) for n in range(100))]
 
@@ -130,7 +131,8 @@ async def test_a_batch_ends_at_4_mib():
     assert [len(batch) for batch in harness.env.batches] == [1, 4, 4, 1]
 
 
-async def test_a_job_over_the_limits_goes_alone_and_in_its_turn():
+async def test_a_job_over_the_limits_goes_alone():
+    """A job over the limits goes alone, and in its turn."""
     harness = Harness(FakeEnvironment())
     futures = [
         await harness.hold(), harness.put("small"), harness.put("huge", events=5000, size=1 << 30),
@@ -180,7 +182,8 @@ async def test_a_job_that_fails_before_it_writes_fails_alone(error: Exception):
     assert outcomes == ["first", "before", error, "behind"]
 
 
-async def test_a_job_that_fails_half_way_leaves_nothing_and_fails_alone(tmp_path: Path):
+async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
+    """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
         env, counting=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
@@ -209,7 +212,8 @@ async def test_a_job_that_fails_half_way_leaves_nothing_and_fails_alone(tmp_path
     assert isinstance(outcomes[1], ZeroDivisionError)
 
 
-async def test_one_that_is_too_large_does_not_take_the_others_with_it():
+async def test_a_job_too_large_does_not_take_others_along():
+    """A job that is too large does not take the others with it."""
     harness = Harness(FakeEnvironment(room=100))
     futures = [
         await harness.hold(), harness.put("before"), harness.put("large", size=1000),
@@ -223,7 +227,8 @@ async def test_one_that_is_too_large_does_not_take_the_others_with_it():
     assert harness.env.batches == [["first"], ["before"], ["behind"]]
 
 
-async def test_a_job_that_adds_nothing_is_let_in_when_there_is_no_room():
+async def test_a_job_that_adds_nothing_needs_no_room():
+    """A job that adds nothing is let in when there is no room."""
     harness = Harness(FakeEnvironment(room=0))
     freed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     harness.writer.put(Job(lambda _txn: "freed", 1, 50, freed.set_result))

@@ -210,9 +210,10 @@ asyncio.run(restore(sys.argv[1], sys.argv[2], registry))
 """
 
 
-async def test_a_restore_that_died_with_the_old_log_aside_is_finished_by_who_opens_it(
+async def test_opening_finishes_a_restore_that_died(
     tmp_path: Path,
 ):
+    """A restore that died with the old log aside is finished by the next opening."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         before = await everything(log)
@@ -259,9 +260,8 @@ async def test_a_directory_that_holds_something_else_is_not_restored_over(tmp_pa
 # --- damage and errors
 
 
-async def test_a_disk_that_is_read_only_is_said_to_be_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_read_only_disk_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A disk that is read only is said to be so."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await log.backup(tmp_path / "backup")
@@ -399,9 +399,8 @@ async def is_refused(path: Path, before: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", LIES)
-async def test_a_manifest_that_is_not_true_is_refused_and_nothing_changed(
-    tmp_path: Path, change: str
-):
+async def test_an_untrue_manifest_is_refused(tmp_path: Path, change: str):
+    """A manifest that is not true is refused, and nothing is changed."""
     before = await two_logs(tmp_path)
     manifest = backup.read_manifest(tmp_path / "backup")
     changed = lying(change)(manifest, tmp_path / "backup")
@@ -411,7 +410,8 @@ async def test_a_manifest_that_is_not_true_is_refused_and_nothing_changed(
 
 
 @pytest.mark.parametrize("name", ELSEWHERE.values(), ids=ELSEWHERE)
-async def test_a_file_that_no_backup_has_is_not_put_into_place(tmp_path: Path, name: str):
+async def test_a_file_foreign_to_backups_is_not_put_back(tmp_path: Path, name: str):
+    """A file that no backup has is not put into place."""
     before = await two_logs(tmp_path)
     manifest = backup.read_manifest(tmp_path / "backup")
     data = b"{}"
@@ -458,9 +458,10 @@ async def test_a_backup_is_not_restored_onto_itself(tmp_path: Path, name: str):
     assert files_under(tmp_path / "backup") == before
 
 
-async def test_a_backup_that_has_the_name_of_an_unfinished_restore_is_not_cleared_away(
+async def test_a_backup_named_like_an_unfinished_restore_stays(
     tmp_path: Path,
 ):
+    """A backup that has the name of an unfinished restore is not cleared away."""
     await two_logs(tmp_path)
     (tmp_path / "backup").rename(tmp_path / "log.restoring")
     (tmp_path / "log.restoring" / ".unfinished").touch()
@@ -513,7 +514,8 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
         await log.backup(tmp_path / "backup")
 
 
-async def test_what_a_dead_process_has_left_is_taken_away_and_nothing_else(tmp_path: Path):
+async def test_leftovers_of_a_dead_process_are_removed(tmp_path: Path):
+    """The leftovers of a dead process are taken away, and nothing else."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
         (tmp_path / "one.partial").mkdir()

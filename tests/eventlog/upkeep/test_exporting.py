@@ -335,9 +335,8 @@ MADE_UP: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", MADE_UP.values(), ids=MADE_UP)
-async def test_a_file_that_no_log_has_written_is_refused_and_nothing_imported(
-    tmp_path: Path, change: Change
-):
+async def test_a_file_no_log_wrote_is_refused(tmp_path: Path, change: Change):
+    """A file that no log has written is refused, and nothing is imported."""
     async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
         await fill(one, "abc")
         await one.export_since(0, tmp_path / "first")
@@ -376,7 +375,8 @@ def _no_room(*_: Any, **__: Any) -> bool:
     raise DiskFull("no space left")
 
 
-async def test_an_event_of_a_later_version_is_refused_before_anything_is_imported(tmp_path: Path):
+async def test_a_later_versions_event_stops_the_import(tmp_path: Path):
+    """An event of a later version is refused before anything is imported."""
     later = EventRegistry()
     later.event("test.noted")(Noted)
     later.event("test.later")(Later)

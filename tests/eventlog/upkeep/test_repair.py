@@ -144,7 +144,8 @@ async def test_events_that_are_gone_from_the_end_are_reported(tmp_path: Path):
     assert [each.reason for each in report.left_behind] == ["its last events are missing"] * 2
 
 
-async def test_a_payload_that_is_lost_in_the_archive_ends_its_stream(tmp_path: Path):
+async def test_a_payload_lost_in_the_archive_ends_its_stream(tmp_path: Path):
+    """A payload that is lost in the archive ends its stream."""
     await fill(tmp_path / "log")
     async with opened(tmp_path / "log") as log:
         await log.archive("a", [6, 7])
@@ -157,7 +158,8 @@ async def test_a_payload_that_is_lost_in_the_archive_ends_its_stream(tmp_path: P
     assert await texts(tmp_path / "new") == {**ALL, "a": ALL["a"][:5]}
 
 
-async def test_a_stream_whose_record_is_lost_has_no_name_and_stays_behind(tmp_path: Path):
+async def test_a_stream_without_its_record_stays_behind(tmp_path: Path):
+    """A stream whose record is lost has no name, and stays behind."""
     from eventlog.core.frame import stream_id
 
     await fill(tmp_path / "log")
@@ -264,9 +266,8 @@ async def test_where_nothing_says_how_many_there_were_nothing_is_promised(
 
 
 @pytest.mark.parametrize("left", [b"", None])
-async def test_a_log_that_is_empty_where_there_were_events_is_refused_and_stays_so(
-    tmp_path: Path, left: bytes | None
-):
+async def test_a_wrongly_empty_log_is_refused(tmp_path: Path, left: bytes | None):
+    """A log that is empty where there were events is refused, and stays so."""
     await fill(tmp_path / "log")
     path = tmp_path / "log" / "log.mdb"
     path.unlink()

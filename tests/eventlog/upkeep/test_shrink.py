@@ -91,7 +91,8 @@ def maps(path: Path) -> list[str]:
 # --- one environment
 
 
-def test_every_row_of_every_table_is_there_and_the_file_is_smaller(path: Path):
+def test_all_rows_are_there_and_the_file_is_smaller(path: Path):
+    """Every row of every table is there, and the file is smaller."""
     with opened(path) as env:
         fill(env)
         fill(env, 20, 9000, "two")
@@ -179,7 +180,8 @@ def test_transactions_are_counted_on(path: Path):
         assert env.last_transaction() == last
 
 
-def test_what_is_stored_with_a_copy_is_in_it_and_not_in_the_file_before(path: Path):
+def test_entries_stored_with_a_copy_are_in_it_alone(path: Path):
+    """Entries that are stored with a copy are in it, and not in the file before."""
     with opened(path) as env:
         fill(env, 3)
         aside = path.with_name("aside")
@@ -194,7 +196,8 @@ def test_what_is_stored_with_a_copy_is_in_it_and_not_in_the_file_before(path: Pa
 # --- who is in
 
 
-def test_a_reader_finishes_in_the_old_file_while_others_use_the_new_one(path: Path):
+def test_a_reader_finishes_in_the_old_file(path: Path):
+    """A reader finishes in the old file while others use the new one."""
     with opened(path) as env:
         fill(env)
         before = rows_of(env)
@@ -274,7 +277,8 @@ def test_closing_waits_for_a_reader_of_the_old_file(path: Path):
     assert maps(path) == []
 
 
-def test_the_lock_and_the_table_of_readers_are_those_of_the_new_file(path: Path):
+def test_lock_and_readers_table_are_the_new_files(path: Path):
+    """The lock and the table of readers are those of the new file."""
     with opened(path) as env:
         fill(env)
         readers = path.with_name("log.mdb-lock").stat().st_ino
@@ -294,8 +298,11 @@ def test_the_lock_and_the_table_of_readers_are_those_of_the_new_file(path: Path)
         assert len(rows_of(env)) == 500
 
 
-def test_pages_that_a_reader_of_the_new_file_sees_are_not_reused(path: Path):
-    """Its table of readers is the one that the writer looks at."""
+def test_pages_seen_by_a_reader_are_not_reused(path: Path):
+    """Pages that a reader of the new file sees are not reused.
+
+    Its table of readers is the one that the writer looks at.
+    """
     with opened(path) as env:
         fill(env)
         env.shrink()
@@ -414,9 +421,11 @@ def test_a_directory_that_cannot_be_synced_closes_the_environment(
 
 
 @pytest.mark.parametrize("entries", [-1, 1])
-def test_a_table_that_has_not_the_rows_it_says_it_has_is_not_copied(
+def test_a_table_missing_rows_is_not_copied(
     path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
 ):
+    """A table that has not the rows it says it has is not copied."""
+
     class Lying:
         def __init__(self, txn: Any):
             self.txn = txn
@@ -530,7 +539,8 @@ async def test_what_archiving_has_freed_is_known_and_gained(tmp_path: Path):
 
 
 @pytest.mark.anyio
-async def test_appends_of_both_kinds_go_on_and_nothing_acknowledged_is_missing(tmp_path: Path):
+async def test_appends_go_on_and_none_acknowledged_is_missing(tmp_path: Path):
+    """Appends of both kinds go on, and nothing acknowledged is missing."""
     async with log_in(tmp_path) as log:
         await write(log)
         acknowledged = {"r": 0, "c": 0}
@@ -561,9 +571,10 @@ async def test_appends_of_both_kinds_go_on_and_nothing_acknowledged_is_missing(t
 
 
 @pytest.mark.anyio
-async def test_a_relaxed_append_is_on_disk_when_it_is_answered_while_commits_are_stalled(
+async def test_a_relaxed_append_is_on_disk_when_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """A relaxed append is on disk when it is answered while commits are stalled."""
     stalled, go_on = threading.Event(), threading.Event()
     async with log_in(tmp_path) as log:
         await write(log)
@@ -601,7 +612,8 @@ async def shrunk_between(path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_crash_between_the_swap_and_the_anchor_is_no_damage(tmp_path: Path):
+async def test_a_crash_before_the_anchor_is_no_damage(tmp_path: Path):
+    """A crash between the swap and the anchor is no damage."""
     path = tmp_path / "log"
     await shrunk_between(path)
     shutil.copy(tmp_path / "before" / "log.anchor", path / "log.anchor")
@@ -750,8 +762,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield target
 
 
-def test_a_disk_with_no_room_for_a_copy_is_typed_and_harmless(small_disk: Path):
-    """In a process of its own: a full disk under a memory map could end it by signal."""
+def test_a_disk_too_full_for_a_copy_is_harmless(small_disk: Path):
+    """A disk with no room for a copy raises a typed error, and nothing is harmed.
+
+    In a process of its own: a full disk under a memory map could end it by signal.
+    """
     script = """
 import asyncio, sys, msgspec
 from eventlog import *

@@ -134,14 +134,16 @@ async def test_commands_that_wait_together_are_appended_together() -> None:
     assert not actor.busy
 
 
-async def test_a_dry_run_tells_the_events_of_a_command_and_nothing_comes_of_it() -> None:
+async def test_a_dry_run_tells_the_events_of_a_command() -> None:
+    """A dry run tells the events of a command, and nothing comes of it."""
     actor, log, watch = make()
     await actor.ask(add(600))
     assert await actor.dry_run(Add(5)) == [Added(5)]
     assert (actor.state, actor.version, log.appends, len(watch.seen)) == (600, 1, 1, 1)
 
 
-async def test_a_dry_run_refuses_what_the_decision_or_the_totals_would() -> None:
+async def test_a_dry_run_refuses_like_the_decision_or_totals() -> None:
+    """A dry run refuses what the decision or the totals would."""
     actor, _, watch = make()
     await actor.ask(add(600))
     watch.total_max = 700
@@ -161,7 +163,8 @@ async def test_a_refusal_harms_nobody_else_in_its_batch() -> None:
     assert actor.state == 601
 
 
-async def test_a_refusal_is_not_answered_before_what_it_rests_on_is_durable() -> None:
+async def test_a_refusal_waits_for_what_it_rests_on() -> None:
+    """A refusal is not answered before the events that it rests on are durable."""
     actor, log, _ = make()
     log.hold = asyncio.Event()
     first = asyncio.create_task(actor.ask(add(600)))
@@ -190,7 +193,8 @@ async def test_a_crash_is_answered_and_the_others_go_on() -> None:
     assert watch.rebuilds == [1]
 
 
-async def test_an_actor_that_crashes_too_often_is_quarantined_and_stays_readable() -> None:
+async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
+    """An actor that crashes too often is quarantined, and stays readable."""
     actor, _, _ = make()
     await actor.ask(add(5))
     for _ in range(4):
@@ -222,7 +226,8 @@ async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
 
 
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])
-async def test_an_uncertain_append_is_answered_with_an_error_and_read_again(when, state) -> None:
+async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> None:
+    """An uncertain append is answered with an error, and read again."""
     actor, log, watch = make()
     await actor.ask(add(1))
     log.failures = [(when, StorageFailed("who knows"))]
@@ -260,7 +265,8 @@ async def test_another_writer_is_noticed_and_read() -> None:
     assert (await actor.ask(add(1))).state == 101
 
 
-async def test_a_failure_to_update_what_is_derived_does_not_fail_the_write() -> None:
+async def test_a_failed_update_of_indexes_fails_no_write() -> None:
+    """A failure to update indexes and other derived data does not fail the write."""
     actor, _, watch = make()
     watch.failure = RuntimeError("index")
     assert (await actor.ask(add(1))).state == 1
@@ -278,7 +284,8 @@ async def test_a_deadline_is_kept_and_the_command_still_carried_out() -> None:
     assert actor.state == 1
 
 
-async def test_a_caller_cancelled_before_its_turn_is_dropped_and_after_it_is_carried_out() -> None:
+async def test_a_cancelled_caller_is_dropped_before_its_turn_only() -> None:
+    """A caller cancelled before its turn is dropped; after it, the command is carried out."""
     actor, log, _ = make()
     log.hold = asyncio.Event()
     taken = asyncio.create_task(actor.ask(add(1)))
@@ -312,7 +319,8 @@ async def test_a_key_returns_the_first_reply() -> None:
     assert (actor.state, log.appends) == (3, 1)
 
 
-async def test_two_requests_with_one_key_at_once_are_carried_out_once() -> None:
+async def test_two_requests_with_one_key_are_carried_out_once() -> None:
+    """Two requests with one key at once are carried out once."""
     actor, _, _ = make()
     asks = (actor.ask(add(3, idempotency_key="k", digest=b"3")) for _ in range(5))
     replies = await asyncio.gather(*asks)
@@ -320,8 +328,11 @@ async def test_two_requests_with_one_key_at_once_are_carried_out_once() -> None:
     assert actor.state == 3
 
 
-async def test_a_request_with_a_key_in_the_middle_of_others_keeps_its_key() -> None:
-    """A key guards one append, so it cannot share one."""
+async def test_a_request_among_others_keeps_its_key() -> None:
+    """A request with a key in the middle of others keeps its key.
+
+    A key guards one append, so it cannot share one.
+    """
     actor, _, _ = make()
     await asyncio.gather(
         actor.ask(add(1)),
@@ -333,7 +344,8 @@ async def test_a_request_with_a_key_in_the_middle_of_others_keeps_its_key() -> N
     assert actor.state == 7
 
 
-async def test_callers_who_gave_up_waiting_do_not_hold_up_those_behind(monkeypatch) -> None:
+async def test_callers_who_gave_up_hold_up_nobody(monkeypatch) -> None:
+    """Callers who gave up waiting do not hold up those behind them."""
     monkeypatch.setattr(actor_module, "MAILBOX_MAX", 1)
     actor, log, _ = make()
     log.hold = asyncio.Event()

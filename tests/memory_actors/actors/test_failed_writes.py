@@ -65,9 +65,10 @@ async def until_it_has_failed(user: UserMemory) -> None:
 
 
 @pytest.mark.parametrize("name", READS)
-async def test_a_read_beside_a_failed_write_is_unavailable_and_not_corrupt(
+async def test_a_read_beside_a_failed_write_is_unavailable(
     open_memory: Any, tmp_path: Path, name: str
 ) -> None:
+    """A read beside a failed write is unavailable, and not corrupt."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("likes tea", memory_id="tea")
@@ -87,10 +88,13 @@ async def test_a_read_beside_a_failed_write_is_unavailable_and_not_corrupt(
         assert await memory.check_replay() == []
 
 
-async def test_a_user_whose_state_is_read_again_waits_while_other_writes_fail(
+async def test_a_user_being_reread_waits_for_failing_writes(
     open_memory: Any, tmp_path: Path
 ) -> None:
-    """The second failure would find the user in the middle of it, and put them in quarantine."""
+    """A user whose state is read again waits while other writes fail.
+
+    The second failure would find the user in the middle of it, and put them in quarantine.
+    """
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("likes tea", memory_id="tea")
@@ -109,9 +113,10 @@ async def test_a_user_whose_state_is_read_again_waits_while_other_writes_fail(
         await user.add("likes cake")
 
 
-async def test_a_memory_is_kept_and_searchable_where_its_embedding_cannot_be_looked_up(
+async def test_a_memory_is_kept_when_embeddings_cannot_be_read(
     open_memory: Any, tmp_path: Path
 ) -> None:
+    """A memory is kept, and searchable, where its embedding cannot be looked up."""
     async with open_memory() as memory:
         table = services_of(memory).embeddings._table
         reading, may_leave = threading.Event(), threading.Event()

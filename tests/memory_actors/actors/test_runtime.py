@@ -123,7 +123,8 @@ async def test_who_comes_while_an_actor_leaves_gets_a_new_one() -> None:
     assert len(world.left) == runtime.statistics().activations
 
 
-async def test_a_failed_activation_fails_its_callers_and_the_next_one_tries_again() -> None:
+async def test_a_failed_activation_is_tried_again() -> None:
+    """A failed activation fails its callers, and the next caller tries again."""
     runtime, world = make()
     world.failure = RuntimeError("no")
     for _ in range(2):
@@ -135,7 +136,8 @@ async def test_a_failed_activation_fails_its_callers_and_the_next_one_tries_agai
         pass
 
 
-async def test_a_cancelled_caller_does_not_cancel_an_activation_others_wait_for() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_activation() -> None:
+    """A cancelled caller does not cancel an activation that others wait for."""
     runtime, world = make()
 
     async def use() -> None:
@@ -238,7 +240,8 @@ async def test_passivated_actors_are_freed_at_once(open_memory) -> None:
         gc.enable()
 
 
-async def test_who_is_alone_with_a_key_has_waited_for_all_others_and_keeps_them_out() -> None:
+async def test_exclusive_use_waits_for_others_and_keeps_them_out() -> None:
+    """A caller alone with a key has waited for all others, and keeps them out."""
     runtime, world = make()
     async with runtime.use("a"), runtime.use("b"):
         alone = asyncio.create_task(hold_alone(runtime, "a"))
@@ -265,7 +268,8 @@ async def hold_alone(runtime: Runtime[FakeLive], key: str) -> None:
                 pass
 
 
-async def test_an_actor_that_is_just_coming_or_going_is_waited_for() -> None:
+async def test_an_actor_coming_or_going_is_waited_for() -> None:
+    """An actor that is just coming or going is waited for."""
     runtime, world = make(budget_bytes=0)
     using = asyncio.create_task(use_shortly(runtime, "a"))
     await asyncio.sleep(0)

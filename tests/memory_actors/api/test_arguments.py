@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory_actors import Episode, InvalidInputError, Item, Memory, MemoryActorsError, Step
+from memory_actors.api.plumbing import put_block, put_summary
 from memory_actors.base.validation import json_copy
 
 pytestmark = pytest.mark.anyio
@@ -120,18 +121,18 @@ ITEM = Item(content="a")
 async def test_what_is_no_block_is_refused(open_memory: Any, wrong: Any) -> None:
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError):
-            await memory.user("u").put_block("b", ITEM, wrong)
+            await put_block(memory.user("u"), "b", ITEM, wrong)
 
 
 async def test_a_block_is_put_as_an_export_has_it(open_memory: Any) -> None:
     archived = {**BLOCK, "archived": True, "section": SECTION}
     async with open_memory() as memory:
         user = memory.user("u")
-        await user.put_block("b", ITEM, archived)
+        await put_block(user, "b", ITEM, archived)
         await user.context.restore(["b"])
         assert await user.context.render() == "## T\n- a\n"
         with pytest.raises(InvalidInputError, match="an Item"):
-            await user.put_block("c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
+            await put_block(user, "c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ async def test_what_is_no_episode_is_refused(open_memory: Any, wrong: Any) -> No
 async def test_what_is_no_summary_is_refused(open_memory: Any, wrong: Any) -> None:
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError):
-            await memory.user("u").put_summary(wrong)
+            await put_summary(memory.user("u"), wrong)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +191,8 @@ async def test_what_is_no_yes_or_no_is_refused(open_memory: Any, odd: Any) -> No
 
 
 @pytest.mark.parametrize("odd", ["Mark", "", None, True, ["mark"]])
-async def test_what_to_do_with_what_was_dropped_is_one_of_two_words(
-    open_memory: Any, odd: Any
-) -> None:
+async def test_dropped_originals_are_kept_or_dropped(open_memory: Any, odd: Any) -> None:
+    """The argument about what was dropped is one of two words."""
     async with open_memory() as memory:
         await memory.user("u").add("a rose")
         with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):

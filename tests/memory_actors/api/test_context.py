@@ -17,6 +17,7 @@ from memory_actors import (
     Settings,
     StaleDocumentError,
 )
+from memory_actors.api.plumbing import note_synced
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.kinds.context.commands import EditBlock, InsertBlock
 
@@ -43,7 +44,8 @@ def digest(text: str) -> bytes:
 # --- sizes, messages, limits
 
 
-async def test_a_receipt_says_how_large_the_document_is_in_the_agreed_words(open_memory) -> None:
+async def test_a_receipt_says_how_large_the_document_is(open_memory) -> None:
+    """A receipt says how large the document is, in the agreed words."""
     async with open_memory() as memory:
         context = memory.user("u").context
         receipt = await context.add("", words(955))
@@ -57,8 +59,11 @@ async def test_a_receipt_says_how_large_the_document_is_in_the_agreed_words(open
         assert (size.tokens, size.remaining, size.message) == (1243, 257, receipt.message)
 
 
-async def test_the_warning_and_the_refusal_begin_where_the_limits_are_reached(open_memory) -> None:
-    """At exactly 1,500 and 2,000 tokens."""
+async def test_warning_and_refusal_begin_at_their_limits(open_memory) -> None:
+    """The warning and the refusal begin where the limits are reached.
+
+    At exactly 1,500 and 2,000 tokens.
+    """
     async with open_memory(token_counter=Characters()) as memory:
         context = memory.user("u").context
         (entry_id,) = (await context.add("", "x" * (1_499 - len("- \n")))).entry_ids
@@ -194,7 +199,8 @@ async def test_fifty_that_add_at_once_end_below_the_limit(open_memory) -> None:
         assert await memory.check_replay() == []
 
 
-async def test_fifty_that_add_at_once_and_may_archive_all_get_in(open_memory) -> None:
+async def test_fifty_adds_at_once_that_may_archive_succeed(open_memory) -> None:
+    """Fifty that add at once, and may archive, all get in."""
     async with open_memory() as memory:
         user = memory.user("u")
         adds = [user.context.add("", f"{words(48)} {n}", auto_archive=True) for n in range(50)]
@@ -207,7 +213,8 @@ async def test_fifty_that_add_at_once_and_may_archive_all_get_in(open_memory) ->
         assert [one.entry_id for one in await user.context.archived()] == sorted(archived, key=len)
 
 
-async def test_two_that_edit_what_they_saw_do_not_overwrite_each_other(open_memory) -> None:
+async def test_two_editors_do_not_overwrite_each_other(open_memory) -> None:
+    """Two that edit the text they saw do not overwrite each other."""
     async with open_memory() as memory:
         context = memory.user("u").context
         await context.add("", "old")
@@ -297,7 +304,8 @@ async def test_bad_texts_are_refused(open_memory) -> None:
 # --- archive
 
 
-async def test_the_archive_is_found_by_meaning_and_only_by_its_own_search(open_memory) -> None:
+async def test_only_its_own_search_finds_the_archive(open_memory) -> None:
+    """The archive is found by meaning, and only by its own search."""
     async with open_memory() as memory:
         user = memory.user("u")
         ids = [
@@ -365,7 +373,8 @@ async def test_what_was_read_last_is_archived_last(open_memory, clock) -> None:
         assert (await user.context.archive(free=0.3)).archived == tuple(ids[2:])
 
 
-async def test_room_is_made_on_the_way_and_the_receipt_says_what_went(open_memory, clock) -> None:
+async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
+    """Room is made on the way, and the receipt says what went."""
     async with open_memory() as memory:
         context = memory.user("u").context
         ids = []
@@ -413,10 +422,10 @@ async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:
         assert await context.synced() is None
         new = InsertBlock(context.new_entry_id(), "- x\n", None, None)
         base = [(new.block_id, digest("- x\n"))]
-        await context.note_synced(base, [new], expected=digest(""))
+        await note_synced(context, base, [new], expected=digest(""))
         assert await context.synced() == tuple(base)
         assert await context.render() == "- x\n"
-        assert (await context.note_synced(base)).operation == "unchanged"
+        assert (await note_synced(context, base)).operation == "unchanged"
 
 
 async def test_an_export_carries_documents_and_archives_exactly(open_memory, tmp_path) -> None:

@@ -41,7 +41,8 @@ async def test_archive_sync_and_restore_give_back_the_same_bytes(open_memory, fi
         assert [one.pinned for one in await context.entries()] == [True, False, False]
 
 
-async def test_an_edit_of_the_text_keeps_what_stands_beside_a_removed_entry(open_memory) -> None:
+async def test_an_edit_keeps_what_stands_beside_a_removed_entry(open_memory) -> None:
+    """An edit of the text keeps the lines beside a removed entry."""
     async with open_memory() as memory:
         user = memory.user("u")
         context = user.context
@@ -77,9 +78,8 @@ async def test_what_follows_an_open_fence_keeps_its_entries(open_memory, file) -
         ("- one\n- two", "does not read as one entry"),
     ],
 )
-async def test_a_paragraph_is_edited_to_one_closed_entry_or_not_at_all(
-    open_memory, text: str, said: str
-) -> None:
+async def test_a_paragraph_is_edited_to_one_closed_entry(open_memory, text: str, said: str) -> None:
+    """A paragraph is edited to one closed entry, or not at all."""
     async with open_memory() as memory:
         context = memory.user("u").context
         await context.create("n.md", "para\n\n- item\n")
@@ -123,7 +123,8 @@ async def test_a_change_that_is_not_one_block_is_refused(open_memory, change) ->
         assert await context.documents() == []
 
 
-async def test_blank_lines_are_a_block_only_where_there_is_no_other(open_memory) -> None:
+async def test_blank_lines_alone_are_a_block(open_memory) -> None:
+    """Blank lines are a block only where there is no other."""
     async with open_memory() as memory:
         context = memory.user("u").context
         await context.create("MEMORY.md", "\n\n")

@@ -13,18 +13,19 @@ from memory_actors import (
     QuotaExceededError,
 )
 from memory_actors.api.handles import user_context
-from memory_actors.api.handles.context_document import ContextDocument
 from memory_actors.integrations.context_files import sync, watch
 from memory_actors.integrations.memory_tool import tool
+from memory_actors.users.handles.context_document import ContextDocument
 
 pytestmark = pytest.mark.anyio
 TOO_LARGE = "-\n" * 200_000
 
 
-async def test_a_text_over_the_bytes_of_a_document_is_refused_before_it_is_taken_apart(
-    open_memory, monkeypatch
-) -> None:
-    """That would hold up every other user for seconds."""
+async def test_a_text_too_large_is_refused_before_parsing(open_memory, monkeypatch) -> None:
+    """A text over the bytes of a document is refused before it is taken apart.
+
+    That would hold up every other user for seconds.
+    """
     async with open_memory() as memory:
         user = memory.user("u")
         await user.context.create("y", "- a\n")

@@ -85,7 +85,8 @@ async def test_delete_many_deletes_of_every_kind_or_of_those_named(open_memory: 
             assert await listed(user) == []
 
 
-async def test_what_goes_with_another_memory_has_no_receipt_of_its_own(open_memory: Any) -> None:
+async def test_memories_deleted_along_have_no_receipt(open_memory: Any) -> None:
+    """A memory that goes with another one has no receipt of its own."""
     async with open_memory() as memory:
         user = memory.user("ada")
         for name in ("Ada", "Bob"):
@@ -112,7 +113,8 @@ async def test_a_delete_of_everything_has_to_name_its_types(open_memory: Any) ->
         assert "working" not in await listed(user)
 
 
-async def test_a_caller_who_leaves_does_not_undo_a_delete_of_many(open_memory: Any) -> None:
+async def test_a_cancelled_caller_does_not_undo_deletes(open_memory: Any) -> None:
+    """A caller who leaves does not undo a delete of many."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add_many([Item(content=f"fact {n}", metadata={"n": 1}) for n in range(150)])

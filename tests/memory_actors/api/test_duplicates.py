@@ -24,9 +24,8 @@ async def tags(memory: Any, user_id: str) -> list[str]:
     return [entry.event async for entry in memory.events(user_id)]
 
 
-async def test_a_fact_that_is_said_again_is_one_memory_seen_twice(
-    open_memory, clock: FakeClock
-) -> None:
+async def test_a_repeated_fact_is_one_memory_seen_twice(open_memory, clock: FakeClock) -> None:
+    """A fact that is said again is one memory seen twice."""
     async with open_memory() as memory:
         user = memory.user("u")
         first = await user.add(FACT)
@@ -63,7 +62,8 @@ async def test_texts_are_the_same_whatever_their_spaces_and_unicode_forms(
             assert (again.operation, again.memory_id) == ("seen", first.memory_id)
 
 
-async def test_what_differs_in_more_than_its_spaces_is_a_memory_of_its_own(open_memory) -> None:
+async def test_texts_that_differ_beyond_spaces_are_two_memories(open_memory) -> None:
+    """A text that differs in more than its spaces is a memory of its own."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.add(FACT, metadata={"a": 1, "b": 2})
@@ -119,7 +119,8 @@ async def test_the_setting_says_what_becomes_of_duplicates(
         assert (await user.add(FACT, on_duplicate="count")).operation == "seen"
 
 
-async def test_of_many_at_once_each_has_the_receipt_of_what_it_came_to(open_memory) -> None:
+async def test_each_of_many_has_its_own_receipt(open_memory) -> None:
+    """Of many at once each has the receipt of what it came to."""
     async with open_memory() as memory:
         user = memory.user("u")
         tea = (await user.add("likes tea")).memory_id
@@ -140,7 +141,8 @@ async def test_of_many_at_once_each_has_the_receipt_of_what_it_came_to(open_memo
         assert {one.operation for one in skipped} == {"unchanged"}
 
 
-async def test_a_memory_that_was_seen_again_is_found_by_both_times(open_memory) -> None:
+async def test_a_memory_seen_again_is_found_by_both_times(open_memory) -> None:
+    """A memory that was seen again is found by both times."""
     async with open_memory() as memory:
         user = memory.user("u")
         for month in (1, 5):
@@ -154,7 +156,8 @@ async def test_a_memory_that_was_seen_again_is_found_by_both_times(open_memory) 
         assert await memory.user("u").retrieve("vegetarian", since="2024-04-01")
 
 
-async def test_what_is_seen_again_is_not_the_oldest_to_be_pruned(open_memory) -> None:
+async def test_a_memory_seen_again_is_not_the_oldest(open_memory) -> None:
+    """A memory that is seen again is not the oldest to be pruned."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.set_tier("free")
@@ -210,7 +213,8 @@ async def test_the_past_knows_how_often_it_was_seen_then(open_memory) -> None:
         assert [(one.change, one.after.times_seen) for one in diff.changes] == [("changed", 2)]
 
 
-async def test_a_purge_takes_out_the_source_and_leaves_what_the_user_said(open_memory) -> None:
+async def test_a_purge_leaves_what_the_user_said(open_memory) -> None:
+    """A purge takes out the source, and leaves the user's own words."""
     async with open_memory() as memory:
         user = memory.user("u")
         source = user.from_source(EVIL, "untrusted")
@@ -245,9 +249,10 @@ async def test_an_export_tells_how_often_and_an_import_keeps_it(
             await user.add_many([Item(content="x", times_seen=0)])
 
 
-async def test_originals_come_back_out_of_a_summary_as_often_seen_as_they_were(
+async def test_restored_originals_keep_how_often_they_were_seen(
     open_memory, clock: FakeClock
 ) -> None:
+    """Originals come back out of a summary as often seen as they were."""
     async with open_memory(compaction_min_samples=2, compaction_eps=0.9) as memory:
         user = memory.user("u")
         for n in range(6):

@@ -39,7 +39,8 @@ async def test_the_same_name_and_type_are_one_entity(open_memory) -> None:
             await user.entities.get("Alice")
 
 
-async def test_of_what_is_said_at_the_same_time_one_is_new(open_memory) -> None:
+async def test_one_of_several_equal_calls_is_new(open_memory) -> None:
+    """Of equal entities and relationships that are added at the same time, one is new."""
     async with open_memory() as memory:
         entities = memory.user("u").entities
         adds = await asyncio.gather(
@@ -53,7 +54,8 @@ async def test_of_what_is_said_at_the_same_time_one_is_new(open_memory) -> None:
         assert [receipt.operation for receipt in said] == ["add", "update", "update"]
 
 
-async def test_a_relationship_said_again_under_its_own_id_is_an_update(open_memory) -> None:
+async def test_a_relationship_repeated_under_its_id_is_an_update(open_memory) -> None:
+    """A relationship said again under its own id is an update."""
     async with open_memory() as memory:
         entities = memory.user("u").entities
         for name in ("Alice", "Acme"):
@@ -78,7 +80,8 @@ async def test_observations_come_and_go(open_memory) -> None:
         assert all("green tea" not in hit.content for hit in hits)
 
 
-async def test_a_fact_that_contradicts_ends_the_old_one_and_erases_nothing(open_memory) -> None:
+async def test_a_contradiction_ends_the_old_fact(open_memory) -> None:
+    """A fact that contradicts ends the old one, and erases nothing."""
     async with open_memory() as memory:
         user = memory.user("u")
         await people(user)

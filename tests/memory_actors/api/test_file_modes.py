@@ -56,9 +56,8 @@ async def test_everything_in_a_store_is_for_its_owner_alone(
     assert others_may_enter(tmp_path) == []
 
 
-async def test_index_files_that_an_earlier_version_let_others_read_are_closed_to_them(
-    open_memory, tmp_path: Path
-) -> None:
+async def test_index_files_left_readable_are_closed(open_memory, tmp_path: Path) -> None:
+    """Index files that an earlier version let others read are closed to them."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
     indexes = tmp_path / "memory" / "indexes"

@@ -81,9 +81,8 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("place", "ends"), PLACES.items())
-def test_a_pipe_in_the_place_of_a_file_of_a_store_keeps_nobody_waiting(
-    whole: Path, tmp_path: Path, place: str, ends: str
-) -> None:
+def test_a_pipe_keeps_nobody_waiting(whole: Path, tmp_path: Path, place: str, ends: str) -> None:
+    """A pipe in the place of a file of a store keeps nobody waiting."""
     shutil.copytree(whole, tmp_path / "copy")
     path = tmp_path / "copy" / "memory"
     for file in list(path.glob(place)) if "*" in place else [path / place]:
@@ -96,9 +95,8 @@ def test_a_pipe_in_the_place_of_a_file_of_a_store_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("place", [INDEXES, "archive"])
-def test_a_loop_of_links_in_the_place_of_a_directory_is_a_typed_error(
-    whole: Path, tmp_path: Path, place: str
-) -> None:
+def test_a_loop_of_links_is_a_typed_error(whole: Path, tmp_path: Path, place: str) -> None:
+    """A loop of links in the place of a directory is a typed error."""
     shutil.copytree(whole, tmp_path / "copy")
     put("loop", tmp_path / "copy" / "memory" / place)
 
@@ -109,9 +107,10 @@ NAMES = {"a zero byte": "a\0b", "5,000 characters": "n" * 5000, "no Unicode": "\
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-async def test_a_name_that_no_file_can_have_is_a_typed_error(
+async def test_an_impossible_file_name_is_a_typed_error(
     open_memory: Any, tmp_path: Path, name: str
 ) -> None:
+    """A name that no file can have is a typed error."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
         await memory.backup(tmp_path / "backup")
@@ -131,10 +130,13 @@ async def test_a_name_that_no_file_can_have_is_a_typed_error(
                 pass
 
 
-async def test_a_file_that_cannot_be_read_to_its_end_is_refused_by_its_name(
+async def test_a_file_with_an_unreadable_end_is_named(
     open_memory: Any,
 ) -> None:
-    """The first page of a process's memory is not there: an error like that of a broken disk."""
+    """A file that cannot be read to its end is refused by its name.
+
+    The first page of a process's memory is not there: an error like that of a broken disk.
+    """
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError, match=r"/proc/self/mem cannot be read: Input/output"):
             await import_jsonl(memory.user("ada"), "/proc/self/mem")
@@ -143,9 +145,8 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("now_us", [300_000_000_000_000_000, -70_000_000_000_000_000, 10**30])
-async def test_a_clock_that_says_what_no_date_can_say_is_refused_and_nothing_is_written(
-    tmp_path: Path, now_us: int
-) -> None:
+async def test_a_clock_beyond_all_dates_is_refused(tmp_path: Path, now_us: int) -> None:
+    """A clock that says what no date can say is refused, and nothing is written."""
     clock, path = example.Clock(), tmp_path / "memory"
     async with example.opened(path, clock=clock) as memory:
         user = memory.user("ada", session_id="s")
@@ -167,8 +168,11 @@ async def test_a_clock_that_says_what_no_date_can_say_is_refused_and_nothing_is_
             pass
 
 
-def test_times_that_no_date_can_say_read_as_the_first_and_the_last_that_can() -> None:
-    """Of events that an earlier version has written under such a clock."""
+def test_times_beyond_all_dates_read_as_the_nearest_date() -> None:
+    """Times that no date can say read as the first and the last that can.
+
+    Of events that an earlier version has written under such a clock.
+    """
     assert to_datetime(2**63 - 1).year == 9999
     assert to_datetime(-(2**63)).year == 1
 

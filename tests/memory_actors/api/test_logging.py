@@ -26,7 +26,8 @@ asyncio.run(main())
 """
 
 
-def test_alerts_are_logged_to_the_standard_error_and_a_full_ring_is_none(tmp_path: Path) -> None:
+def test_alerts_are_logged_to_the_standard_error(tmp_path: Path) -> None:
+    """Alerts are logged to the standard error, and a full ring is none."""
     support = str(Path(__file__).parents[2])
     code = PROGRAM.format(support=support, store=str(tmp_path / "memory"))
     done = subprocess.run(

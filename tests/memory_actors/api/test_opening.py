@@ -24,7 +24,8 @@ def opening(path: Path) -> Any:
     return MemorySystem.open(path / "memory", embedder=FakeEmbedder(), alerts=[])
 
 
-async def test_a_system_that_is_awaited_is_open_until_it_is_closed(tmp_path: Path) -> None:
+async def test_an_awaited_system_is_open_until_closed(tmp_path: Path) -> None:
+    """A system that is awaited is open until it is closed."""
     memory = await opening(tmp_path)
     await memory.user("ada").add("likes tea")
     with pytest.raises(LogLocked):

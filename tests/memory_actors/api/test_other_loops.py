@@ -61,9 +61,8 @@ def refused(call: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS_OF_SYSTEM)
-def test_a_call_of_a_system_on_another_loop_is_refused_at_once(
-    elsewhere: Any, tmp_path: Path, name: str
-) -> None:
+def test_another_loop_is_refused_at_once(elsewhere: Any, tmp_path: Path, name: str) -> None:
+    """A call of a system on another loop is refused at once."""
     memory, _ = elsewhere
     refused(lambda: CALLS_OF_SYSTEM[name](memory, tmp_path))
 
@@ -75,9 +74,8 @@ def test_closing_on_another_loop_is_refused(elsewhere: Any) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_public_call_on_another_loop_is_refused_at_once_and_changes_nothing(
-    elsewhere: Any, name: str
-) -> None:
+def test_every_public_call_refuses_another_loop(elsewhere: Any, name: str) -> None:
+    """Every public call on another loop is refused at once, and changes nothing."""
     memory, loop = elsewhere
     user = memory.user("u", session_id="s")
 
@@ -90,7 +88,8 @@ def test_every_public_call_on_another_loop_is_refused_at_once_and_changes_nothin
     assert [hit.content for hit in there(user.retrieve("tea"))] == ["likes tea"]
 
 
-def test_from_another_thread_a_call_is_made_on_the_loop_of_the_system(elsewhere: Any) -> None:
+def test_another_thread_calls_on_the_systems_loop(elsewhere: Any) -> None:
+    """From another thread a call is made on the loop of the system."""
     memory, loop = elsewhere
     user = memory.user("another")
     asyncio.run_coroutine_threadsafe(user.add("likes cake"), loop).result(30)

@@ -74,7 +74,8 @@ async def test_a_tokenizer_counts_a_prompt_exactly(open_memory) -> None:
             assert 0.6 * budget <= counter.count(text) <= budget
 
 
-async def test_a_long_memory_is_cut_around_what_the_query_is_about(open_memory) -> None:
+async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
+    """A long memory is cut around the words that the query is about."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.add(LONG, role="Ada")
@@ -89,7 +90,8 @@ async def test_a_long_memory_is_cut_around_what_the_query_is_about(open_memory) 
         assert (await user.context(QUESTION, max_item_tokens=1)).parts == ()
 
 
-async def test_the_question_is_no_part_of_its_prompt_and_nothing_is_twice(open_memory) -> None:
+async def test_a_prompt_holds_no_question_and_nothing_twice(open_memory) -> None:
+    """The question is no part of its prompt, and nothing is there twice."""
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
         await user.add("She drinks tea")
@@ -135,7 +137,8 @@ def test_an_excerpt_fits_whatever_the_text(text: str, tokens_max: int) -> None:
             assert cut == text
 
 
-def test_a_text_without_full_stops_is_cut_in_pieces_around_the_match() -> None:
+def test_a_text_without_full_stops_is_cut_too() -> None:
+    """A text without full stops is cut in pieces around the match."""
     text = " ".join([*[f"w{n}" for n in range(500)], "coffee", *[f"v{n}" for n in range(500)]])
     cut = excerpt(text, "coffee", WordEstimate(), 60)
     assert "coffee" in cut

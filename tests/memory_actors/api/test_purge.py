@@ -25,7 +25,7 @@ from memory_actors.api.handles.exporting import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.kinds.purging.decide import PURGED
 from memory_actors.kinds.user_state import KINDS
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,8 @@ async def living(user: UserMemory) -> set[str]:
 # --- said and read
 
 
-async def test_a_memory_carries_its_source_and_trust_wherever_it_is_read(open_memory: Any) -> None:
+async def test_every_read_shows_source_and_trust(open_memory: Any) -> None:
+    """A memory carries its source and trust wherever it is read."""
     async with open_memory() as memory:
         user = memory.user("ada", agent_id="bot")
         added = await evil(user).add("the bank has moved")
@@ -63,10 +64,13 @@ async def test_a_memory_carries_its_source_and_trust_wherever_it_is_read(open_me
 
 
 @pytest.mark.parametrize("read", ["get", "entity", "relationships", "neighbours", "episode"])
-async def test_a_memory_is_read_with_the_origins_that_it_had_then(
+async def test_a_past_memory_has_its_origins_of_then(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
-    """A purge that comes while it is read takes away both or none."""
+    """A memory is read with the origins that it had then.
+
+    A purge that comes while it is read takes away both or none.
+    """
     async with open_memory() as memory:
         user = memory.user("ada")
         bank = await evil(user).entities.add_entity("bank")
@@ -143,9 +147,10 @@ async def everything(user: UserMemory, word: str) -> None:
     await user.context.add("", f"{word} entry")
 
 
-async def test_a_memory_that_two_had_a_say_in_is_as_trusted_as_the_lesser(
+async def test_trust_is_that_of_the_least_trusted_origin(
     open_memory: Any,
 ) -> None:
+    """A memory that two had a say in is as trusted as the lesser of them."""
     async with open_memory() as memory:
         user = memory.user("ada")
         boss = user.from_source("boss", "trusted")
@@ -300,9 +305,10 @@ async def test_what_a_source_changed_says_again_what_others_said(open_memory: An
         assert hit.content == "the bank is in Main Street"
 
 
-async def test_what_others_have_said_over_a_source_is_theirs_and_stays_so(
+async def test_words_written_over_a_source_stay(
     open_memory: Any,
 ) -> None:
+    """Words that others have said over a source are theirs, and stay theirs."""
     async with open_memory() as memory:
         user = memory.user("ada")
         memory_id = (await evil(user).add("the bank has moved")).memory_id
@@ -316,7 +322,8 @@ async def test_what_others_have_said_over_a_source_is_theirs_and_stays_so(
         assert (await user.purge(EVIL)).count == 0
 
 
-async def test_what_a_purge_ended_is_of_its_source_when_it_is_restored(open_memory: Any) -> None:
+async def test_a_restored_memory_keeps_its_purged_source(open_memory: Any) -> None:
+    """A memory that a purge ended is of its source again when it is restored."""
     async with open_memory() as memory:
         user = memory.user("ada")
         memory_id = (await evil(user).add("the bank has moved")).memory_id
@@ -338,9 +345,10 @@ async def test_what_others_said_over_a_source_stays(open_memory: Any) -> None:
         )  # fmt: skip
 
 
-async def test_an_entity_keeps_what_others_observed_and_what_ended_is_true_again(
+async def test_a_purged_entity_keeps_what_others_observed(
     open_memory: Any,
 ) -> None:
+    """An entity keeps what others observed, and a fact that was ended is true again."""
     async with open_memory() as memory:
         user = memory.user("ada")
         bob = await user.entities.add_entity("Bob", "person", ["likes tea"])
@@ -384,9 +392,10 @@ async def test_an_episode_keeps_its_other_steps_and_their_numbers(open_memory: A
         assert (await user.episodes.get(started.memory_id)).steps[-1].number == 4
 
 
-async def test_a_step_that_came_back_with_its_episode_is_still_of_its_source(
+async def test_a_restored_step_keeps_its_source(
     open_memory: Any,
 ) -> None:
+    """A step that came back with its episode is still of its source."""
     async with open_memory() as memory:
         user = memory.user("ada")
         started = await user.episodes.start("book a flight")
@@ -399,9 +408,10 @@ async def test_a_step_that_came_back_with_its_episode_is_still_of_its_source(
         assert [step.action for step in episode.steps] == ["choose a seat"]
 
 
-async def test_an_entity_of_more_sources_than_are_named_is_purged_exactly(
+async def test_an_entity_of_many_sources_is_purged_exactly(
     open_memory: Any,
 ) -> None:
+    """An entity of more sources than are named is purged exactly."""
     async with open_memory() as memory:
         user = memory.user("ada")
         for n in range(70):
@@ -438,9 +448,10 @@ async def test_what_was_purged_does_not_come_back_with_another_purge(open_memory
         assert (await user.purge(EVIL)).count == (await user.purge("blog")).count == 0
 
 
-async def test_an_entity_that_was_deleted_and_restored_is_purged_as_if_it_never_went(
+async def test_a_restored_entity_is_purged_like_any_other(
     open_memory: Any,
 ) -> None:
+    """An entity that was deleted and restored is purged as if it never went."""
     async with open_memory() as memory:
         user = memory.user("ada")
         acme = await user.entities.add_entity("Acme", "company", ["makes shoes"])
@@ -508,9 +519,10 @@ async def test_a_summary_has_the_origins_of_its_originals(open_memory: Any) -> N
         ]  # fmt: skip
 
 
-async def test_a_summary_with_an_original_of_the_source_goes_and_the_others_come_back(
+async def test_a_purge_takes_the_summary_and_restores_other_originals(
     open_memory: Any,
 ) -> None:
+    """A summary with an original of the source goes, and the other originals come back."""
     async with open_memory(summarizer=SHORT) as memory:
         user = await poisoned_past(memory)
         (summary,) = await summaries(user)
@@ -562,9 +574,10 @@ async def test_originals_without_room_stay_out_until_there_is_some(open_memory: 
         assert {one.memory_id for one in back} == set(receipt.left_out)
 
 
-async def test_where_all_users_have_no_room_nothing_comes_back_and_a_dry_run_says_so(
+async def test_a_purge_without_global_room_restores_nothing(
     open_memory: Any,
 ) -> None:
+    """Where all users have no room nothing comes back, and a dry run says so."""
     async with open_memory(summarizer=SHORT) as memory:
         await poisoned_past(memory)
         used = (await memory.usage()).size_bytes["long_term"]
@@ -576,9 +589,10 @@ async def test_where_all_users_have_no_room_nothing_comes_back_and_a_dry_run_say
         assert (done.count, done.came_back) == (1, ())
 
 
-async def test_originals_that_retention_dropped_are_lost_and_the_summary_goes_all_the_same(
+async def test_a_purge_removes_summaries_with_lost_originals(
     open_memory: Any, clock: FakeClock
 ) -> None:
+    """Originals that retention dropped are lost, and the summary goes all the same."""
     async with open_memory(summarizer=SHORT, archive_retention_days=30) as memory:
         user = await poisoned_past(memory)
         clock.move(31 * DAY_S)
@@ -635,7 +649,8 @@ async def test_a_thousand_poisoned_writes_of_one_user_reach_no_other(open_memory
         assert [hit.memory_id for hit in after] == [hit.memory_id for hit in before]
 
 
-async def test_a_large_purge_is_done_in_batches_and_each_is_whole(open_memory: Any) -> None:
+async def test_a_large_purge_is_done_in_whole_batches(open_memory: Any) -> None:
+    """A large purge is done in batches, and each is whole."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("ada")
         for _ in range(3):

@@ -20,7 +20,8 @@ from memory_actors.search.indexes import pending as wanting
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_update_of_metadata_does_not_bring_an_old_value_back(open_memory) -> None:
+async def test_updating_metadata_brings_no_old_value_back(open_memory) -> None:
+    """An update of metadata does not bring an old value back."""
     async with open_memory() as memory:
         user = memory.user("u")
         memory_id = (await user.working.set("k", "old")).memory_id
@@ -59,7 +60,8 @@ async def test_an_id_stands_for_one_memory_for_ever(open_memory, clock) -> None:
         assert await user.short_term.messages() == [], "an expired message is not added again"
 
 
-async def test_an_import_can_be_repeated_after_an_update_and_a_delete(open_memory) -> None:
+async def test_an_import_can_be_repeated_after_changes(open_memory) -> None:
+    """An import can be repeated after an update and a delete."""
     items = [Item(content=f"c{n}", memory_id=f"id{n}") for n in range(3)]
     async with open_memory() as memory:
         user = memory.user("u")
@@ -72,7 +74,8 @@ async def test_an_import_can_be_repeated_after_an_update_and_a_delete(open_memor
             await user.add("not what it was", memory_id="id1")
 
 
-async def test_in_a_full_log_deletes_work_and_working_memory_says_so(open_memory) -> None:
+async def test_a_full_log_allows_deletes(open_memory) -> None:
+    """In a full log deletes work, and working memory says that the log is full."""
     async with open_memory(log_bytes_max=200_000, check_replay=False) as memory:
         user = memory.user("u")
         kept = []
@@ -120,9 +123,8 @@ async def test_a_write_begun_before_closing_is_finished(open_memory) -> None:
         assert (await memory.user("u").usage()).kinds["long_term"].count == expected
 
 
-async def test_a_memory_whose_caller_ran_out_of_time_is_found_later(
-    open_memory, monkeypatch
-) -> None:
+async def test_a_memory_whose_caller_timed_out_is_found(open_memory, monkeypatch) -> None:
+    """A memory whose caller ran out of time is found later."""
     monkeypatch.setattr(wanting, "RETRY_S", 0.05)
     real = EventLog.append
 

@@ -71,9 +71,8 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda value: f"{value!r:.40}")
-async def test_a_wrong_setting_is_refused_by_name_and_nothing_is_opened(
-    tmp_path: Path, name: str, value: Any
-) -> None:
+async def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
+    """A wrong setting is refused by name, and nothing is opened."""
     directory = tmp_path / "memory"
     settings = Settings(**{name: value})
     with pytest.raises(InvalidInputError, match=name if name != "compaction_schedule" else "cron"):

@@ -10,7 +10,7 @@ from support.fakes import FakeClock
 from eventlog import to_datetime
 from memory_actors import Item, MemorySystem, Statement, UserMemory
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.users.writers import superseding
+from memory_actors.users.handles import superseding
 
 pytestmark = pytest.mark.anyio
 
@@ -84,9 +84,10 @@ async def test_an_import_of_older_facts_changes_nothing_newer(open_memory: Any) 
         ]
 
 
-async def test_facts_of_one_moment_are_in_the_order_in_which_they_were_said(
+async def test_simultaneous_facts_are_in_spoken_order(
     open_memory: Any,
 ) -> None:
+    """Facts of one moment are in the order in which they were said."""
     async with open_memory() as memory:
         user = memory.user("u")
         receipts = await user.add_many([Item(content=BRISTOL), Item(content=GLASGOW)])
@@ -117,9 +118,10 @@ async def test_events_do_not_change_each_other(open_memory: Any) -> None:
         assert await recorded(memory) == []
 
 
-async def test_what_is_less_trusted_does_not_speak_against_what_is_more_so(
+async def test_less_trusted_facts_do_not_supersede_trusted_ones(
     open_memory: Any,
 ) -> None:
+    """A less trusted fact does not speak against a more trusted one."""
     async with open_memory() as memory:
         user = memory.user("u")
         page = user.from_source("https://example.org", "untrusted")
@@ -144,9 +146,10 @@ async def test_state_and_marks_outlive_a_restart(open_memory: Any) -> None:
 # --- found
 
 
-async def test_the_newer_fact_is_found_first_even_where_only_the_older_is_among_the_best(
+async def test_the_newer_fact_is_found_beside_the_older(
     open_memory: Any,
 ) -> None:
+    """The newer fact is found first, even where only the older is among the best."""
     async with open_memory() as memory:
         user = memory.user("u")
         older = await user.add("My home town is Bristol.", occurred_at="2023-05-01")
@@ -183,9 +186,8 @@ async def test_as_of_finds_a_fact_as_it_was(open_memory: Any, clock: FakeClock) 
         "User used to lives in Bristol", "previous User lives in Bristol",
     ],
 )  # fmt: skip
-async def test_who_asks_of_the_time_before_gets_the_fact_of_then(
-    open_memory: Any, query: str
-) -> None:
+async def test_questions_about_an_earlier_time_get_its_fact(open_memory: Any, query: str) -> None:
+    """A question about an earlier time gets the fact that was true then."""
     async with open_memory() as memory:
         user = memory.user("u")
         older, newer = await moved(user)
@@ -193,9 +195,10 @@ async def test_who_asks_of_the_time_before_gets_the_fact_of_then(
         assert await found(user, query) == [(older, newer), (newer, None)]
 
 
-async def test_where_the_newer_fact_may_not_be_found_the_older_one_stands(
+async def test_a_filtered_newer_fact_supersedes_nothing(
     open_memory: Any,
 ) -> None:
+    """Where the newer fact may not be found, the older one stands."""
     async with open_memory() as memory:
         user = memory.user("u")
         older = await user.add(BRISTOL, occurred_at="2023-05-01", metadata={"by": "a"})
@@ -221,9 +224,10 @@ async def test_restore_says_that_a_superseded_fact_holds(open_memory: Any) -> No
         assert third.supersedes == (newer,)  # the one that was said to hold is left alone
 
 
-async def test_deleting_the_newer_fact_undoes_it_and_restoring_brings_it_back(
+async def test_deleting_the_newer_fact_undoes_its_mark(
     open_memory: Any,
 ) -> None:
+    """Deleting the newer fact undoes its mark, and restoring the fact brings it back."""
     async with open_memory() as memory:
         user = memory.user("u")
         older, newer = await moved(user)
@@ -246,7 +250,8 @@ async def test_deleting_the_newest_of_three_leaves_the_second_in_front(open_memo
         assert await found(user) == [(newer, None), (older, newer)]
 
 
-async def test_a_superseded_fact_that_was_deleted_comes_back_as_it_was(open_memory: Any) -> None:
+async def test_a_restored_superseded_fact_stays_superseded(open_memory: Any) -> None:
+    """A superseded fact that was deleted comes back as it was."""
     async with open_memory() as memory:
         user = memory.user("u")
         older, newer = await moved(user)
@@ -302,7 +307,9 @@ async def test_a_function_may_decide(open_memory: Any, is_async: bool) -> None:
         assert event["evidence"] == ("decide_later" if is_async else "decide") + " says so"
 
 
-async def test_a_function_that_fails_leaves_the_memory_as_it_was_added(open_memory: Any) -> None:
+async def test_a_failing_function_leaves_the_memory_unchanged(open_memory: Any) -> None:
+    """A function that fails leaves the memory as it was added."""
+
     def decide(newer: Statement, older: Sequence[Statement]) -> list[str]:
         raise RuntimeError("no idea")
 

@@ -53,9 +53,10 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
 
 
-async def test_an_id_that_was_generated_is_never_searched_in_the_log(
+async def test_a_generated_id_is_not_searched_in_the_log(
     open_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An id that was generated is never searched in the log."""
     searched: list[str] = []
     search = EventLog.versions_about
 
@@ -99,7 +100,8 @@ async def test_everything_is_there_after_reopening(open_memory) -> None:
         assert await memory.users() == ["u"]
 
 
-async def test_a_user_with_nothing_but_a_fresh_key_is_known_everywhere(open_memory) -> None:
+async def test_a_user_with_one_fresh_key_is_known_everywhere(open_memory) -> None:
+    """A user with nothing but a fresh key is known everywhere."""
     async with open_memory(check_replay=False) as memory:
         await memory.user("u", source="page").working.set("k", 1)
         assert await memory.check_replay() == []
@@ -360,7 +362,8 @@ async def test_compression_starts_at_content_of_more_than_1024_bytes(open_memory
             await user.delete(added.memory_id)
 
 
-async def test_a_filter_finds_what_is_compressed_as_its_metadata_shows_it(open_memory) -> None:
+async def test_filters_match_the_metadata_of_compressed_memories(open_memory) -> None:
+    """A filter finds compressed memories as their metadata shows them."""
     long = "The quick brown fox. " * 100
     async with open_memory(tiers=pro(Limits(episode_steps=3))) as memory:
         user = memory.user("u")
@@ -470,9 +473,10 @@ async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path)
         assert len(await memory.user("u").retrieve("tea")) == 1
 
 
-async def test_a_reindex_goes_on_in_the_background_and_says_how_much_is_left(
+async def test_a_reindex_runs_in_the_background(
     tmp_path: Path,
 ) -> None:
+    """A reindex goes on in the background, and says how much is left."""
     async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
         await memory.user("u").add_many([Item(content=f"memory {n}") for n in range(150)])
     other, go = FakeEmbedder("two"), threading.Event()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memory_actors import InvalidInputError, NotFoundError, Tier
-from memory_actors.base.api_keys import KeyFileError, KeyStore, store
-from memory_actors.base.api_keys.keys import matches
+from memory_actors.base import api_keys as store
+from memory_actors.base.api_keys import KeyFileError, KeyStore, matches
 
 pytestmark = pytest.mark.user
 
@@ -20,7 +20,8 @@ def keys(tmp_path: Path) -> KeyStore:
     return KeyStore(tmp_path / "memory")
 
 
-def test_a_key_is_found_by_its_owner_and_by_nobody_else(keys: KeyStore) -> None:
+def test_only_its_owner_finds_a_key(keys: KeyStore) -> None:
+    """A key is found by its owner, and by nobody else."""
     token, key = keys.create("ada", "pro")
     assert keys.find(token) == key
     assert (key.user_id, key.tier, key.is_root) == ("ada", Tier.PRO, False)
@@ -37,7 +38,8 @@ def test_a_key_is_found_by_its_owner_and_by_nobody_else(keys: KeyStore) -> None:
         assert keys.find(wrong) is None
 
 
-def test_what_is_written_holds_no_key_and_is_the_owners_alone(keys: KeyStore) -> None:
+def test_the_written_file_holds_no_key(keys: KeyStore) -> None:
+    """The written file holds no key, and is its owner's alone."""
     token, key = keys.create("ada")
     written = keys.path.read_text()
     secret = token.rsplit("_", 1)[1]
@@ -51,7 +53,8 @@ def test_what_is_written_holds_no_key_and_is_the_owners_alone(keys: KeyStore) ->
     ]
 
 
-def test_a_mode_that_was_loosened_is_tightened_by_the_next_change(keys: KeyStore) -> None:
+def test_a_loosened_mode_is_tightened_again(keys: KeyStore) -> None:
+    """A mode that was loosened is tightened by the next change."""
     keys.create("ada")
     keys.path.chmod(0o644)
     keys.create("bob")
@@ -158,7 +161,8 @@ def test_nobody_is_compared_too(keys: KeyStore) -> None:
     assert not matches("ma_whatever", None)
 
 
-def test_all_keys_of_a_user_are_revoked_at_once_and_nobody_elses(keys: KeyStore) -> None:
+def test_revoking_takes_all_keys_of_one_user(keys: KeyStore) -> None:
+    """All keys of a user are revoked at once, and nobody else's."""
     gone = [keys.create("ada")[0] for _ in range(3)]
     kept = [keys.create("ada2")[0], keys.create(None)[0]]
 

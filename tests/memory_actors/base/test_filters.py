@@ -214,9 +214,8 @@ EVERYWHERE = [
 
 @pytest.mark.parametrize("place", range(len(EVERYWHERE)))
 @pytest.mark.parametrize("asked", UNKNOWN, ids=str)
-def test_an_operator_that_does_not_exist_is_an_error_in_every_position(
-    asked: Any, place: int
-) -> None:
+def test_an_unknown_operator_is_an_error_everywhere(asked: Any, place: int) -> None:
+    """An operator that does not exist is an error in every position."""
     wanted = EVERYWHERE[place](asked)
     if asked or place != 3:
         with pytest.raises(InvalidInputError, match="operator"):
@@ -224,7 +223,8 @@ def test_an_operator_that_does_not_exist_is_an_error_in_every_position(
 
 
 @pytest.mark.parametrize("wanted", [{"$gt": 5}, {"a.$size": 2}, {"or": [{"$nor": []}]}])
-def test_a_name_with_a_dollar_that_is_no_group_is_no_field(wanted: Any) -> None:
+def test_a_dollar_name_that_is_no_group_is_refused(wanted: Any) -> None:
+    """A name with a dollar that is no group is no field."""
     with pytest.raises(InvalidInputError, match="unknown operator"):
         predicate(wanted)
 
@@ -462,7 +462,8 @@ def test_an_order_is_total_over_types_and_missing_comes_last() -> None:
     assert sorted(shuffled([{}, *documents]), key=ordering("-x")) == [*documents[::-1], {}]
 
 
-def test_several_fields_break_ties_in_turn_and_equals_keep_their_order() -> None:
+def test_several_fields_break_ties_in_turn() -> None:
+    """Several fields break ties in turn, and equals keep their order."""
     rows = [{"a": a, "b": {"c": c}, "n": n} for n, (a, c) in enumerate([(1, 2), (0, 1), (1, 3)])]
     by = sorted(rows, key=ordering(["-a", "b.c"]))
     assert [row["n"] for row in by] == [0, 2, 1]

@@ -69,10 +69,13 @@ async def test_no_command_runs_what_lies_in_the_current_directory(
     assert ("could not fetch" in run.stderr) == without_a_model
 
 
-def test_a_child_imports_what_its_parent_does_and_nothing_of_where_it_is(
+def test_a_child_imports_what_its_parent_does(
     trap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From anywhere, of a package that is not installed; `statistics` is the standard library's."""
+    """A child imports the packages of its parent, and nothing of its own directory.
+
+    From anywhere, of a package that is not installed; `statistics` is the standard library's.
+    """
     own = tmp_path / "of the parent, é:"  # a colon would part two entries of PYTHONPATH
     own.mkdir()
     (own / "only_here.py").write_text("")

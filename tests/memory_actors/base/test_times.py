@@ -29,9 +29,8 @@ SAME = {
 
 
 @pytest.mark.parametrize("form", SAME)
-async def test_every_form_of_a_time_says_when_a_memory_was_true(
-    open_memory: Any, form: str
-) -> None:
+async def test_every_form_of_a_time_is_accepted(open_memory: Any, form: str) -> None:
+    """Every form of a time says when a memory was true."""
     given, meant = SAME[form]
     async with open_memory() as memory:
         user = memory.user("ada")
@@ -66,9 +65,10 @@ async def test_what_asks_for_a_time_takes_every_form_of_it(open_memory: Any) -> 
         assert then.target == "Porto"
 
 
-async def test_a_moment_of_the_past_is_a_position_or_a_time_and_never_a_fraction(
+async def test_a_moment_is_a_position_or_a_time(
     open_memory: Any,
 ) -> None:
+    """A moment of the past is a position or a time, and never a fraction."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
         async with memory.replay("ada", date(2030, 1, 1)) as past:
@@ -93,6 +93,7 @@ def test_what_is_no_time_is_refused(wrong: Any) -> None:
         time_us(wrong, "occurred_at")
 
 
-def test_milliseconds_are_told_from_seconds_by_the_year_they_would_be() -> None:
+def test_milliseconds_are_told_from_seconds_by_year() -> None:
+    """Milliseconds are told from seconds by the year they would be."""
     with pytest.raises(InvalidInputError, match="a number is seconds since 1970"):
         time_us(1_714_564_800_000, "occurred_at")

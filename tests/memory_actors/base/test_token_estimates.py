@@ -45,9 +45,10 @@ def test_the_formula_stays_the_default() -> None:
 
 
 @pytest.mark.anyio
-async def test_where_the_estimates_differ_receipts_and_sizes_name_both_and_the_setting(
+async def test_receipts_and_sizes_name_both_differing_estimates(
     open_memory: Any,
 ) -> None:
+    """Where the estimates differ, receipts and sizes name both, and the setting."""
     async with open_memory() as memory:
         context = memory.user("ada").context
         receipt, size = await context.add("", CHINESE), await context.size()

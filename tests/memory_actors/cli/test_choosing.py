@@ -14,7 +14,8 @@ CONTENT = "likes green tea with a slice of ginger, and never with sugar, whateve
 # --- whose memory
 
 
-def test_in_a_new_store_the_user_that_is_made_is_named(program) -> None:
+def test_a_new_stores_user_is_named(program) -> None:
+    """In a new store the user that is made is named."""
     result = program("add", "likes tea")
     assert result.stderr == "User default, as --user names nobody.\n"
     assert [one["content"] for one in program.json("list", "--user", "default")] == ["likes tea"]
@@ -87,7 +88,8 @@ def test_an_id_that_another_one_begins_with_is_itself(program, tmp_path) -> None
     assert program.json("get", "note-")["content"] == "note-2"
 
 
-def test_ids_are_whole_in_80_columns_and_name_what_they_stand_for(program, monkeypatch) -> None:
+def test_ids_are_whole_in_80_columns(program, monkeypatch) -> None:
+    """Ids are whole in 80 columns, and name the things they stand for."""
     monkeypatch.setenv("COLUMNS", "80")
     ids = [
         program.json("add", f"{CONTENT} {n}", "--role", "Customer Support", "--session", "s1")[

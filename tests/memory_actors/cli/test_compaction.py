@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_actors import MemorySystem
-from memory_actors.base.records import CompactionProgress
+from memory_actors.base.reports import CompactionProgress
 from memory_actors.cli.showing import short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
 
@@ -188,7 +188,8 @@ def test_a_mistyped_directory_is_no_empty_store(program, line: list[str]) -> Non
     assert not program.data.exists()
 
 
-def test_an_llm_that_is_not_set_up_is_refused_with_what_to_set(filled, monkeypatch) -> None:
+def test_an_llm_without_setup_is_refused_with_advice(filled, monkeypatch) -> None:
+    """An LLM that is not set up is refused with the variables to set."""
     for name in list(os.environ):
         if name.startswith(("MEMORY_ACTORS_LLM", "OPENAI")):
             monkeypatch.delenv(name)
@@ -211,7 +212,8 @@ def test_clusters_that_fail_are_left_and_counted_with_their_reason(filled, monke
     assert json.loads(filled("compact", "--json").stdout)["failed"] == 2
 
 
-def test_ctrl_c_stops_after_the_cluster_in_hand_and_says_what_was_done(filled, monkeypatch) -> None:
+def test_ctrl_c_stops_after_the_cluster_in_hand(filled, monkeypatch) -> None:
+    """Ctrl-C stops after the cluster in hand, and the command says what was done."""
     plain = MemorySystem.compact
 
     def interrupted(self: MemorySystem, user_id: str | None = None, **given: Any) -> Any:

@@ -38,7 +38,8 @@ def model() -> None:
     install_model()
 
 
-def test_a_healthy_machine_passes_every_check_and_is_left_as_it_was(program) -> None:
+def test_a_healthy_machine_passes_every_check(program) -> None:
+    """A healthy machine passes every check, and is left as it was."""
     code, made = examine(program)
     assert list(made) == [
         "python", "packages", "model", "embedding", "data directory", "free disk", "file system",
@@ -114,7 +115,8 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
         ("/", "ext4"),
     ],
 )
-def test_a_path_is_on_the_file_system_of_the_nearest_mount(path: str, kind: str) -> None:
+def test_a_path_is_on_the_nearest_mount(path: str, kind: str) -> None:
+    """A path is on the file system of the nearest mount."""
     assert file_system(Path(path), MOUNTS) == kind
 
 

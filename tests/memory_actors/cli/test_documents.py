@@ -27,7 +27,8 @@ def test_a_document_is_put_got_and_deleted(program) -> None:
         assert error["type"] == "NotFoundError"
 
 
-def test_a_document_takes_the_place_of_the_one_under_its_key(program) -> None:
+def test_a_document_replaces_the_one_under_its_key(program) -> None:
+    """A document takes the place of the one under its key."""
     first = program.json("document", "put", "c", '{"n": 1}', "--key", "k", "--pin")
     second = program.json("document", "put", "c", '{"n": 2}', "--key", "k")
     assert first["memory_id"] == second["memory_id"]

@@ -35,9 +35,10 @@ def test_every_command_works_on_an_encrypted_store_without_being_told(
     assert program.json("import", str(exported), "--user", "bob2")
 
 
-def test_a_store_without_its_keys_is_refused_and_verified_all_the_same(
+def test_a_store_without_keys_is_refused_and_verified(
     program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A store without its keys is refused, and verified all the same."""
     program.ok("add", "likes tea", "--encrypt")
     keys = (tmp_path / "memory.keys").rename(tmp_path / "elsewhere")
 
@@ -52,7 +53,8 @@ def test_a_store_without_its_keys_is_refused_and_verified_all_the_same(
     assert program.refused("verify")["type"] == "KeysUnavailable"
 
 
-def test_a_store_that_is_there_is_not_encrypted_by_an_option(program, tmp_path: Path) -> None:
+def test_an_option_encrypts_no_existing_store(program, tmp_path: Path) -> None:
+    """A store that is there is not encrypted by an option."""
     program.ok("add", "likes tea")
 
     assert program.refused("add", "likes coffee", "--encrypt")["type"] == "EncryptionMismatch"
@@ -60,9 +62,8 @@ def test_a_store_that_is_there_is_not_encrypted_by_an_option(program, tmp_path: 
 
 
 @pytest.mark.parametrize("key_file", ["missing", "other.keys"])
-def test_a_refused_increment_leaves_no_store_in_the_way_of_the_right_one(
-    program, tmp_path: Path, key_file: str
-) -> None:
+def test_a_refused_increment_leaves_no_store_behind(program, tmp_path: Path, key_file: str) -> None:
+    """A refused increment leaves no store in the way of the right one."""
     program.ok("add", "likes tea", "--encrypt")
     program.ok("export-since", "0", str(tmp_path / "increment"))
     other = type(program)(tmp_path / "other")

@@ -51,7 +51,8 @@ def test_what_is_exclusive_ends_what_it_contradicts_unless_told_otherwise(progra
     assert sum(end is None for end in ends) == 3
 
 
-def test_a_relationship_ends_and_stays_as_a_thing_of_the_past(program, people) -> None:
+def test_a_relationship_ends_and_stays_in_the_past(program, people) -> None:
+    """A relationship ends, and stays as a thing of the past."""
     (job,) = program.json("entity", "get", "Ada")["relationships"]
     ended = program.ok("entity", "end", job["memory_id"], "--at", "2023-01-01T00:00Z")
     assert ended == f"Ended: {job['memory_id']}\n"

@@ -93,9 +93,10 @@ def test_in_place_the_file_is_replaced_and_keeps_its_mode(program: Any, note: Pa
     assert link.is_symlink()
 
 
-def test_a_file_that_is_edited_during_the_run_keeps_the_edit(
+def test_a_file_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A file that is edited during the run keeps the edit."""
     edits_during_the_run(note, monkeypatch)
     note.chmod(0o600)
     for ending in ("improved", "improved-2"):
@@ -111,18 +112,20 @@ def test_a_file_that_is_edited_during_the_run_keeps_the_edit(
         note.write_text(TEXT)
 
 
-def test_a_file_that_went_during_the_run_does_not_come_back(
+def test_a_file_deleted_during_the_run_stays_deleted(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A file that went during the run does not come back."""
     edits_during_the_run(note, monkeypatch, Path.unlink)
     assert program("improve", str(note), *TERM, "--in-place").exit_code == 1
     assert not note.exists()
     assert note.with_name("note.md.improved").read_text() == BEST
 
 
-def test_an_output_that_is_edited_during_the_run_keeps_the_edit(
+def test_an_output_edited_during_the_run_keeps_the_edit(
     program: Any, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An output that is edited during the run keeps the edit."""
     out = note.with_name("out.md")
     edits_during_the_run(out, monkeypatch)
     result = program("improve", str(note), *TERM, "--output", str(out), "--json")
@@ -212,9 +215,10 @@ def test_a_model_that_fails_is_an_error_and_writes_nothing(
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_of_a_run_that_fails_the_best_text_so_far_goes_to_the_output(
+def test_a_failing_run_writes_its_best_text(
     program: Any, note: Path, llm: Any, as_json: bool
 ) -> None:
+    """Of a run that fails the best text so far goes to the output."""
     critiques = [("says", json.dumps({"score": score, "critique": "On."})) for score in (0.3, 0.6)]
     llm.script = [critiques[0], ("says", "Better."), critiques[1], ("says", ""), ("says", "")]
     llm.script += [("says", "")] * 2
@@ -230,9 +234,10 @@ def test_of_a_run_that_fails_the_best_text_so_far_goes_to_the_output(
         assert error["error"] == {"type": failed["error"], "message": failed["message"]}
 
 
-def test_a_run_that_fails_before_a_text_was_judged_writes_nothing(
+def test_a_run_failing_before_any_judgement_writes_nothing(
     program: Any, note: Path, llm: Any
 ) -> None:
+    """A run that fails before a text was judged writes nothing."""
     llm.script = [("says", "junk")]
     out = note.with_name("out.md")
     result = program("improve", str(note), "--llm", "--output", str(out))

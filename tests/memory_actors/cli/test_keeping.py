@@ -148,7 +148,8 @@ def test_what_has_no_name_cannot_be_a_store(program, name: str) -> None:
         assert "name" in refused["message"]
 
 
-def test_no_key_is_said_to_be_deleted_where_there_was_none(program) -> None:
+def test_no_key_is_said_deleted_where_none_was(program) -> None:
+    """No key is said to be deleted where there was none."""
     program.ok("add", "likes tea", "--encrypt", "--user", "ada")
 
     nobody = program.json("erase", "--yes", "--user", "nobody")

@@ -25,7 +25,8 @@ def test_what_was_added_is_found_listed_and_shown(program) -> None:
     assert program.json("list") == [hit] == [program.json("get", memory_id)]
 
 
-def test_people_see_text_id_speaker_and_the_time_where_they_are(program) -> None:
+def test_people_see_text_id_speaker_and_local_time(program) -> None:
+    """People see text, id, speaker and the time where they are."""
     program.ok("add", "likes tea", "--role", "Ada", "--at", "2024-05-01T12:00:00Z")
     (memory,) = program.json("list")
     for command in (("search", "tea"), ("list",), ("get", memory["memory_id"])):
@@ -75,7 +76,8 @@ def test_bytes_on_stdin_that_are_no_text_are_refused(program) -> None:
     assert "not valid Unicode" in result.stderr
 
 
-def test_a_text_that_looks_like_markup_or_commands_the_terminal_is_shown_as_it_is(program) -> None:
+def test_markup_and_control_codes_are_shown_as_text(program) -> None:
+    """A text that looks like markup, or commands the terminal, is shown as it is."""
     program.ok("add", "[bold]x[/bold] \x1b[31mred\x07")
     said = program.ok("search", "x")
     assert r"[bold]x[/bold] \x1b[31mred\x07" in said
@@ -104,7 +106,8 @@ def test_every_kind_can_be_added_and_chosen(program) -> None:
         (['list=["a", 2]'], {"one"}),
     ],
 )
-def test_filters_are_json_if_they_read_as_json_and_text_if_not(program, filters, found) -> None:
+def test_filters_are_json_or_else_text(program, filters, found) -> None:
+    """Filters are JSON if they read as JSON, and text if not."""
     program.ok("add", "one", "--metadata", '{"n": 1, "tag": "tea", "list": ["a", 2]}')
     program.ok("add", "truth", "--metadata", '{"n": true, "tag": "tea"}')
     options = [part for one in filters for part in ("--filter", one)]
@@ -119,7 +122,8 @@ def test_search_takes_a_number_and_a_session(program) -> None:
     assert {hit["content"] for hit in found} == {"tea 1", "tea 3"}
 
 
-def test_a_list_goes_page_by_page_and_says_how_to_go_on(program) -> None:
+def test_a_list_goes_page_by_page(program) -> None:
+    """A list goes page by page, and says how to go on."""
     for day in range(1, 6):
         program.ok("add", f"day {day}", "--at", f"2024-01-0{day}")
     pages = [program.json("list", "--limit", "2", "--offset", str(n)) for n in (0, 2, 4)]
@@ -130,7 +134,8 @@ def test_a_list_goes_page_by_page_and_says_how_to_go_on(program) -> None:
     assert "--offset" not in program.ok("list", "--limit", "6")
 
 
-def test_nothing_to_show_is_said_and_is_an_empty_list_for_programs(program) -> None:
+def test_an_empty_result_is_said(program) -> None:
+    """An empty result is said to people, and is an empty list for programs."""
     program.ok("add", "x")
     assert program.json("search", "x", "--user", "other") == []
     assert "Nothing found" in program.ok("search", "x", "--user", "other")
@@ -163,7 +168,8 @@ def test_working_memory_makes_room_only_when_asked_to(program) -> None:
 # --- kinds that are more than a text
 
 
-def test_a_text_can_be_an_entity_a_goal_or_a_document(program) -> None:
+def test_a_text_may_be_an_entity_goal_or_document(program) -> None:
+    """A text can be an entity, a goal or a document."""
     program.ok("add", "Porto", "--type", "entity")
     program.ok("add", "likes tea", "--type", "entity", "--key", "Ada", "--pin")
     assert "Updated" in program.ok("add", "has a dog", "--type", "entity", "--key", "Ada")
@@ -198,7 +204,8 @@ def test_each_kind_is_shown_with_all_it_holds(program) -> None:
         assert program.json("get", memory_id)["data"] is not None
 
 
-def test_a_long_list_of_observations_is_cut_in_a_table_and_whole_by_itself(program) -> None:
+def test_a_long_list_of_observations_is_cut_in_tables(program) -> None:
+    """A long list of observations is cut in a table, and whole by itself."""
     observed = [part for n in range(9) for part in ("--observe", f"note {n}")]
     memory_id = program.json("entity", "add", "Ada", *observed)["memory_id"]
     listed = program.ok("list")
@@ -217,7 +224,8 @@ def test_a_long_list_of_observations_is_cut_in_a_table_and_whole_by_itself(progr
         (['n={"lt": 2}'], {"one"}),
     ],
 )
-def test_a_filter_may_be_json_and_all_of_several_must_hold(program, filters, found) -> None:
+def test_a_filter_may_be_json_and_several_must_hold(program, filters, found) -> None:
+    """A filter may be JSON, and all of several must hold."""
     for n, word in enumerate(("one", "two", "three"), start=1):
         tags = ["x"] if word == "three" else []
         program.ok("add", word, "--metadata", json.dumps({"n": n, "tags": tags}))

@@ -88,9 +88,10 @@ def test_every_time_says_which_zone_it_is_in() -> None:
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
-def test_every_command_explains_itself_and_the_options_that_mean_something_for_it(
+def test_every_command_explains_itself_and_its_options(
     path: list[str],
 ) -> None:
+    """Every command explains itself, and the options that mean something for it."""
     result, name = CliRunner().invoke(main, [*path, "--help"]), " ".join(path)
     assert result.exit_code == 0
     for option in ("--json", "--debug"):
@@ -102,7 +103,8 @@ def test_every_command_explains_itself_and_the_options_that_mean_something_for_i
     assert summary
 
 
-def test_an_error_as_json_is_one_line_so_that_it_may_end_json_lines(tmp_path: Path) -> None:
+def test_an_error_as_json_is_one_line(tmp_path: Path) -> None:
+    """An error as JSON is one line, so that it may end JSON lines."""
     result = CliRunner().invoke(main, ["export", "--data", str(tmp_path / "none"), "--json"])
     assert result.exit_code == 1
     (line,) = result.stdout.splitlines()
@@ -121,9 +123,9 @@ def test_options_go_before_or_behind_the_command(tmp_path: Path, before: bool) -
     assert json.loads(other.stdout) == []
 
 
-def test_the_data_directory_comes_from_the_option_the_variable_or_is_memory_here(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_the_data_directory_has_three_sources(tmp_path: Path, monkeypatch) -> None:
+    """The data directory comes from the option, from the variable, or is `memory` here."""
+
     def add(*options: str) -> None:
         result = CliRunner().invoke(main, ["add", "x", *options], obj=App(embedder=FakeEmbedder()))
         assert result.exit_code == 0
@@ -204,7 +206,8 @@ def test_without_a_command_people_see_what_there_is(line: list[str], there: str)
     assert f"  {there} " in result.stdout
 
 
-def test_a_refusal_is_one_line_on_stderr_and_exits_with_1(program) -> None:
+def test_a_refusal_is_one_line_and_exits_with_1(program) -> None:
+    """A refusal is one line on stderr, and exits with 1."""
     program.ok("add", "x")
     result = program("get", "nosuch")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -234,7 +237,8 @@ def test_a_user_that_cannot_be_is_refused(program, user: str) -> None:
     assert program.refused("list", "--user", user)["type"] == "InvalidInputError"
 
 
-def test_a_store_that_is_open_elsewhere_is_refused_with_the_process(program) -> None:
+def test_an_open_store_is_refused_with_its_process(program) -> None:
+    """A store that is open elsewhere is refused with the process that has it."""
     program.ok("add", "x")
     code = (
         "import sys, anyio\nfrom eventlog import Environment\nfrom pathlib import Path\n"
@@ -338,9 +342,10 @@ def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None
     assert "Traceback" not in said
 
 
-def test_the_embedder_is_that_of_the_option_the_environment_or_the_default(
+def test_the_embedder_has_three_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The embedder is that of the option, of the environment, or the default."""
     assert App().model == "default"
     monkeypatch.setenv("MEMORY_ACTORS_EMBEDDER", "multilingual")
     assert App().model == "multilingual"

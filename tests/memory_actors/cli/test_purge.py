@@ -4,7 +4,8 @@ EVIL = "https://evil.example"
 OF_USER = ("--user", "default")
 
 
-def test_what_is_added_with_a_source_is_shown_narrowed_and_purged(program) -> None:
+def test_a_sourced_memory_is_shown_narrowed_and_purged(program) -> None:
+    """A memory added with a source is shown, narrowed by it, and purged."""
     program.ok("add", "red apple of a page", "--source", EVIL, "--trust", "untrusted")
     program.ok("add", "red apple of nobody")
     document = ("document", "put", "notes", '{"said": "red"}')

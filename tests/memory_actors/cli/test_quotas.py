@@ -37,7 +37,8 @@ def test_usage_counts_each_kind(program) -> None:
     }  # fmt: skip
 
 
-def test_people_see_what_is_held_of_which_limit_and_of_whom(program) -> None:
+def test_people_see_usage_limit_and_user(program) -> None:
+    """People see how much is held, of which limit, and of whom."""
     fill(program)
     said = [line.split() for line in program.ok("usage").splitlines()]
     assert ["User", "default,", "tier", "pro"] in said
@@ -77,7 +78,8 @@ def test_the_usage_of_all_users_is_their_sum(program) -> None:
         assert part in said
 
 
-def test_an_alert_is_told_beside_the_result_and_never_in_it(program) -> None:
+def test_an_alert_stands_beside_the_result(program) -> None:
+    """An alert is told beside the result, and never in it."""
     program.ok("tier", "free")
     lines = [f'{{"content": "fact {n}"}}\n' for n in range(79)]
     (program.data.parent / "facts.jsonl").write_text("".join(lines))
@@ -101,7 +103,8 @@ def test_a_cost_has_its_items_the_tier_and_the_sum(program) -> None:
     assert "e-0" not in said
 
 
-def test_what_costs_less_than_a_cent_does_not_read_as_nothing(program) -> None:
+def test_costs_below_a_cent_do_not_read_as_nothing(program) -> None:
+    """A cost of less than a cent does not read as nothing."""
     program.ok("add", "x")
     assert "<$0.01" in program.ok("cost")
 

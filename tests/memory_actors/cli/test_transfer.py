@@ -56,7 +56,8 @@ def test_all_kinds_are_exported_and_imported(program) -> None:
     assert program.json("entity", "neighbours", "Ada", "--user", "other")[0]["distance"] == 1
 
 
-def test_a_bad_line_is_named_and_what_came_before_is_kept(program, chat: Path) -> None:
+def test_a_bad_line_is_named_and_earlier_lines_kept(program, chat: Path) -> None:
+    """A bad line is named, and the lines before it are kept."""
     chat.write_text(f"{FIRST}\n{{oops\n{SECOND}\n")
     error = program.refused("import", str(chat))
     assert error["type"] == "InvalidInputError"

@@ -139,7 +139,8 @@ def test_labels_are_those_of_the_textbook(shape: str):
     assert dbscan(vectors).tolist() == textbook(vectors, EPS, 5)
 
 
-def test_a_contested_border_point_goes_to_the_cluster_that_comes_first():
+def test_a_contested_border_point_goes_to_the_first_cluster():
+    """A contested border point goes to the cluster that comes first."""
     assert dbscan(circle(*LEFT, *CONTESTED, *RIGHT)).tolist() == [0] * 5 + [0] + [1] * 5
     assert dbscan(circle(*RIGHT, *CONTESTED, *LEFT)).tolist() == [0] * 5 + [0] + [1] * 5
 
@@ -204,7 +205,8 @@ def _partition(labels) -> set[frozenset[int]]:
 
 @given(cases())
 @settings(deadline=None)
-def test_every_cluster_has_a_core_point_and_clusters_are_numbered_by_the_lowest(case):
+def test_every_cluster_has_a_core_point(case):
+    """Every cluster has a core point, and clusters are numbered by the lowest."""
     vectors, eps, min_samples = case
     labels = dbscan(*case)
     core = (1 - vectors @ vectors.T <= eps).sum(axis=1) >= min_samples
@@ -331,7 +333,8 @@ def test_clusters_lists_members_in_order(
     assert all(group.dtype == np.intp for group in found)
 
 
-def test_a_cluster_that_lost_its_borders_to_earlier_ones_is_too_small():
+def test_a_cluster_without_its_borders_is_too_small():
+    """A cluster that lost its borders to earlier ones is too small."""
     labels = dbscan(robbed())
     assert labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [3] * 5 + [0, 1, 2, 3] + [4]
     assert [len(group) for group in clusters(labels)] == [6, 6, 6, 6]

@@ -161,8 +161,11 @@ async def test_running_twice_does_nothing_twice(open_memory: Any) -> None:
         assert memory.statistics().log.events_appended == events
 
 
-async def test_what_is_spread_over_batches_is_found_by_a_later_pass(open_memory: Any) -> None:
-    """Two batches of ten: three are too few in each, and six are enough in what is left."""
+async def test_a_later_pass_finds_clusters_spread_over_batches(open_memory: Any) -> None:
+    """Memories that are spread over batches are found by a later pass.
+
+    Two batches of ten: three are too few in each, and six are enough in what is left.
+    """
     async with open_memory(summarizer=SHORT, compaction_batch=10) as memory:
         user = memory.user("ada")
         texts = [*[LOGIN] * 3, *[LUNCH] * 7] * 2
@@ -194,7 +197,8 @@ async def test_two_runs_at_once_take_turns(open_memory: Any) -> None:
         assert sorted(report.compressed for report in reports) == [0, 2]
 
 
-async def test_one_user_or_all_and_never_one_who_is_not_there(open_memory: Any) -> None:
+async def test_compaction_is_for_one_known_user_or_all(open_memory: Any) -> None:
+    """Compaction is for one user or for all, and never for one who is not there."""
     async with open_memory(summarizer=SHORT) as memory:
         for name in ("ada", "bob"):
             await with_a_past(memory, name)
@@ -237,7 +241,8 @@ def test_the_settings_have_the_defaults_of_the_issue() -> None:
     assert (settings.compaction_batch, settings.archive_retention_days) == (1_000, None)
 
 
-def test_a_summariser_needs_a_name_that_can_stand_in_an_event() -> None:
+def test_a_summarisers_name_must_fit_an_event() -> None:
+    """A summariser needs a name that can stand in an event."""
     with pytest.raises(InvalidInputError):
         CallableSummarizer(short, name="\n")
 
@@ -286,10 +291,13 @@ async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, w
         assert (await memory.compaction_stats()).summaries == 2
 
 
-async def test_a_cluster_whose_summary_cannot_be_embedded_stays_and_is_tried_again(
+async def test_a_cluster_without_an_embedded_summary_stays(
     open_memory: Any, embedder: FakeEmbedder
 ) -> None:
-    """And the summariser, which may cost money, is asked only for the first one meanwhile."""
+    """A cluster whose summary cannot be embedded stays, and is tried again.
+
+    And the summariser, which may cost money, is asked only for the first one meanwhile.
+    """
     asked: list[Cluster] = []
     counting = CallableSummarizer(lambda cluster: asked.append(cluster) or short(cluster))
     async with open_memory(summarizer=counting) as memory:
@@ -343,9 +351,11 @@ async def test_a_summariser_that_hangs_is_given_up(open_memory: Any) -> None:
         assert "within 0.01 s" in str(report.clusters[0].reason)
 
 
-async def test_a_summariser_that_is_cancelled_by_another_fails_its_cluster_alone(
+async def test_a_cancelled_summariser_fails_its_cluster_alone(
     open_memory: Any,
 ) -> None:
+    """A summariser that is cancelled by another task fails its cluster alone."""
+
     async def waits_for_something_cancelled(_cluster: Cluster) -> str:
         other = asyncio.ensure_future(asyncio.sleep(60))
         other.cancel()

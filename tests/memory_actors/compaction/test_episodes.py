@@ -35,6 +35,7 @@ from memory_actors import (
     QuotaExceededError,
     UserMemory,
 )
+from memory_actors.api.plumbing import put_summary
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 pytestmark = pytest.mark.anyio
@@ -387,7 +388,7 @@ async def test_what_is_no_summary_of_episodes_is_refused(open_memory: Any, wrong
             data={**summary.data, **wrong}, source="compressed",
         )  # fmt: skip
         with pytest.raises(InvalidInputError):
-            await memory.user("bob").put_summary(bad)
+            await put_summary(memory.user("bob"), bad)
 
 
 async def test_kinds_without_summaries_take_none(open_memory: Any) -> None:
@@ -398,4 +399,4 @@ async def test_kinds_without_summaries_take_none(open_memory: Any) -> None:
             created_at=summary.created_at, occurred_at=summary.occurred_at, data=summary.data,
         )  # fmt: skip
         with pytest.raises(InvalidInputError, match="has no summaries"):
-            await user.put_summary(document)
+            await put_summary(user, document)

@@ -98,8 +98,11 @@ def test_what_differs_by_a_fact_is_no_duplicate() -> None:
     assert sum(commit in body for commit in commits) > 15  # as many as there is room for
 
 
-def test_the_budget_is_used_as_long_as_a_sentence_adds_a_fact() -> None:
-    """Once the usual is said, a number alone is little to say for so many words: still a fact."""
+def test_the_budget_is_used_while_sentences_add_facts() -> None:
+    """The budget is used as long as a sentence adds a fact.
+
+    Once the usual is said, a number alone is little to say for so many words: still a fact.
+    """
     usual = "We had the usual meeting about the usual things in the usual room, and number {} came."
     texts = [usual.format(n) for n in range(1000, 1200)]
     body = summary(*texts)
@@ -108,7 +111,8 @@ def test_the_budget_is_used_as_long_as_a_sentence_adds_a_fact() -> None:
     assert count_words(idle) < 30, "what adds none is not said to fill it up"
 
 
-def test_coverage_is_what_a_summary_says_of_what_there_is_to_say() -> None:
+def test_coverage_is_the_share_of_facts_a_summary_says() -> None:
+    """Coverage is the share of what there is to say that a summary says."""
     judge, texts = (
         ExtractiveSummarizer(),
         [f"Item {n} costs {7 * n} euros at shop {n}x." for n in range(900)],
@@ -164,7 +168,8 @@ def test_vectors_bring_in_what_is_central() -> None:
 
 
 @pytest.mark.parametrize("words_max", [20, 60, 500])
-def test_a_summary_has_at_most_so_many_words_with_its_heading(words_max: int) -> None:
+def test_a_summary_keeps_its_word_limit_with_its_heading(words_max: int) -> None:
+    """A summary has at most so many words, with its heading."""
     texts = [f"Ada bought {n} apples and {n * 7} pears in town {n}." for n in range(300)]
     body = summary(*texts, words_max=words_max)
     assert 0.7 * words_max < count_words(cluster(*texts).heading + body) <= words_max
@@ -273,9 +278,10 @@ TEXT = st.one_of(
     share_max=st.sampled_from([0.1, 0.5, 1.0]),
     with_vectors=st.booleans(),
 )
-def test_whatever_is_summarised_the_limits_hold_and_nothing_is_made_up(
+def test_the_limits_hold_and_nothing_is_made_up(
     texts: list[str], words_max: int, share_max: float, with_vectors: bool
 ) -> None:
+    """For any text the limits hold, and nothing is made up."""
     made = cluster(*texts, vectors=unit_vectors(len(texts)) if with_vectors else None)
     body = check(made, words_max=words_max, share_max=share_max)
     assert body == check(made, words_max=words_max, share_max=share_max)
@@ -352,7 +358,8 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.skipif(not LOCOMO.exists(), reason="needs shared/data/locomo-dev.json")
-def test_conversations_shrink_to_a_fifth_and_keep_what_is_said_in_them() -> None:
+def test_conversations_shrink_to_a_fifth_and_keep_their_facts() -> None:
+    """Conversations shrink to a fifth, and keep the facts that are said in them."""
     shares = []
     for conversation in read_locomo(LOCOMO)[:2]:
         dated = [turn for turn in conversation.turns if turn.occurred_at is not None]

@@ -85,7 +85,8 @@ async def test_memories_cannot_end_their_quotation(server: Server) -> None:
     assert second["text"] == "Likes tea."
 
 
-async def test_a_summary_that_is_too_long_is_trimmed_to_whole_sentences(server: Server) -> None:
+async def test_a_long_summary_is_trimmed_to_whole_sentences(server: Server) -> None:
+    """A summary that is too long is trimmed to whole sentences."""
     server.script = [("says", "Ada paid 40 euros for a new chair. " * 200)]
     body = await summarize(server, *["A memory."] * 100)
     assert body.endswith("chair.")

@@ -62,7 +62,8 @@ async def test_sundays_at_three_in_local_time() -> None:
     assert next_run(SUNDAYS, found, BERLIN) == berlin("2025-01-12T03:00")
 
 
-async def test_a_due_time_is_after_the_one_before_to_the_microsecond() -> None:
+async def test_a_due_time_follows_the_one_before() -> None:
+    """A due time is after the one before, to the microsecond."""
     three = berlin("2025-01-05T03:00")
     moment = timedelta(microseconds=1)
     assert next_run(SUNDAYS, three - moment, BERLIN) == three
@@ -70,7 +71,8 @@ async def test_a_due_time_is_after_the_one_before_to_the_microsecond() -> None:
 
 
 @pytest.mark.parametrize("forward", ["2025-03-30", "2026-03-29"])
-async def test_a_time_that_the_clocks_skip_is_due_after_the_gap(forward: str) -> None:
+async def test_a_time_the_clocks_skip_is_due_after(forward: str) -> None:
+    """A time that the clocks skip is due after the gap."""
     day = datetime.fromisoformat(forward)
     yesterday, tomorrow = (f"{day + timedelta(days=days):%Y-%m-%d}" for days in (-1, 1))
     assert dues("30 2 * * *", berlin(f"{yesterday}T00:00"), 3) == [
@@ -87,7 +89,8 @@ async def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 @pytest.mark.parametrize("minute", [0, 10, 29, 30, 59])
-async def test_nothing_is_due_again_in_the_second_pass_of_an_hour(minute: int) -> None:
+async def test_nothing_is_due_twice_in_a_repeated_hour(minute: int) -> None:
+    """Nothing is due again in the second pass of an hour."""
     in_second_pass = berlin(f"2025-10-26T02:{minute:02}", fold=1)
     assert next_run("30 2 * * *", in_second_pass, BERLIN) == berlin("2025-10-27T02:30")
 
@@ -118,9 +121,9 @@ async def test_a_wrong_expression_is_refused_with_an_example(wrong: str) -> None
 # --- the local zone
 
 
-@pytest.fixture
-def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
+@pytest.fixture(params=["Europe/Berlin", "CET-1CEST,M3.5.0,M10.5.0/3"])
+def in_berlin(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield
     monkeypatch.undo()
@@ -175,10 +178,13 @@ async def test_a_write_that_is_cut_off_leaves_the_time_before(
     assert list(tmp_path.iterdir()) == [path]
 
 
-async def test_the_name_of_the_file_is_on_disk_when_a_write_returns(
+async def test_a_written_file_has_its_name_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rename is durable when its directory has been synced."""
+    """The name of the file is on disk when a write returns.
+
+    A rename is durable when its directory has been synced.
+    """
     synced = []
     monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
     path = tmp_path / "compaction.json"
@@ -311,7 +317,8 @@ async def test_a_restart_between_runs_runs_nothing() -> None:
         assert runs.began[0] == berlin(f"{expected}T03:00")
 
 
-async def test_a_due_run_waits_a_chance_delay_of_ten_minutes_at_most() -> None:
+async def test_a_due_run_waits_at_most_ten_minutes() -> None:
+    """A due run waits a chance delay of ten minutes at most."""
     clock, drawn = Clock(berlin("2025-03-20T12:00")), iter([0.5, 0.999, 0.0])
     runs = Runs(clock, 3)
     await scheduled(runs, clock, Kept(), runs.enough, chance=lambda: next(drawn))
@@ -320,14 +327,16 @@ async def test_a_due_run_waits_a_chance_delay_of_ten_minutes_at_most() -> None:
     assert delays == pytest.approx([300, 599.4, 0])
 
 
-async def test_the_delay_is_drawn_anew_for_a_run_that_is_caught_up() -> None:
+async def test_a_run_caught_up_draws_a_new_delay() -> None:
+    """The delay is drawn anew for a run that is caught up."""
     clock = Clock(berlin("2025-03-20T12:00"))
     runs = Runs(clock, 1)
     await scheduled(runs, clock, Kept(utc("2025-01-05T00:00")), runs.enough, chance=lambda: 0.1)
     assert runs.began == [berlin("2025-03-20T12:01")]
 
 
-async def test_one_run_at_a_time_and_what_fell_due_meanwhile_is_not_made_up_for() -> None:
+async def test_runs_do_not_overlap_and_are_not_made_up() -> None:
+    """One run at a time, and a run that fell due meanwhile is not made up for."""
     clock = Clock(berlin("2025-03-20T12:00"))
     runs = Runs(clock, 3, took=timedelta(minutes=150))
     await scheduled(runs, clock, Kept(), runs.enough, expression="0 * * * *")
@@ -335,14 +344,16 @@ async def test_one_run_at_a_time_and_what_fell_due_meanwhile_is_not_made_up_for(
     assert runs.began == [berlin(f"2025-03-20T{hour}:00") for hour in (13, 16, 19)]
 
 
-async def test_the_hour_that_comes_twice_runs_once_however_long_the_run() -> None:
+async def test_the_repeated_hour_runs_once() -> None:
+    """The hour that comes twice runs once, however long the run."""
     clock = Clock(berlin("2025-10-26T00:00"))
     runs = Runs(clock, 2, took=timedelta(minutes=50))  # ends at 02:20 of the second pass
     await scheduled(runs, clock, Kept(), runs.enough, expression="30 2 * * *")
     assert runs.began == [berlin("2025-10-26T02:30", fold=0), berlin("2025-10-27T02:30")]
 
 
-async def test_a_machine_that_was_suspended_finds_out_within_a_minute_of_waking() -> None:
+async def test_a_suspended_machine_finds_out_within_a_minute() -> None:
+    """A machine that was suspended finds out within a minute of waking."""
     clock = Clock(berlin("2025-03-23T02:00"))
     runs = Runs(clock, 1)
     suspended = False
@@ -359,14 +370,16 @@ async def test_a_machine_that_was_suspended_finds_out_within_a_minute_of_waking(
     assert runs.began == [berlin("2025-03-25T02:01")]
 
 
-async def test_a_last_run_in_the_future_is_a_clock_set_wrong() -> None:
+async def test_a_last_run_in_the_future_is_a_wrong_clock() -> None:
+    """A last run in the future is a clock set wrong."""
     clock, kept = Clock(berlin("2025-03-20T12:00")), Kept(utc("2031-01-01T00:00"))
     runs = Runs(clock, 1)
     await scheduled(runs, clock, kept, runs.enough)
     assert runs.began == [berlin("2025-03-23T03:00")]
 
 
-async def test_a_run_that_fails_is_logged_without_content_and_the_next_comes() -> None:
+async def test_a_failed_run_is_logged_without_content() -> None:
+    """A run that fails is logged without content, and the next one comes."""
     clock = Clock(berlin("2025-03-20T12:00"))
     runs = Runs(clock, 2)
 
@@ -381,7 +394,8 @@ async def test_a_run_that_fails_is_logged_without_content_and_the_next_comes() -
     assert "tea" not in str(logs)
 
 
-async def test_a_run_that_closing_cuts_off_is_caught_up_at_the_next_start() -> None:
+async def test_a_run_cut_off_by_closing_is_caught_up() -> None:
+    """A run that closing cuts off is caught up at the next start."""
     clock, before = Clock(berlin("2025-03-23T03:00")), berlin("2025-03-20T12:00")
     kept, began = Kept(before), asyncio.Event()
 
@@ -397,7 +411,8 @@ async def test_a_run_that_closing_cuts_off_is_caught_up_at_the_next_start() -> N
     assert runs.began == [berlin("2025-03-23T08:00")]
 
 
-async def test_a_run_that_ends_quietly_when_it_is_cancelled_was_cut_off_too() -> None:
+async def test_a_quietly_cancelled_run_was_cut_off_too() -> None:
+    """A run that ends quietly when it is cancelled was cut off too."""
     clock, before = Clock(berlin("2025-03-23T03:00")), berlin("2025-03-20T12:00")
     kept, began = Kept(before), asyncio.Event()
 
@@ -412,7 +427,8 @@ async def test_a_run_that_ends_quietly_when_it_is_cancelled_was_cut_off_too() ->
     assert kept.read() == before
 
 
-async def test_a_run_that_takes_the_process_down_is_not_begun_at_each_start() -> None:
+async def test_a_run_that_kills_the_process_is_not_repeated() -> None:
+    """A run that takes the process down is not begun at each start."""
     clock = Clock(berlin("2025-03-23T03:00"))
     kept, during = Kept(berlin("2025-03-20T12:00")), asyncio.Event()
     kept_then: list[datetime] = []

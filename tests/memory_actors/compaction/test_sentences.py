@@ -43,7 +43,8 @@ def test_a_text_falls_into_its_sentences(expected: list[str]) -> None:
 
 
 @given(st.text())
-def test_sentences_stand_in_the_text_in_order_and_lose_nothing_but_space(text: str) -> None:
+def test_sentences_stand_in_order_and_lose_only_space(text: str) -> None:
+    """Sentences stand in the text in order, and lose nothing but space."""
     place = 0
     for sentence in sentences(text):
         place = text.index(sentence, place) + len(sentence)
@@ -77,7 +78,8 @@ def test_a_clip_keeps_the_limits_and_says_that_it_cut(text: str, words: int, siz
     assert cut in (text, "") or (cut[-1] == MARKER and text.startswith(cut[:-1]))
 
 
-def test_a_clip_cuts_between_words_or_before_a_letter_with_its_marks() -> None:
+def test_a_clip_cuts_between_words_or_whole_letters() -> None:
+    """A clip cuts between words, or before a letter with its marks."""
     assert clip("one two three", 99, 11) == "one two…"
     assert clip("e\u0301" * 20, 99, 14) == "e\u0301" * 3 + "…"
     assert clip("a" + "\u0301" * 50, 99, 24)[-1] == "…"  # nothing but marks: anywhere

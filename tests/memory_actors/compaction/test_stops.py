@@ -138,9 +138,10 @@ async def test_progress_is_told_cluster_by_cluster(open_memory: Any) -> None:
 # --- a user who is erased meanwhile
 
 
-async def test_a_user_who_is_erased_meanwhile_is_left_alone_and_not_reported(
+async def test_a_user_erased_meanwhile_is_left_alone(
     open_memory: Any,
 ) -> None:
+    """A user who is erased meanwhile is left alone, and not reported."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     async with open_memory(summarizer=gated(begun, gate)) as memory:
@@ -162,9 +163,10 @@ async def test_a_user_who_is_erased_meanwhile_is_left_alone_and_not_reported(
         assert await memory.check_replay() == []
 
 
-async def test_who_erases_a_user_does_not_wait_for_a_summariser_that_hangs(
+async def test_an_erasure_does_not_wait_for_a_hanging_summariser(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A caller who erases a user does not wait for a summariser that hangs."""
     monkeypatch.setattr(replacing, "GRACE_S", 0.05)
     asked = asyncio.Event()
 

@@ -227,9 +227,10 @@ async def test_the_context_of_a_prompt(open_memory: Any) -> None:
         assert (await memory.user("eve").context("hi")).text == ""
 
 
-async def test_a_prompt_has_the_messages_of_its_session_and_the_facts_of_all(
+async def test_a_prompt_has_session_messages_and_all_facts(
     open_memory: Any,
 ) -> None:
+    """A prompt has the messages of its session, and the facts of all."""
     async with open_memory() as memory:
         here, there = (memory.user("ada", session_id=one) for one in ("here", "there"))
         await here.short_term.add_message("said here")

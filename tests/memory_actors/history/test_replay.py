@@ -81,9 +81,8 @@ async def test_every_read_answers_as_it_did(open_memory: Any, clock: FakeClock) 
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-async def test_a_session_reads_the_same_when_it_was_reworded_reopened_and_went_on(
-    open_memory: Any, place: int
-) -> None:
+async def test_a_session_reads_the_same_after_reopening(open_memory: Any, place: int) -> None:
+    """A session reads the same when it was reworded, reopened and went on."""
     texts = ["red apple", "blue car", "green tree"]
     async with open_memory() as memory:
         for number, text in enumerate(texts):
@@ -111,9 +110,8 @@ async def reworded(memory: MemorySystem) -> tuple[UserMemory, list[str]]:
     return user, [*ids, episode]
 
 
-async def test_a_session_reads_the_same_when_its_index_was_made_anew(
-    open_memory: Any, tmp_path: Path
-) -> None:
+async def test_a_session_reads_the_same_after_reindexing(open_memory: Any, tmp_path: Path) -> None:
+    """A session reads the same when its index was made anew."""
     async with open_memory() as memory:
         user, ids = await reworded(memory)
         position, then = await position_of(memory), await answers(user, ids)
@@ -125,9 +123,10 @@ async def test_a_session_reads_the_same_when_its_index_was_made_anew(
             assert await answers(past, ids) == then
 
 
-async def test_a_session_reads_the_same_when_it_was_reworded_while_it_went_on(
+async def test_a_session_reads_the_same_after_rewording(
     open_memory: Any,
 ) -> None:
+    """A session reads the same when it was reworded while it went on."""
     async with open_memory() as memory:
         user = memory.user("ada", session_id="s")
         await user.add("red apple", memory_id="first")
@@ -308,7 +307,8 @@ async def test_who_came_back_has_a_past_from_then_on(open_memory: Any, clock: Fa
             assert await past.list_memories() == [], "before all of it there was nothing"
 
 
-async def test_what_is_erased_while_it_is_read_is_said_to_be_erased(open_memory: Any) -> None:
+async def test_an_erasure_during_a_read_is_said(open_memory: Any) -> None:
+    """A user who is erased while they are read is said to be erased."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
         log, decider = memory._services.log, memory._services.decider
@@ -349,7 +349,8 @@ async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock
             assert await past.retrieve("login bug") is not None
 
 
-async def test_who_was_erased_and_came_back_has_a_past_since_then(open_memory) -> None:
+async def test_an_erased_users_past_begins_at_their_return(open_memory) -> None:
+    """A user who was erased and came back has a past since then."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("before")

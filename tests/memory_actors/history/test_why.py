@@ -75,9 +75,8 @@ async def test_a_compressed_memory_leads_to_its_summary_and_back(open_memory: An
         assert gone.says == ("It is not there: taken away, so that its originals could come back.")
 
 
-async def test_what_became_of_the_summary_belongs_to_the_life_of_its_originals(
-    open_memory: Any, clock: FakeClock
-) -> None:
+async def test_a_summarys_fate_belongs_to_its_originals(open_memory: Any, clock: FakeClock) -> None:
+    """The fate of the summary belongs to the life of its originals."""
     async with open_memory(summarizer=SHORT, archive_retention_days=0) as memory:
         user = await with_a_past(memory)
         await memory.compact()
@@ -141,7 +140,9 @@ async def test_relationships_entities_and_episodes_have_lives_too(open_memory: A
         assert [step.says for step in why.steps] == ["Started.", "Got a step.", "Finished."]
 
 
-def test_an_event_of_a_kind_that_is_not_known_here_is_told_by_its_tag() -> None:
+def test_an_unknown_event_is_told_by_its_tag() -> None:
+    """An event of a kind that is not known here is told by its tag."""
+
     class Renamed(msgspec.Struct):
         memory_id: str
         closed_ids: tuple[str, ...] = ()
@@ -152,7 +153,8 @@ def test_an_event_of_a_kind_that_is_not_known_here_is_told_by_its_tag() -> None:
     assert effect("atlas.renamed", event, "m2") is Effect.CHANGED
 
 
-def test_every_tag_there_is_has_an_effect_that_can_be_said() -> None:
+def test_every_tag_has_an_effect_in_words() -> None:
+    """Every tag there is has an effect that can be said."""
     for tag in event_registry().tags():
         if not tag.startswith("account."):
             assert effect(tag, object(), "m1") in Effect

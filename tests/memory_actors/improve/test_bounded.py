@@ -34,7 +34,8 @@ def test_the_oldest_items_make_room_for_a_new_one() -> None:
     assert (len(items), items.evicted) == (2, 2)
 
 
-def test_an_item_larger_than_the_limit_is_refused_and_nothing_leaves() -> None:
+def test_an_item_over_the_limit_is_refused() -> None:
+    """An item larger than the limit is refused, and nothing leaves."""
     items = BoundedList(10)
     items.append("aaaa")
     with pytest.raises(InvalidInputError, match=r"size 11 \(max_size: 10\)"):
@@ -44,7 +45,8 @@ def test_an_item_larger_than_the_limit_is_refused_and_nothing_leaves() -> None:
     assert list(items) == ["c" * 10]
 
 
-def test_empty_items_count_as_one_so_that_there_is_an_end_to_them() -> None:
+def test_empty_items_count_as_one() -> None:
+    """Empty items count as one, so that there is an end to them."""
     items = BoundedList(3)
     items.extend([""] * 5)
     assert (len(items), items.size) == (3, 3)
@@ -85,7 +87,8 @@ def test_a_history_keeps_the_first_the_last_and_the_errors() -> None:
     assert list(items) == ["1111", "!3", "55", "66"]
 
 
-def test_of_a_history_of_errors_the_oldest_error_leaves_and_then_the_first() -> None:
+def test_the_oldest_error_leaves_a_history_of_errors() -> None:
+    """Of a history of errors the oldest error leaves, and then the first item."""
     items = history(6)
     items.extend(["11", "!2", "!3", "!4"])
     assert list(items) == ["11", "!3", "!4"]
@@ -93,7 +96,8 @@ def test_of_a_history_of_errors_the_oldest_error_leaves_and_then_the_first() -> 
     assert list(items) == ["55555"]
 
 
-def test_a_large_text_leaves_its_digest_and_a_snippet_in_its_place() -> None:
+def test_a_large_text_leaves_digest_and_snippet() -> None:
+    """A large text leaves its digest and a snippet in its place."""
     items = history(8_000)
     items.extend(["first", LARGE, "!bad", LARGE, LARGE, LARGE, LARGE])
     entries = items.entries()
@@ -104,7 +108,8 @@ def test_a_large_text_leaves_its_digest_and_a_snippet_in_its_place() -> None:
     assert items.size == sum(len(item) for item in items) + left.size <= 8_000
 
 
-def test_markers_take_an_eighth_at_most_and_the_oldest_goes_first() -> None:
+def test_markers_take_an_eighth_at_most() -> None:
+    """Markers take an eighth at most, and the oldest goes first."""
     items = BoundedList(8_000)
     texts = [f"{number} {LARGE}" for number in range(50)]
     items.extend(texts)
@@ -124,7 +129,9 @@ def test_small_texts_and_things_without_a_text_leave_nothing() -> None:
     assert unknown.entries() == list(unknown)
 
 
-def test_the_text_of_an_item_is_found_by_a_function_and_its_failure_is_no_ones_else() -> None:
+def test_a_function_finds_the_text_of_an_item() -> None:
+    """The text of an item is found by a function, whose failure hurts no other item."""
+
     def text_of(item: bytes) -> str:
         return item.decode()
 
@@ -136,7 +143,9 @@ def test_the_text_of_an_item_is_found_by_a_function_and_its_failure_is_no_ones_e
     assert [log["event"] for log in logs] == ["an evicted item gave no text"]
 
 
-def test_a_hook_that_raises_is_logged_and_the_list_stays_in_order() -> None:
+def test_a_raising_hook_is_logged() -> None:
+    """A hook that raises is logged, and the list stays in order."""
+
     def hook(_item: str) -> None:
         raise RuntimeError("SECRET")
 
@@ -148,7 +157,8 @@ def test_a_hook_that_raises_is_logged_and_the_list_stays_in_order() -> None:
     assert "SECRET" not in str(logs)
 
 
-def test_a_hook_sees_the_new_item_and_may_add_to_the_list() -> None:
+def test_a_hook_may_add_to_the_list() -> None:
+    """A hook sees the new item, and may add to the list."""
     seen: list[list[str]] = []
     items: BoundedList[str]
 
@@ -199,7 +209,8 @@ def test_a_dictionary_lets_the_oldest_values_go() -> None:
     assert (len(values), values.size, values.evicted) == (2, 4, 1)
 
 
-def test_setting_a_key_again_replaces_its_value_and_makes_it_the_newest() -> None:
+def test_setting_a_key_again_makes_it_the_newest() -> None:
+    """Setting a key again replaces its value, and makes it the newest."""
     values: BoundedDict[str, str] = BoundedDict(5, on_evict=lambda *_: pytest.fail("evicted"))
     values.update({"a": "aa", "b": "bb"})
     values["a"] = "a"
@@ -210,7 +221,8 @@ def test_setting_a_key_again_replaces_its_value_and_makes_it_the_newest() -> Non
     assert values["a"] == "a"
 
 
-def test_a_value_that_was_read_stays_one_that_was_only_looked_for_does_not() -> None:
+def test_reading_a_value_keeps_it_and_looking_does_not() -> None:
+    """A value that was read stays; one that was only looked for does not."""
     values: BoundedDict[str, str] = BoundedDict(3, eviction="least_recently_used")
     values.update({"a": "1", "b": "2", "c": "3"})
     assert values.get("a") == "1"
@@ -258,7 +270,8 @@ def test_deleting_and_popping_make_room_without_an_eviction() -> None:
         values["a"]
 
 
-def test_a_large_value_leaves_a_marker_under_its_key_until_the_key_is_set_again() -> None:
+def test_a_large_value_leaves_a_marker_until_set_again() -> None:
+    """A large value leaves a marker under its key, until the key is set again."""
     values: BoundedDict[str, str] = BoundedDict(8_000)
     for key in "abcdef":
         values[key] = key + LARGE
@@ -268,7 +281,8 @@ def test_a_large_value_leaves_a_marker_under_its_key_until_the_key_is_set_again(
     assert values.size == sum(map(len, values.values())) + values.markers["b"].size
 
 
-def test_of_a_history_in_a_dictionary_the_first_may_be_deleted() -> None:
+def test_the_first_of_a_dictionarys_history_may_be_deleted() -> None:
+    """Of a history in a dictionary the first may be deleted."""
     values: BoundedDict[int, str] = BoundedDict(
         6, eviction="keep_first_last_errors", is_error=lambda value: value == "!!"
     )

@@ -95,7 +95,8 @@ async def test_a_revision_that_was_cut_off_is_an_error(server: Server) -> None:
     assert (caught.value.result.text, caught.value.result.score) == ("A te", 0.4)
 
 
-async def test_a_fence_around_a_revision_goes_and_the_last_line_feed_stays(server: Server) -> None:
+async def test_a_fence_around_a_revision_is_removed(server: Server) -> None:
+    """A fence around a revision goes, and the last line feed stays."""
     server.script = [("says", "```markdown\nBetter.\n```"), ("says", "```\ncode\n```")]
     async with ChatClient(**given(server)) as client:
         reviser = OpenAIReviser(client=client)

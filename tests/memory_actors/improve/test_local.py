@@ -1,7 +1,7 @@
 """The pair that needs no model: what it finds, what it mends, what it leaves alone."""
 
 import socket
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.critic import WEIGHTS
+from memory_actors.improve.local.critic import WEIGHTS, reading_ease, syllable_count
 from memory_actors.improve.local.prose import Prose
-from memory_actors.improve.local.readability import reading_ease, syllable_count
 from memory_actors.improve.local.terms import Terms
 
-NOTE = (files("memory_actors.cli.demo") / "improving.txt").read_text("utf-8")
+NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
 PLAIN = "The cat sat on the mat. It was warm there. The dog came in and barked at the cat."
 CODE = """\
@@ -207,7 +206,8 @@ def test_an_apostrophe_an_inch_and_an_open_mark_quote_nothing(said: str) -> None
     assert revised(f"{said} see.") == f"{said} see.".replace("in order to", "to")
 
 
-def test_no_sentence_is_taken_out_of_a_quotation_but_a_quotation_said_twice_goes() -> None:
+def test_quotations_keep_their_sentences_but_not_their_copies() -> None:
+    """No sentence is taken out of a quotation, but a quotation said twice goes."""
     speech = 'Ann said: "We won the game. We have it all." Bob said: "So it is. We have it all."'
     assert revised(speech) == speech
     verse = "> We go down now.\n> We go down now.\n"
@@ -248,7 +248,8 @@ def test_a_long_sentence_is_parted_where_that_is_safe(said: str, better: str) ->
     assert better in revised(said)
 
 
-def test_a_text_is_shortened_by_what_says_least_and_never_by_its_first_sentence() -> None:
+def test_shortening_spares_the_first_sentence() -> None:
+    """A text is shortened by the sentence that says least, and never by its first."""
     text = (
         "The ferry tracker shows every ferry. Oh well. The tracker reads ferry positions by radio. "
         "So it goes anyway. The radio sends ferry positions to the tracker."
@@ -276,7 +277,8 @@ def test_passive_voice_is_found_by_its_form(sentence: str, is_passive: bool) -> 
     assert bool(faults.passive(Prose(sentence))) is is_passive
 
 
-def test_a_text_with_passive_voice_alone_is_left_as_it_is() -> None:
+def test_a_text_of_passive_voice_alone_stays() -> None:
+    """A text with passive voice alone is left as it is."""
     text = "The log is kept. The job was run. The mail was sent."
     assert set(kinds(text)) == {"passive voice"}
     assert revised(text) == text

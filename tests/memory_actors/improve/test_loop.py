@@ -63,7 +63,8 @@ async def improved(
     )
 
 
-async def test_without_a_critic_and_a_reviser_the_local_pair_improves_a_text() -> None:
+async def test_the_local_pair_is_the_default() -> None:
+    """Without a critic and a reviser the local pair improves a text."""
     text = "In order to sail, you should in order to wait. It is very very good."
     by_local = await improve(text, critic=LocalCritic(), reviser=LocalReviser())
     assert by_local.text != text
@@ -96,11 +97,13 @@ def stats(result: Result) -> dict[str, Any]:
 # --- order and result
 
 
-async def test_the_name_in_the_package_is_the_function_and_not_the_module() -> None:
+async def test_the_packages_name_is_the_function() -> None:
+    """The name in the package is the function, and not the module."""
     assert memory_actors.improve is improve
 
 
-async def test_events_come_in_order_and_the_last_revision_is_judged_too() -> None:
+async def test_events_come_in_order() -> None:
+    """Events come in order, and the last revision is judged too."""
     events = await events_of(critic=FakeCritic(0.1, 0.2, 0.3), memory_limits={"max_iterations": 2})
     round_ = ["critiqued", "scored", "revised"]
     assert tags(events) == ["started", *round_, *round_, "critiqued", "scored", "finished"]
@@ -115,7 +118,8 @@ async def test_events_come_in_order_and_the_last_revision_is_judged_too() -> Non
     )
 
 
-async def test_the_result_is_the_best_text_and_the_earliest_of_equals() -> None:
+async def test_the_result_is_the_earliest_best_text() -> None:
+    """The result is the best text, and the earliest of equals."""
     critic = FakeCritic(0.1, 0.8, 0.3, 0.8, 0.2)
     events = await events_of(critic=critic)
     result = events[-1].result
@@ -239,7 +243,8 @@ async def test_a_text_at_the_limit_is_taken() -> None:
 # --- what is too long on the way
 
 
-async def test_an_overlong_critique_is_cut_at_a_character_with_a_marker() -> None:
+async def test_an_overlong_critique_is_cut_with_a_marker() -> None:
+    """An overlong critique is cut at a character, with a marker."""
     events = await events_of(critic=FakeCritic(0.5, text="ä" * 6_000))
     critiqued = events[1]
     assert isinstance(critiqued, Critiqued)
@@ -268,9 +273,8 @@ async def test_a_critique_within_the_limit_is_left_as_it_is() -> None:
     ("revised", "said"),
     [("x" * 200, "takes 200 bytes"), (" ", "empty"), (None, "not NoneType"), ("\ud800", "Unicode")],
 )
-async def test_a_revision_that_cannot_stand_is_refused_and_the_run_goes_on(
-    revised: Any, said: str
-) -> None:
+async def test_an_impossible_revision_is_refused(revised: Any, said: str) -> None:
+    """A revision that cannot stand is refused, and the run goes on."""
     critic, limits = FakeCritic(0.1, 0.1, 0.9, 0.1), {"max_text_length": 100, "max_iterations": 2}
     events = await events_of("first", critic, FakeReviser([revised, "good"]), memory_limits=limits)
     (warning,) = [event for event in events if isinstance(event, Warned)]
@@ -282,7 +286,8 @@ async def test_a_revision_that_cannot_stand_is_refused_and_the_run_goes_on(
     assert critic.asked == ["first", "first", "good"]
 
 
-async def test_a_reviser_that_is_always_refused_ends_for_want_of_a_rise() -> None:
+async def test_a_reviser_always_refused_ends_the_run() -> None:
+    """A reviser that is always refused ends for want of a rise."""
     reviser = FakeReviser(make=lambda _: "")
     result = await improved("first", reviser=reviser)
     assert (result.text, stats(result)["stopped_because"]) == ("first", "no_rise")
@@ -319,7 +324,8 @@ async def test_rounds_with_an_error_stay_in_the_history() -> None:
     assert [one.number for one in rounds if one.error] == [1, 8]
 
 
-async def test_a_round_larger_than_the_history_is_not_kept_but_told() -> None:
+async def test_a_round_too_large_is_told_and_not_kept() -> None:
+    """A round larger than the history is not kept but told."""
     events = await events_of(
         reviser=FakeReviser(["x" * 500, "y"]), memory_limits={"max_history_size": 100}
     )
@@ -351,7 +357,8 @@ def monitor(*readings_mib: int, soft: int | None = None, hard: int | None = None
     )  # fmt: skip
 
 
-async def test_crossing_the_soft_limit_warns_once_and_the_run_goes_on() -> None:
+async def test_crossing_the_soft_limit_warns_once() -> None:
+    """Crossing the soft limit warns once, and the run goes on."""
     events = await events_of(monitor=monitor(10, 10, 10, 10, 60, 60, 62, soft=50))
     warnings = [event for event in events if isinstance(event, Warned)]
     assert [one.message for one in warnings] == [
@@ -360,7 +367,8 @@ async def test_crossing_the_soft_limit_warns_once_and_the_run_goes_on() -> None:
     assert stats(events[-1].result)["peak_usage_mb"] == 62.0
 
 
-async def test_over_the_hard_limit_the_run_ends_with_the_result_so_far_in_the_error() -> None:
+async def test_the_hard_limit_ends_with_the_result_so_far() -> None:
+    """Over the hard limit the run ends, with the result so far in the error."""
     watched, seen = monitor(*[10] * 12, 101, hard=100), []
     stream = improve_stream(
         "text 0", critic=FakeCritic(0.1, 0.7, 0.2, 0.1), reviser=FakeReviser(), monitor=watched,
@@ -425,9 +433,8 @@ def raises(_text: str) -> Any:
         ({"reviser": lambda text: text}, "the reviser raised TypeError"),
     ],
 )
-async def test_a_plain_function_that_fails_at_its_call_fails_the_run_too(
-    pair: dict[str, Any], said: str
-) -> None:
+async def test_a_failing_plain_function_fails_the_run(pair: dict[str, Any], said: str) -> None:
+    """A plain function that fails at its call fails the run too."""
     seen: list[Event] = []
     given = {"critic": FakeCritic(0.4), "reviser": FakeReviser(), **pair}
     with pytest.raises(ImprovementError, match=said) as caught:

@@ -70,9 +70,10 @@ async def test_the_started_event_names_the_episode(open_memory: Any) -> None:
         await stream.aclose()
 
 
-async def test_every_round_is_in_the_log_though_the_episode_keeps_50_steps(
+async def test_every_round_is_in_the_log(
     open_memory: Any,
 ) -> None:
+    """Every round is in the log, though the episode keeps 50 steps."""
     count, texts = 80, [f"text {n} ".ljust(2_000, "x") for n in range(80)]
     texts[40] = " "  # refused
     finding = CritiqueFinding(kind="k", message="m", quote="q")
@@ -94,7 +95,8 @@ async def test_every_round_is_in_the_log_though_the_episode_keeps_50_steps(
     assert (recorded.text, recorded.result) == ("text 0", result.text)
 
 
-async def test_what_is_in_memory_agrees_with_what_is_in_the_log(open_memory: Any) -> None:
+async def test_memory_and_log_agree(open_memory: Any) -> None:
+    """The state in memory agrees with the log."""
     async with open_memory() as memory:
         user = memory.user("u")
         result = await improved(user, critic=FakeCritic(0.1, 0.5, 0.3))
@@ -149,9 +151,11 @@ async def test_the_best_text_is_read_back_however_long_it_is(open_memory: Any) -
     assert recorded.result == result.text == texts[1]
 
 
-async def test_a_critic_that_is_not_async_fails_a_run_and_does_not_close_it_early(
+async def test_a_synchronous_critic_fails_the_run(
     open_memory: Any,
 ) -> None:
+    """A critic that is not async fails a run, and does not close it early."""
+
     def critic(_text: str) -> Any:
         raise ValueError
 
@@ -200,9 +204,10 @@ async def test_a_cancelled_run_leaves_a_failed_episode(open_memory: Any) -> None
     assert (episode.status, episode.result) == ("failed", "closed early")
 
 
-async def test_wherever_a_run_is_cancelled_its_episode_does_not_go_on_running(
+async def test_a_cancelled_runs_episode_ends(
     open_memory: Any,
 ) -> None:
+    """At whatever point a run is cancelled, its episode does not go on running."""
     ends = []
     async with open_memory(check_replay=False) as memory:
         for turns in range(0, 120, 3):
@@ -217,7 +222,8 @@ async def test_wherever_a_run_is_cancelled_its_episode_does_not_go_on_running(
     assert not [end for end in ends if end[0] == "running"]
 
 
-async def test_a_run_that_cannot_begin_its_episode_fails_and_names_none(open_memory: Any) -> None:
+async def test_a_run_without_its_episode_fails_unnamed(open_memory: Any) -> None:
+    """A run that cannot begin its episode fails, and names none."""
     plan = Plan(limits=Limits(episodic_bytes=5))
     critic = FakeCritic()
     async with open_memory(tiers={Tier.PRO: plan}) as memory:
@@ -244,7 +250,8 @@ async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: A
     assert "RuntimeError" in str(recorded.rounds[1].error)
 
 
-async def test_a_run_whose_user_is_full_fails_with_the_result_so_far(open_memory: Any) -> None:
+async def test_a_run_of_a_full_user_fails(open_memory: Any) -> None:
+    """A run whose user is full fails with the result so far."""
     plan = Plan(limits=Limits(episodic_bytes=3_000))
     reviser = FakeReviser(make=lambda number: f"{number} ".ljust(1_000, "x"))
     async with open_memory(tiers={Tier.PRO: plan}) as memory:

@@ -313,7 +313,8 @@ async def test_a_limit_is_named_and_nothing_is_written(tool) -> None:
     assert await tool.text("notes.txt") == "Hello World\nThis is line two\n"
 
 
-async def test_an_edit_is_made_on_what_somebody_else_has_just_written(tool) -> None:
+async def test_an_edit_applies_to_the_newest_text(tool) -> None:
+    """An edit is made on the text that somebody else has just written."""
     document = tool.user.held["notes.txt"]
     document.before_append = [lambda: document.set("Hello World\nmeanwhile\n")]
     await tool("str_replace", "/memories/notes.txt", old_str="World", new_str="you")

@@ -112,9 +112,8 @@ async def test_what_was_edited_here_and_removed_in_the_file_stays(document, file
 
 
 @pytest.mark.parametrize("archived", [True, False])
-async def test_what_was_edited_in_the_file_and_has_gone_here_stays(
-    document, file, archived
-) -> None:
+async def test_an_entry_edited_there_and_removed_here_stays(document, file, archived) -> None:
+    """An entry that was edited in the file and has gone here stays."""
     await sync(document, file)
     ann = next(block.block_id for block in document.live if "Ann" in block.raw)
     if archived:
@@ -127,7 +126,8 @@ async def test_what_was_edited_in_the_file_and_has_gone_here_stays(
     assert "- Ann likes green tea\n" in file.read_text() == document.text
 
 
-async def test_what_was_archived_goes_from_the_file_and_into_its_mirror(document, file) -> None:
+async def test_archived_entries_move_into_the_mirror(document, file) -> None:
+    """Entries that were archived go from the file and into its mirror."""
     await sync(document, file)
     for name in [block.block_id for block in document.live if block.raw.startswith("- ")]:
         document.archive(name)
@@ -341,9 +341,8 @@ async def test_two_edits_in_one_instant_are_both_kept(document, file, monkeypatc
     assert {file.read_text(), kept.read_text()} == {TEXT, document.text}
 
 
-async def test_what_a_dead_sync_left_is_swept_unless_it_is_somebodys(
-    document, file, monkeypatch
-) -> None:
+async def test_leftovers_of_a_dead_sync_are_swept(document, file, monkeypatch) -> None:
+    """The leftovers of a dead sync are swept, unless they are somebody's."""
     await sync(document, file)
     seen = files.read(file)
     ours, theirs = files._scratch(seen, b"ours"), files._scratch(seen, b"ours")
@@ -440,18 +439,21 @@ class Cut(BaseException):
     """The process dies."""
 
 
-@pytest.mark.parametrize("before", ["note_synced", "replace", "_write", "_swap", "sync_to_disk"])
+@pytest.mark.parametrize("before", ["_note_synced", "replace", "_write", "_swap", "sync_to_disk"])
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_sync_that_is_cut_off_is_finished_by_the_next(
+async def test_the_next_sync_finishes_one_cut_off(
     document, file, monkeypatch, before: str, times: int
 ) -> None:
-    """Wherever it was cut off: nothing is lost, nothing stands twice."""
+    """A sync that is cut off is finished by the next.
+
+    Wherever it was cut off: nothing is lost, nothing stands twice.
+    """
     await sync(document, file)
     file.write_text(TEXT.replace("likes tea", "likes green tea") + "- from the file\n")
     document.set(
         TEXT.replace("on Sundays\n", "on Mondays\n- Cy is new\n").replace("- Uses uv\n", "")
     )
-    target = document if before == "note_synced" else files
+    target = document if before == "_note_synced" else files
     with monkeypatch.context() as patch:
         step, left = getattr(target, before), [times]
 
@@ -475,9 +477,8 @@ async def test_a_sync_that_is_cut_off_is_finished_by_the_next(
     assert [path.name for path in file.parent.iterdir()] == ["MEMORY.md"]
 
 
-async def test_a_file_edited_behind_a_cut_off_sync_keeps_both_sides(
-    document, file, monkeypatch
-) -> None:
+async def test_an_edit_behind_a_cut_off_sync_stays(document, file, monkeypatch) -> None:
+    """A file edited behind a cut-off sync keeps both sides."""
     await sync(document, file)
     file.write_text(TEXT.replace("likes tea", "likes green tea"))
     document.set(TEXT + "- from the document\n")

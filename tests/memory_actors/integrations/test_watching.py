@@ -77,7 +77,8 @@ async def test_what_is_deleted_from_the_archive_goes_from_its_mirror(tmp_path) -
         await until(lambda: "- a\n" not in mirror.read_text())
 
 
-async def test_a_file_that_is_being_written_is_left_until_it_stands_still(tmp_path) -> None:
+async def test_a_file_being_written_is_left_alone(tmp_path) -> None:
+    """A file that is being written is left until it stands still."""
     document, file = FakeDocument(TEXT), tmp_path / "MEMORY.md"
     step = watching._Watched(document, file, auto_archive=False).step
     for _ in range(3):

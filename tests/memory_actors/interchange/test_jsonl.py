@@ -78,9 +78,8 @@ async def test_a_deleted_memory_does_not_come_back(store, file) -> None:
         assert await user.list_memories() == []
 
 
-async def test_windows_files_blank_lines_and_a_last_line_without_an_end_are_fine(
-    store, tmp_path
-) -> None:
+async def test_windows_files_and_blank_lines_are_fine(store, tmp_path) -> None:
+    """Windows files, blank lines and a last line without an end are fine."""
     path = tmp_path / "f.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + FIRST.encode() + b"\r\n\r\n  \n" + SECOND.encode())
     async with store() as memory:
@@ -94,9 +93,8 @@ async def test_an_empty_file_adds_nothing(store, file) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 3, 200, 250])
-async def test_what_came_before_a_bad_line_is_kept_and_nothing_behind_it(
-    store, file, before: int
-) -> None:
+async def test_lines_before_a_bad_one_are_kept(store, file, before: int) -> None:
+    """The lines before a bad line are kept, and nothing behind it."""
     path = file(*chat(before), "{", '{"content": "behind"}')
     async with store() as memory:
         with pytest.raises(InvalidInputError, match=rf"chat\.jsonl, line {before + 1}: "):
@@ -115,9 +113,8 @@ async def test_a_corrected_file_goes_on_where_it_stopped(store, file) -> None:
     assert (report.added, report.unchanged) == (1, 1)
 
 
-async def test_a_full_memory_takes_what_fits_and_names_the_first_line_that_does_not(
-    store, file
-) -> None:
+async def test_a_full_memory_names_the_first_line_refused(store, file) -> None:
+    """A full memory takes the lines that fit, and names the first one that does not."""
     async with store(tiers=pro(Limits(long_term_memories=5))) as memory:
         with pytest.raises(QuotaExceededError, match=r"chat\.jsonl, line 6: .*max: 5") as caught:
             await import_jsonl(memory.user("u"), file(*chat(9)))
@@ -125,7 +122,8 @@ async def test_a_full_memory_takes_what_fits_and_names_the_first_line_that_does_
     assert (caught.value.used, caught.value.limit) == (5, 5)
 
 
-async def test_an_id_that_stands_for_another_content_is_refused_by_line(store, file) -> None:
+async def test_an_id_of_another_content_is_refused_by_line(store, file) -> None:
+    """An id that stands for another content is refused by line."""
     path = file('{"id": "a", "content": "x"}', '{"content": "y"}', '{"id": "a", "content": "z"}')
     async with store() as memory:
         with pytest.raises(InvalidInputError, match=r"line 3: .*'a' stands for another memory"):
@@ -150,16 +148,18 @@ async def test_kinds_of_memory_may_be_mixed(store, file) -> None:
         assert (await import_jsonl(user, path)).unchanged == 4
 
 
-async def test_a_working_memory_that_does_not_fit_is_refused_by_line(store, file) -> None:
+async def test_an_overflowing_working_memory_is_refused_by_line(store, file) -> None:
+    """A working memory that does not fit is refused by line."""
     path = file(FIRST, f'{{"memory_type": "working", "key": "k", "content": "{"x" * 11_000}"}}')
     async with store() as memory:
         with pytest.raises(QuotaExceededError, match=r"line 2: "):
             await import_jsonl(memory.user("u"), path)
 
 
-async def test_memories_are_kept_when_the_embedder_fails_and_the_report_says_so(
+async def test_a_failing_embedder_keeps_imported_memories(
     store, file, embedder: FakeEmbedder
 ) -> None:
+    """Memories are kept when the embedder fails, and the report says so."""
     async with store() as memory:
         embedder.failure = EmbedderError("no model")
         report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
@@ -238,9 +238,8 @@ def kill_after(batches: int, directory: Path, path: Path) -> None:
     assert child.returncode == -signal.SIGKILL
 
 
-async def test_an_import_that_was_killed_and_run_again_gives_the_same_as_one_clean_run(
-    store, file, tmp_path: Path
-) -> None:
+async def test_a_killed_import_can_be_repeated(store, file, tmp_path: Path) -> None:
+    """An import that was killed and run again gives the same as one clean run."""
     path = file(*chat(1600))
     kill_after(1, tmp_path / "killed", path)
     async with store("killed") as memory:

@@ -140,9 +140,8 @@ async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path)
         assert (report.added, await exported(user)) == (0, before)
 
 
-async def test_what_was_changed_and_exported_again_is_still_the_same_memory(
-    store, tmp_path: Path
-) -> None:
+async def test_a_changed_and_exported_memory_is_the_same(store, tmp_path: Path) -> None:
+    """A memory that was changed and exported again is still the same memory."""
     path = tmp_path / "out.jsonl"
     async with store() as memory:
         user = memory.user("u")
@@ -157,7 +156,8 @@ async def test_what_was_changed_and_exported_again_is_still_the_same_memory(
 # --- lines that people write
 
 
-async def test_a_text_may_name_an_entity_a_goal_or_a_document(store, file) -> None:
+async def test_a_text_may_name_an_entity_goal_or_document(store, file) -> None:
+    """A text may name an entity, a goal or a document."""
     path = file(
         *lines(
             {"memory_type": "entity", "content": "Porto"},
@@ -196,9 +196,8 @@ async def test_a_relationship_without_a_time_begins_at_its_timestamp(store, file
 # --- into a memory that has some already
 
 
-async def test_an_entity_of_the_same_name_and_type_is_joined_and_its_relationships_follow(
-    store, file
-) -> None:
+async def test_an_equal_entity_is_joined_with_its_relationships(store, file) -> None:
+    """An entity of the same name and type is joined, and its relationships follow."""
     told = {**ADA, "data": {**ADA["data"], "observations": ["likes tea"]}, "metadata": {"b": 2}}
     async with store() as memory:
         user = memory.user("u")
@@ -224,7 +223,8 @@ async def test_an_import_ends_no_relationship_that_is_there(store, file) -> None
         assert {job.target for job in jobs} == {"Acme", "Initech"}
 
 
-async def test_a_document_takes_the_place_of_the_one_under_its_key(store, file) -> None:
+async def test_a_document_replaces_the_one_under_its_key(store, file) -> None:
+    """A document takes the place of the one under its key."""
     line = {"id": "d", "memory_type": "structured", "data": {"key": "k", "value": {"n": 2}}}
     async with store() as memory:
         user = memory.user("u")
@@ -256,9 +256,10 @@ async def test_a_document_takes_the_place_of_the_one_under_its_key(store, file) 
         ({"memory_type": "structured", "key": "k", "content": " "}, InvalidInputError, "empty"),
     ],
 )
-async def test_a_line_that_cannot_be_added_is_named_and_what_came_before_is_kept(
+async def test_a_refused_line_is_named(
     store, file, line: Line, error: type[Exception], said: str
 ) -> None:
+    """A line that cannot be added is named, and the lines before it are kept."""
     async with store() as memory:
         user = memory.user("u")
         with pytest.raises(error, match=rf"chat\.jsonl, line 2: .*{said}"):
@@ -380,9 +381,10 @@ async def test_a_batch_ends_with_the_bytes_it_may_hold(store, file, monkeypatch)
     assert told[-1] == path.stat().st_size
 
 
-async def test_an_export_reads_the_texts_of_a_page_at_a_time(
+async def test_an_export_reads_one_page_of_texts_at_once(
     store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An export reads the texts of a page at a time."""
     from memory_actors.api.handles import reads as handle
 
     pages: list[int] = []
@@ -400,9 +402,10 @@ async def test_an_export_reads_the_texts_of_a_page_at_a_time(
     assert pages == [5, 5, 3]
 
 
-async def test_memories_are_kept_when_the_embedder_fails_and_the_report_says_so(
+async def test_a_failing_embedder_keeps_imported_memories(
     store, file, embedder: FakeEmbedder
 ) -> None:
+    """Memories are kept when the embedder fails, and the report says so."""
     from memory_actors import EmbedderError
 
     async with store() as memory:

@@ -49,7 +49,8 @@ def locomo(tmp_path: Path):
     return write
 
 
-def test_turns_come_in_order_of_sessions_with_speaker_photo_and_date(locomo) -> None:
+def test_turns_come_in_order_of_sessions(locomo) -> None:
+    """Turns come in order of sessions, with speaker, photo and date."""
     (one,) = read_locomo(locomo([conversation()]))
     assert [(t.memory_id, t.session, t.content) for t in one.turns] == [
         ("D2:1", 2, "Ada: first"),
@@ -63,7 +64,8 @@ def test_turns_come_in_order_of_sessions_with_speaker_photo_and_date(locomo) -> 
     ]
 
 
-def test_questions_keep_the_evidence_that_is_there_and_go_without_any(locomo) -> None:
+def test_questions_keep_existing_evidence(locomo) -> None:
+    """Questions keep the evidence that is there, and questions without any are left out."""
     (one,) = read_locomo(locomo([conversation()]))
     assert [(q.text, q.evidence, q.category) for q in questions(one)] == [
         ("who?", ("D2:1", "D2:2"), 1)
@@ -74,7 +76,8 @@ def test_a_file_may_hold_one_conversation_without_a_list(locomo) -> None:
     assert [c.sample_id for c in read_locomo(locomo(conversation()))] == ["conv-1"]
 
 
-def test_a_session_without_a_date_and_an_id_used_twice_lose_no_turn(locomo) -> None:
+def test_odd_sessions_and_ids_lose_no_turn(locomo) -> None:
+    """A session without a date, and an id used twice, lose no turn."""
     sessions = {"session_1": [turn("D1:1", "a"), turn("D1:1", "b")]}
     (one,) = read_locomo(locomo([conversation(conversation=sessions)]))
     assert [(t.memory_id, t.dia_id) for t in one.turns] == [("D1:1", "D1:1"), ("D1:1#2", "D1:1")]

@@ -16,7 +16,8 @@ async def imported(user: Any, path: Path, *lines: dict[str, Any]) -> ImportRepor
     return await import_jsonl(user, path)
 
 
-async def test_a_date_that_is_not_taken_for_the_time_is_told(open_memory, tmp_path) -> None:
+async def test_a_date_not_taken_for_the_time_is_told(open_memory, tmp_path) -> None:
+    """A date that is not taken for the time is told."""
     async with open_memory() as memory:
         user = memory.user("ada")
         report = await imported(
@@ -63,9 +64,8 @@ async def test_a_file_of_our_own_has_nothing_to_tell(open_memory, tmp_path) -> N
         assert (again.added, again.unchanged, again.notes) == (0, 1, ())
 
 
-async def test_equal_texts_keep_their_own_metadata_whatever_file_they_come_in(
-    open_memory, tmp_path
-) -> None:
+async def test_equal_texts_keep_their_own_metadata(open_memory, tmp_path) -> None:
+    """Equal texts keep their own metadata, whatever file they come in."""
     async with open_memory() as memory:
         user = memory.user("ada")
         for room in ("kitchen", "bath"):

@@ -39,7 +39,8 @@ def memory(**changes) -> Memory:
     return Memory(**{**fields, **changes})
 
 
-def test_a_line_without_an_id_gets_the_one_that_it_always_had() -> None:
+def test_a_line_without_an_id_always_gets_the_same() -> None:
+    """A line without an id gets the one that it always had."""
     assert read(LINE).item.memory_id == "imp_1af524d99ae93cb059be7258595767b7b57245f2"
 
 
@@ -52,7 +53,8 @@ def test_a_line_without_an_id_gets_the_one_that_it_always_had() -> None:
         LINE.replace(b"}", b', "metadata": {}}'),
     ],
 )
-def test_the_id_depends_on_what_a_line_says_and_not_on_how_it_is_written(same: bytes) -> None:
+def test_the_id_ignores_how_a_line_is_written(same: bytes) -> None:
+    """The id depends on the content of a line, and not on how it is written."""
     assert read(same).item.memory_id == read(LINE).item.memory_id
 
 
@@ -62,7 +64,8 @@ def test_the_id_depends_on_session_time_role_and_content(changed: bytes) -> None
     assert read(LINE.replace(changed, other)).item.memory_id != read(LINE).item.memory_id
 
 
-def test_the_id_depends_on_the_metadata_and_not_on_the_order_of_its_fields() -> None:
+def test_the_id_ignores_the_order_of_metadata() -> None:
+    """The id depends on the metadata, and not on the order of its fields."""
     one, two, three = (
         read(LINE.replace(b"}", b', "metadata": ' + metadata + b"}")).item.memory_id
         for metadata in (b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}', b'{"a": 1, "b": 3}')
@@ -71,7 +74,8 @@ def test_the_id_depends_on_the_metadata_and_not_on_the_order_of_its_fields() -> 
     assert len({one, three, read(LINE).item.memory_id}) == 3
 
 
-def test_the_id_of_a_value_does_not_depend_on_the_order_of_its_fields() -> None:
+def test_the_id_ignores_the_order_of_a_value() -> None:
+    """The id of a value does not depend on the order of its fields."""
     line = b'{"memory_type": "working", "value": {"a": 1, "b": 2}}'
     swapped = line.replace(b'"a": 1, "b": 2', b'"b": 2, "a": 1')
     assert read(line).item.memory_id == read(swapped).item.memory_id
@@ -86,7 +90,8 @@ def test_equal_lines_are_counted_and_others_between_them_change_nothing() -> Non
     assert [apart.read(LINE, "").item.memory_id for _ in range(2)] == [first, second]
 
 
-def test_fields_of_others_become_metadata_and_their_names_for_ours_are_known() -> None:
+def test_foreign_fields_become_metadata() -> None:
+    """Fields of others become metadata, and their names for ours are known."""
     entry = read(
         b'{"text": "x", "session_id": "s", "occurred_at": "2024-01-01", "memory_id": "m", '
         b'"topic": "tea", "a": 1, "metadata": {"a": 2}}'
@@ -114,7 +119,8 @@ def test_a_line_says_where_it_comes_from(said: bytes, origins: tuple[Origin, ...
     assert entry.item.metadata == {}
 
 
-def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
+def test_a_line_is_a_long_term_memory_by_default() -> None:
+    """A line is a long-term memory unless it says otherwise."""
     assert read(LINE).kind == "long_term"
     assert read(b'{"memory_type": "short_term", "content": "x"}').kind == "short_term"
 
@@ -174,9 +180,8 @@ def test_a_line_is_a_long_term_memory_unless_it_says_otherwise() -> None:
         (b'{"content": "' + b"x" * (256 * 1024 + 1) + b'"}', "shorten it"),
     ],
 )
-def test_a_bad_line_is_refused_with_its_place_the_reason_and_the_way_on(
-    line: bytes, said: str
-) -> None:
+def test_a_bad_line_is_refused_with_place_and_reason(line: bytes, said: str) -> None:
+    """A bad line is refused with its place, the reason and the way on."""
     with pytest.raises(InvalidInputError) as caught:
         read(line, "chat.jsonl, line 7")
     message = str(caught.value)
@@ -186,7 +191,8 @@ def test_a_bad_line_is_refused_with_its_place_the_reason_and_the_way_on(
     assert len(message) < 600
 
 
-def test_the_flag_of_compression_is_not_exported_and_all_else_is() -> None:
+def test_the_flag_of_compression_is_not_exported() -> None:
+    """The flag of compression is not exported, and all else is."""
     line = line_of(memory(metadata={"is_compressed": True, "a": [1]}, pinned=True, role="r"))
     assert msgspec.json.decode(line) == {
         "id": "m1",
@@ -239,7 +245,8 @@ def test_a_value_of_working_memory_stays_the_json_it_is(value) -> None:
 # --- kinds that say what they hold in data
 
 
-def test_data_of_a_kind_without_any_is_of_another_program_and_becomes_metadata() -> None:
+def test_data_of_a_kind_without_any_becomes_metadata() -> None:
+    """Data of a kind without any is of another program, and becomes metadata."""
     assert read(b'{"content": "x", "data": {"a": 1}}').item.metadata == {"data": {"a": 1}}
 
 
@@ -274,7 +281,8 @@ def test_a_document_may_be_written_as_working_memory_is() -> None:
         (b'{"name": "A"}', b'{"name": "A", "type": "city"}'),
     ],
 )
-def test_the_id_of_a_line_with_data_depends_on_the_data(one: bytes, other: bytes) -> None:
+def test_the_id_of_a_line_depends_on_its_data(one: bytes, other: bytes) -> None:
+    """The id of a line with data depends on the data."""
     line = b'{"memory_type": "entity", "data": %s}'
     assert read(line % one).memory_id == read(line % one).memory_id
     assert read(line % one).memory_id != read(line % other).memory_id

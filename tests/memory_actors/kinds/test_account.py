@@ -64,7 +64,8 @@ def test_a_limit_of_nothing_is_full_when_there_is_anything() -> None:
     assert alert.level == "critical"
 
 
-def test_a_bound_that_evicts_raises_no_alert_and_takes_back_what_it_had_raised() -> None:
+def test_an_evicting_bound_raises_no_alert() -> None:
+    """A bound that evicts raises no alert, and takes back the one it had raised."""
     full = QuotaUse("messages", "count", 100, 100, evicts=True)
     assert account.alerts(account.initial, "short_term", [full]) == []
     raised = AlertChanged(

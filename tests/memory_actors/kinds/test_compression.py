@@ -113,7 +113,8 @@ def test_a_summary_is_never_compressed_again() -> None:
     assert given.when(again) == []
 
 
-def test_a_summary_may_not_take_more_than_there_is_room_for() -> None:
+def test_a_summary_must_fit_the_quota() -> None:
+    """A summary may not take more than there is room for."""
     given = Given(long_term, *ABC, limits=Limits(long_term_bytes=31))
     with pytest.raises(QuotaExceededError):
         given.when(compress(*AS_READ, size=32))
@@ -147,7 +148,8 @@ def test_a_summary_may_get_metadata_but_no_other_words() -> None:
 # --- undo
 
 
-def test_undoing_brings_back_what_does_not_live_and_takes_the_summary_away() -> None:
+def test_undoing_restores_the_originals_that_are_gone() -> None:
+    """Undoing brings back the originals that do not live, and takes the summary away."""
     events = [
         *ABC[:1],
         MemoryUpdated(memory_id="a", content="new", size_bytes=3, digest=b"n"),
@@ -262,7 +264,8 @@ def test_any_text_has_passages_that_cover_it(content: str) -> None:
     assert "".join(content[p.start : p.end] for p in parts) == content
 
 
-def test_each_passage_of_a_summary_has_its_own_label_and_text() -> None:
+def test_each_passage_of_a_summary_has_label_and_text() -> None:
+    """Each passage of a summary has its own label and text."""
     event = compressed("a")
     row = fold(long_term, [added("a"), event]).held.rows["sum"]
     (passage,) = long_term.passages(row)

@@ -127,13 +127,15 @@ def test_entries_stand_in_their_sections(user: User) -> None:
     assert user.text() == TWO_SECTIONS
 
 
-def test_an_entry_goes_to_the_end_of_its_section_and_changes_no_other_line(user: User) -> None:
+def test_an_entry_goes_to_the_end_of_its_section(user: User) -> None:
+    """An entry goes to the end of its section, and changes no other line."""
     (event,) = user.add("e", "Tastes", "e said")
     assert isinstance(event, BlockInserted)
     assert user.text() == TWO_SECTIONS.replace("- b said\n\n", "- b said\n\n- e said\n\n")
 
 
-def test_the_part_before_the_first_heading_is_a_section_without_a_title(user: User) -> None:
+def test_text_before_the_first_heading_is_a_section(user: User) -> None:
+    """The part before the first heading is a section without a title."""
     user.add("e", "", "first")
     user.add("f", "", "second")
     assert user.text() == "- first\n\n- second\n\n" + TWO_SECTIONS
@@ -145,7 +147,8 @@ def test_entries_of_several_lines_are_one_entry(user: User) -> None:
     assert context.content(block(user.state, "e"), {}) == "one\ntwo"
 
 
-def test_an_entry_that_is_added_again_under_its_id_changes_nothing(user: User) -> None:
+def test_an_entry_added_again_changes_nothing(user: User) -> None:
+    """An entry that is added again under its id changes nothing."""
     assert user.add("a", "Tastes", "a said") == []
     used = {"a": user.log[1].data}
     assert user.add("a", "Tastes", "a said", own_ids=("a",), used=used) == []
@@ -165,7 +168,8 @@ def test_changes_are_made_in_order_and_build_on_each_other(user: User) -> None:
     assert user.state.entries == 5
 
 
-def test_a_change_of_a_block_that_is_not_there_refuses_all_of_them(user: User) -> None:
+def test_one_unknown_block_refuses_all_changes(user: User) -> None:
+    """A change of a block that is not there refuses all of them."""
     for bad in (EditBlock("none", "x"), RemoveBlock("none"), InsertBlock("y", "y", None, "none")):
         with pytest.raises(NotFoundError):
             user.change(EditBlock("a", "- new\n"), bad)
@@ -222,7 +226,8 @@ def test_a_heading_is_no_entry(user: User) -> None:
 # --- limits
 
 
-def test_what_would_reach_the_hard_limit_is_refused_and_one_token_less_is_not() -> None:
+def test_reaching_the_hard_limit_is_refused() -> None:
+    """A text that would reach the hard limit is refused, and one token less is not."""
     user = User(soft=5, hard=9)
     user.add("a", "", "1 2 3")
     user.add("b", "", "5 6 7")
@@ -236,7 +241,8 @@ def test_what_would_reach_the_hard_limit_is_refused_and_one_token_less_is_not() 
     assert user.text() == "- 1 2 3\n- 5 6 7\n"
 
 
-def test_what_shrinks_a_document_is_allowed_above_a_limit_that_was_lowered(user: User) -> None:
+def test_shrinking_is_allowed_above_a_lowered_limit(user: User) -> None:
+    """A change that shrinks a document is allowed above a limit that was lowered."""
     user.budget = budget(2, 4)
     user.do(EditEntry, memory_id="a", text="a")
     user.do(EditEntry, memory_id="a", text="b")  # as large as before
@@ -256,7 +262,9 @@ def test_bytes_are_limited_whatever_the_counter_says() -> None:
     user.do(EditEntry, memory_id="a", text="x" * 5)
 
 
-def test_tokens_of_a_text_that_is_far_too_long_are_not_counted() -> None:
+def test_tokens_of_a_far_too_long_text_are_not_counted() -> None:
+    """Tokens of a text that is far too long are not counted."""
+
     class NoLongTexts(Words):
         def count(self, said: str) -> int:
             assert len(said) <= 64 * 1024
@@ -310,7 +318,8 @@ def test_entries_are_counted_before_any_work(had: int, inserted: int, said: str 
         user.do(ChangeDocument, document="other", changes=blocks)
 
 
-def test_what_archives_on_its_way_may_bring_more_than_a_document_holds() -> None:
+def test_an_archiving_add_may_exceed_one_document() -> None:
+    """An add that archives on its way may bring more than a document holds."""
     user = User(Limits(context_document_bytes=100))
     blocks = tuple(InsertBlock(f"n{n}", f"- {'x' * 40} {n}\n", None, None) for n in range(4))
     change = {"document": "d", "changes": blocks}
@@ -335,7 +344,8 @@ def test_the_stalest_entries_leave_until_a_good_part_is_free() -> None:
 
 @pytest.mark.parametrize("words", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("free", [0.3, 0.4, 0.5])
-def test_archiving_frees_a_third_to_a_half_of_what_is_there(words: int, free: float) -> None:
+def test_archiving_frees_a_third_to_a_half(words: int, free: float) -> None:
+    """Archiving frees a third to a half of the document."""
     for soft in (20, 40, 60):
         user = User(soft=soft, hard=120)
         for number in range(100 // (words + 1)):
@@ -345,7 +355,8 @@ def test_archiving_frees_a_third_to_a_half_of_what_is_there(words: int, free: fl
         assert 0.5 * before <= len(user.text().split()) <= 0.7 * before
 
 
-def test_of_large_entries_one_less_goes_rather_than_more_than_half() -> None:
+def test_large_entries_are_archived_up_to_half() -> None:
+    """Of large entries one less goes, rather than more than half."""
     user = User(soft=20, hard=120)
     for number, words in enumerate((29, 24, 19, 9)):
         user.add(f"e{number}", "", "x " * words)
@@ -373,9 +384,8 @@ def test_named_entries_are_archived_and_only_those_of_the_document(user: User) -
 @pytest.mark.parametrize(
     "order", [("a", "b", "c", "d"), ("d", "b", "a", "c"), ("c", "d", "b", "a")]
 )
-def test_archived_entries_come_back_to_the_same_bytes_in_any_order(
-    user: User, order: Sequence[str]
-) -> None:
+def test_archived_entries_restore_to_the_same_bytes(user: User, order: Sequence[str]) -> None:
+    """Archived entries come back to the same bytes, in any order."""
     before = user.text()
     user.archive("a", "b", "c", "d")
     for memory_id in order:
@@ -408,7 +418,8 @@ def test_a_heading_of_the_same_title_serves_as_well(user: User) -> None:
     assert user.text() == TWO_SECTIONS
 
 
-def test_an_archived_entry_can_be_removed_and_restored_but_not_edited(user: User) -> None:
+def test_an_archived_entry_cannot_be_edited(user: User) -> None:
+    """An archived entry can be removed and restored, but not edited."""
     user.archive("a")
     with pytest.raises(InvalidInputError, match="archived"):
         user.do(EditEntry, memory_id="a", text="x")
@@ -420,7 +431,8 @@ def test_an_archived_entry_can_be_removed_and_restored_but_not_edited(user: User
         user.do(RestoreEntries, memory_ids=("none",))
 
 
-def test_on_the_way_to_the_hard_limit_the_stalest_make_room() -> None:
+def test_the_stalest_make_room_near_the_hard_limit() -> None:
+    """On the way to the hard limit the stalest entries make room."""
     user = User(soft=10, hard=13)
     for number in range(6):
         user.add(f"e{number}", "", "x")
@@ -449,7 +461,8 @@ def test_if_there_can_be_no_room_nothing_is_written() -> None:
     assert context.find(user.state, "free").archived is False
 
 
-def test_an_archived_entry_is_found_by_its_text_and_a_living_one_is_not(user: User) -> None:
+def test_archived_entries_are_found_by_text(user: User) -> None:
+    """An archived entry is found by its text, and a living one is not."""
     assert context.passages(block(user.state, "a")) == ()
     user.archive("a")
     row = block(user.state, "a")
@@ -476,9 +489,10 @@ def test_a_renamed_document_keeps_all(user: User) -> None:
         user.do(RenameDocuments, names=(("n.md", DOC),))
 
 
-def test_a_deleted_document_is_gone_with_its_archive_and_its_entries_can_come_back(
+def test_a_deleted_document_is_gone_with_its_archive(
     user: User,
 ) -> None:
+    """A deleted document is gone with its archive, and its entries can come back."""
     user.archive("a")
     (event,) = user.do(DeleteDocuments, documents=(DOC,))
     assert set(event.memory_ids) == {"a", "b", "c", "d", "h-a", "h-c"}

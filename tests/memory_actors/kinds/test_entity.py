@@ -46,7 +46,8 @@ def test_adding_what_is_known_is_satisfied_whatever_the_id() -> None:
     assert given.when(add("Ann", memory_id="another")) == []
 
 
-def test_the_same_name_and_type_however_spelled_is_merged_into_what_is_there() -> None:
+def test_the_same_name_and_type_are_merged() -> None:
+    """The same name and type, however spelled, is merged into the entity that is there."""
     given = Given(entity, added("Ann Lee", "likes tea", memory_id="a"))
     for name in ("ANN LEE", "  ann   lee ", "\uff21nn Lee"):
         command = add(name, "likes tea", "is 30", type="PERSON", memory_id="b")
@@ -67,7 +68,8 @@ def test_an_observation_is_never_there_twice() -> None:
     assert [observation.text for observation in event.observations] == ["x", "y"]
 
 
-def test_metadata_is_merged_key_by_key_and_the_new_value_wins() -> None:
+def test_metadata_is_merged_key_by_key() -> None:
+    """Metadata is merged key by key, and the new value wins."""
     given = Given(entity, added("Ann", metadata={"a": 1, "b": 1}))
     (event,) = given.when(add("Ann", metadata={"b": True, "c": 3}))
     assert event.metadata == {"a": 1, "b": True, "c": 3}
@@ -78,7 +80,8 @@ def test_metadata_is_merged_key_by_key_and_the_new_value_wins() -> None:
         )
 
 
-def test_adding_it_pinned_pins_it_and_adding_it_unpinned_does_not_unpin() -> None:
+def test_adding_pins_and_never_unpins() -> None:
+    """Adding it pinned pins it, and adding it unpinned does not unpin it."""
     (event,) = Given(entity, added("Ann")).when(add("Ann", pinned=True))
     assert event.pinned
     assert Given(entity, added("Ann", pinned=True)).when(add("Ann")) == []
@@ -153,7 +156,8 @@ def test_the_oldest_tenth_of_the_entities_goes() -> None:
     assert prune.memory_ids == ("e39", "e38", "e37", "e36")
 
 
-def test_what_is_pinned_is_never_pruned_nor_are_the_ends_of_a_pinned_relationship() -> None:
+def test_pinned_entities_and_pinned_ends_are_not_pruned() -> None:
+    """A pinned entity is never pruned, nor are the ends of a pinned relationship."""
     given = Given(
         entity, added("Ann", pinned=True), added("Bob"), added("Cid"),
         related("r", "bob", "knows", "ann", pinned=True), limits=SMALL,
@@ -165,7 +169,8 @@ def test_what_is_pinned_is_never_pruned_nor_are_the_ends_of_a_pinned_relationshi
         full.when(add("Dee", auto_prune=True))
 
 
-def test_a_prune_by_size_counts_what_relationships_free_and_spares_the_merged() -> None:
+def test_pruning_by_size_counts_freed_relationships() -> None:
+    """A prune by size counts the bytes that relationships free, and spares the merged entity."""
     fact = related("r", "bob", "knows", "cid", fact="x" * 60)
     given = people(fact, limits=Limits(entity_bytes=100))
     prune, event = given.when(add("Ann", "y" * 70, auto_prune=True))
@@ -194,7 +199,8 @@ def test_a_prune_does_not_end_what_it_prunes() -> None:
     assert (prune.memory_ids, event.closed_ids) == (("old",), ())
 
 
-def test_a_relationship_is_counted_with_the_first_of_its_ends_to_go() -> None:
+def test_a_relationship_counts_with_its_first_pruned_end() -> None:
+    """A relationship is counted with the first of its ends to go."""
     fact = related("r", "cid", "knows", "bob", fact="x" * 60)
     given = people(fact, limits=Limits(entity_bytes=100))
     prune, _ = given.when(add("Dee", "y" * 60, auto_prune=True))
@@ -227,7 +233,8 @@ def test_an_update_of_the_metadata_keeps_the_observations() -> None:
     assert (len(row.observations), row.metadata) == (1, {"a": 1})
 
 
-def test_an_update_may_not_grow_beyond_the_quota_but_may_shrink_above_it() -> None:
+def test_an_update_above_the_quota_may_only_shrink() -> None:
+    """An update may not grow beyond the quota, but may shrink above it."""
     given = Given(entity, added("Ann", "x" * 50), limits=Limits(entity_bytes=20))
     update = UpdateEntity(now_us=1, memory_id="ann", content="z", size_bytes=49, digest=b"z")
     assert len(given.when(update)) == 1
@@ -258,7 +265,8 @@ def test_deleting_an_entity_deletes_its_relationships() -> None:
     assert list(after(given, command).graph.held.rows) == ["r3"]
 
 
-def test_a_relationship_is_deleted_by_either_command_and_an_entity_by_one() -> None:
+def test_each_command_deletes_what_it_is_for() -> None:
+    """A relationship is deleted by either command, and an entity by one."""
     given = people(related("r", "ann", "knows", "bob"))
     for command in (DeleteEntity, DeleteRelationship):
         assert given.when(command(now_us=1, memory_id="r")) == [RelationshipDeleted(memory_id="r")]
@@ -338,7 +346,8 @@ def test_all_come_back_or_none() -> None:
         Given(entity, *events, limits=limits).when(restore("ann", after=events))
 
 
-def test_an_entity_whose_name_was_taken_meanwhile_does_not_come_back() -> None:
+def test_an_entity_whose_name_is_taken_stays_deleted() -> None:
+    """An entity whose name was taken meanwhile does not come back."""
     events = [added("Ann"), EntityDeleted(memory_id="ann"), added("ANN", memory_id="new")]
     with pytest.raises(InvalidInputError, match="'new' has its name and type by now"):
         Given(entity, *events).when(restore("ann", after=events))

@@ -115,7 +115,8 @@ def test_an_episode_carries_its_session_metadata_and_pin() -> None:
     assert (row.agent_id, row.status, row.created_at_us) == ("a", "running", 1_001)
 
 
-def test_starting_the_same_episode_again_is_satisfied_even_when_it_is_gone() -> None:
+def test_starting_an_episode_again_is_satisfied() -> None:
+    """Starting the same episode again is satisfied, even when it is gone."""
     assert given(started("e")).when(start("e")) == []
     again = start("e", own_ids=("e",), used={"e": started("e")})
     assert given(started("e"), EpisodeDeleted(memory_id="e")).when(again) == []
@@ -130,7 +131,8 @@ def test_an_id_that_stands_for_another_episode_is_refused(other: dict[str, Any])
         given().when(start("e", own_ids=("e",), used={"e": was}))
 
 
-def test_an_id_that_stands_for_another_kind_of_memory_is_refused() -> None:
+def test_an_id_of_another_kind_is_refused() -> None:
+    """An id that stands for another kind of memory is refused."""
     with pytest.raises(InvalidInputError, match="stands for another"):
         given().when(start("e", own_ids=("e",), used={"e": stepped("e", 1)}))
 
@@ -147,7 +149,8 @@ def test_an_episode_that_left_finds_the_event_that_names_it() -> None:
     assert episodic.registry.keys(started("x", evicted=("early",))) == ("x", "early")
 
 
-def test_oldest_is_by_the_time_it_was_true_then_by_arrival() -> None:
+def test_oldest_is_by_time_then_by_arrival() -> None:
+    """Oldest is by the time it was true, then by arrival."""
     past = [*whole("first", at=1), *whole("second", at=1)]
     assert given(*past, episodes=2).when(start("x")) == [started("x", evicted=("first",))]
 
@@ -184,7 +187,8 @@ def test_with_leave_the_oldest_running_episode_is_pruned() -> None:
     ]  # fmt: skip
 
 
-def test_with_leave_too_the_oldest_finished_one_leaves_first_and_by_itself() -> None:
+def test_the_oldest_finished_leaves_first() -> None:
+    """With leave to prune too, the oldest finished episode leaves first, and by itself."""
     past = [started("runs", at=0), *whole("done", at=9)]
     events = given(*past, episodes=2).when(start("x", auto_prune=True))
     assert events == [started("x", evicted=("done",))]
@@ -216,7 +220,8 @@ def test_a_limit_of_no_episodes_refuses() -> None:
 # --- the limit of bytes
 
 
-def test_a_goal_that_does_not_fit_is_refused_with_both_sizes() -> None:
+def test_a_goal_too_large_names_both_sizes() -> None:
+    """A goal that does not fit is refused with both sizes."""
     past = started("e", size=int(99.98 * MIB))
     with pytest.raises(QuotaExceededError, match=r"\(99\.98 MB of 100 MB\)"):
         given(past).when(start("x", size=MIB))
@@ -261,7 +266,8 @@ def test_a_step_gets_the_next_number() -> None:
     assert given(*past).when(step("e", 2, error="no")) == [stepped("e", 2, error="no")]
 
 
-def test_a_step_beyond_the_limit_takes_the_place_of_the_oldest_but_the_first() -> None:
+def test_a_further_step_replaces_the_oldest_but_first() -> None:
+    """A step beyond the limit takes the place of the oldest step but the first."""
     past = [started("e"), *(stepped("e", number) for number in (1, 2, 3))]
     (event,) = given(*past, episode_steps=3).when(step("e", 4))
     assert event == stepped("e", 4, out=(2,))
@@ -287,7 +293,8 @@ def test_an_empty_error_is_none() -> None:
     assert given(*past, episode_steps=3).when(step("e", 4)) == [stepped("e", 4, out=(2,))]
 
 
-def test_when_all_the_rest_are_errors_the_oldest_of_them_goes() -> None:
+def test_the_oldest_error_goes_when_all_are_errors() -> None:
+    """When all the rest are errors, the oldest of them goes."""
     past = [
         started("e"), stepped("e", 1, error="no"), stepped("e", 2, error="no"),
         stepped("e", 3, error="no"),
@@ -310,7 +317,8 @@ def test_a_limit_of_no_steps_refuses() -> None:
         given(started("e"), episode_steps=0).when(step("e", 1))
 
 
-def test_after_the_limit_was_lowered_as_many_steps_leave_as_have_to() -> None:
+def test_a_lowered_limit_removes_as_many_steps() -> None:
+    """After the limit was lowered, as many steps leave as have to."""
     past = [started("e"), *(stepped("e", number) for number in (1, 2, 3, 4))]
     assert given(*past, episode_steps=3).when(step("e", 5)) == [stepped("e", 5, out=(2, 3))]
 
@@ -329,7 +337,8 @@ def test_a_snippet_is_the_first_80_characters_of_the_action() -> None:
     assert row.steps[0].snippet == "é" * 80
 
 
-def test_a_step_that_does_not_fit_is_refused_unless_what_leaves_is_as_large() -> None:
+def test_a_step_must_fit_or_replace_as_much() -> None:
+    """A step that does not fit is refused, unless the step that leaves is as large."""
     past = [started("e"), *(stepped("e", number) for number in (1, 2))]
     with pytest.raises(QuotaExceededError):
         given(*past, episodic_bytes=39).when(step("e", 3))
@@ -390,7 +399,8 @@ def test_an_update_that_changes_nothing_is_satisfied() -> None:
     assert given(started("e")).when(command) == []
 
 
-def test_an_update_may_not_grow_beyond_the_quota_but_may_shrink_above_it() -> None:
+def test_an_update_above_the_quota_may_only_shrink() -> None:
+    """An update may not grow beyond the quota, but may shrink above it."""
     full = given(started("e", size=60), started("f", size=60), episodic_bytes=100)
     goal = UpdateEpisode(now_us=1, memory_id="e", content="z", digest=b"z", size_bytes=61)
     with pytest.raises(QuotaExceededError):
@@ -491,7 +501,8 @@ def test_episodes_come_back_within_the_quota_all_or_none() -> None:
     assert len(brought_back(events, "e", "f", episodes=2, episodic_bytes=40).held) == 2
 
 
-def test_a_restored_episode_keeps_to_a_limit_of_steps_that_was_lowered() -> None:
+def test_a_restored_episode_keeps_a_lowered_limit() -> None:
+    """A restored episode keeps to a limit of steps that was lowered."""
     past = [started("e"), *(stepped("e", n) for n in (1, 2, 3, 4)), EpisodeDeleted(memory_id="e")]
     state = brought_back(past, "e", episode_steps=2)
     assert kept(state, "e") == [1, 4]

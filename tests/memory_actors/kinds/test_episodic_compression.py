@@ -109,7 +109,8 @@ def restore(*names: str, of: list[Any]) -> RestoreEpisodes:
     return RestoreEpisodes(now_us=9, memory_ids=names, past=past_of(*of))
 
 
-def test_a_summary_does_not_come_back_beside_all_of_its_originals() -> None:
+def test_a_summary_is_not_restored_beside_its_originals() -> None:
+    """A summary does not come back beside all of its originals."""
     events = [*ABC, compressed("a", "b", "c"), EpisodeDeleted(memory_id="sum")]
     for alive in (["a", "b", "c"], ["a", "b"]):
         back = given(*events).when(restore(*alive, of=events))
@@ -123,7 +124,8 @@ def test_a_summary_does_not_come_back_beside_all_of_its_originals() -> None:
 # --- compress
 
 
-def test_a_cluster_is_replaced_by_one_event_about_all_of_it() -> None:
+def test_one_event_replaces_a_cluster() -> None:
+    """A cluster is replaced by one event about all of it."""
     assert given(*ABC).when(compress(*AS_READ)) == [compressed("a", "b", "c")]
     assert episodic.registry.keys(compressed("a", "b", "c")) == ("sum", "a", "b", "c")
 
@@ -145,7 +147,8 @@ def test_what_changed_since_it_was_read_is_left_alone(meanwhile: list[Any]) -> N
     assert given(*meanwhile).when(compress(*AS_READ)) == []
 
 
-def test_neither_a_summary_nor_what_came_out_of_one_is_compressed() -> None:
+def test_summaries_and_restored_originals_are_not_compressed() -> None:
+    """Neither a summary nor an original that came out of one is compressed."""
     state = fold(episodic, [*ABC, compressed("a", "b")])
     back = EpisodeRestored(**msgspec.structs.asdict(started("r")), created_at_us=1, keep=True)
     kept = episodic.fold(state, [recorded(back, 11), recorded(finished("r"), 12)])
@@ -162,13 +165,15 @@ def test_a_summary_of_failures_alone_is_one() -> None:
     assert not episodic.compressed(rows, made).failed
 
 
-def test_a_summary_may_not_take_more_than_there_is_room_for() -> None:
+def test_a_summary_must_fit_the_quota() -> None:
+    """A summary may not take more than there is room for."""
     with pytest.raises(QuotaExceededError):
         given(*ABC, episodic_bytes=58).when(compress(*AS_READ, size=59))
     assert len(given(*ABC, episodic_bytes=58).when(compress(*AS_READ, size=58))) == 1
 
 
-def test_the_originals_go_and_the_summary_is_one_episode_of_the_agent() -> None:
+def test_a_summary_is_one_episode_of_the_agent() -> None:
+    """The originals go, and the summary is one episode of the agent."""
     state = fold(episodic, [*ABC, *whole("d", agent="b"), compressed("a", "b", "c")])
     assert {agent: sorted(ids) for agent, ids in state.agents.items()} == {"a": ["sum"], "b": ["d"]}
     tally = episodic.tally(state)
@@ -185,7 +190,8 @@ def test_a_dump_loads_back_to_the_same_state() -> None:
     assert episodic.load(episodic.dump(state)) == state
 
 
-def test_a_summary_may_get_metadata_but_no_words_and_no_steps() -> None:
+def test_a_summary_takes_metadata_only() -> None:
+    """A summary may get metadata, but no words and no steps."""
     there = given(*ABC, compressed("a", "b", "c"))
     metadata = UpdateEpisode(now_us=9, memory_id="sum", metadata={"k": 1})
     assert there.when(metadata) == [EpisodeUpdated(memory_id="sum", metadata={"k": 1})]
@@ -199,7 +205,8 @@ def test_a_summary_may_get_metadata_but_no_words_and_no_steps() -> None:
             there.when(command)
 
 
-def test_a_summary_leaves_a_full_agent_like_any_episode_that_ended() -> None:
+def test_a_summary_leaves_a_full_agent_too() -> None:
+    """A summary leaves a full agent like any episode that ended."""
     there = given(*ABC, compressed("a", "b"), episodes=2)
     start = StartEpisode(
         now_us=9, memory_id="n", agent_id="a", goal="g", size_bytes=1, digest=b"g", occurred_at_us=9
@@ -260,7 +267,8 @@ def test_only_a_summary_can_be_undone() -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["goal", "step", "result"])
-def test_what_retention_dropped_in_part_cannot_come_back_and_says_so(lost: int) -> None:
+def test_partly_dropped_originals_cannot_be_restored(lost: int) -> None:
+    """An episode that retention dropped in part cannot come back, and the error says so."""
     events = [*ABC, compressed("a", "b", "c")]
     command = undo(*events)
     past = list(command.past["b"])

@@ -47,7 +47,8 @@ def test_an_entity_without_observations_reads_as_its_name() -> None:
     assert entity.content(entity.find(state, "ann"), events) == "Ann (person)"
 
 
-def test_an_entity_is_found_by_its_name_and_by_each_observation() -> None:
+def test_an_entity_is_found_by_name_and_observations() -> None:
+    """An entity is found by its name, and by each observation."""
     update = EntityUpdated(memory_id="bob", content="new", size_bytes=3, digest=b"n")
     state, events = log(added("Ann", "likes tea", "ann: yes"), added("Bob", "old"), update)
     row = entity.find(state, "ann")
@@ -63,7 +64,8 @@ def test_an_entity_is_found_by_its_name_and_by_each_observation() -> None:
     assert entity.passage_text(bob, label(3, 1), events) == observation_text("Bob", "new")
 
 
-def test_a_relationship_reads_as_its_fact_or_as_names_and_relation() -> None:
+def test_a_relationship_reads_as_fact_or_names() -> None:
+    """A relationship reads as its fact, or as names and relation."""
     told = related("r2", "ann", "knows", "bob", 5 * HOUR_US, valid_to_us=6 * HOUR_US, fact="Hi.")
     state, events = log(*PEOPLE, related("r1", "ann", "works_at", "bob"), told)
     plain, fact = (entity.find(state, memory_id) for memory_id in ("r1", "r2"))
@@ -110,7 +112,8 @@ def test_a_validity_is_half_open(time: int, true: bool) -> None:
     assert ids(graph.relationships(state.graph, "ann", as_of_us=time)) == (["r"] if true else [])
 
 
-def test_what_is_said_without_an_end_is_true_ever_after_and_what_ends_at_once_is_never() -> None:
+def test_validity_may_have_no_end_or_no_length() -> None:
+    """A fact without an end is true ever after, and one that ends at once is never true."""
     state = people(
         related("r", "ann", "knows", "bob", 5),
         related("s", "ann", "knows", "cid", 5, valid_to_us=5),

@@ -89,7 +89,8 @@ def test_a_memory_full_by_size_refuses_with_both_sizes() -> None:
         given.when(add(new("x", size=1024 * 1024)))
 
 
-def test_a_prune_names_the_oldest_tenth_and_comes_before_the_add() -> None:
+def test_a_prune_names_the_oldest_tenth() -> None:
+    """A prune names the oldest tenth, and comes before the add."""
     events = full(40).when(add(new("x"), auto_prune=True))
     assert events == [
         MemoriesPruned(memory_ids=("m0", "m1", "m2", "m3"), cause="quota"),
@@ -103,7 +104,8 @@ def test_at_ten_thousand_a_prune_deletes_one_thousand() -> None:
     assert prune.memory_ids[-1] == "m999"
 
 
-def test_oldest_is_by_the_time_it_was_true_then_by_arrival() -> None:
+def test_oldest_is_by_time_then_by_arrival() -> None:
+    """Oldest is by the time it was true, then by arrival."""
     given = Given(
         long_term, added("late", at=9), added("early", at=1), added("tie", at=1),
         limits=Limits(long_term_memories=3),
@@ -145,7 +147,8 @@ def test_an_update_that_changes_nothing_is_satisfied() -> None:
     assert Given(long_term, added("a")).when(command) == []
 
 
-def test_an_update_may_not_grow_beyond_the_quota_but_may_shrink_above_it() -> None:
+def test_an_update_above_the_quota_may_only_shrink() -> None:
+    """An update may not grow beyond the quota, but may shrink above it."""
     given = Given(
         long_term, added("a", size=60), added("b", size=60), limits=Limits(long_term_bytes=100)
     )
@@ -187,7 +190,8 @@ def test_a_dump_loads_back_to_the_same_state() -> None:
     assert long_term.load(long_term.dump(state)) == state
 
 
-def test_an_event_for_a_row_is_recorded_with_its_stored_size() -> None:
+def test_a_rows_event_records_its_stored_size() -> None:
+    """An event for a row is recorded with its stored size."""
     state = long_term.evolve(long_term.initial, recorded(added("a"), version=7, stored_bytes=3))
     assert (state.held.rows["a"].version, state.held.stored_bytes) == (7, 3)
 
@@ -201,7 +205,8 @@ def pruned_past() -> list[Any]:
     ]
 
 
-def test_a_pruned_memory_comes_back_as_it_was_when_it_went() -> None:
+def test_a_pruned_memory_is_restored_unchanged() -> None:
+    """A pruned memory comes back as it was when it went."""
     (event,) = Given(long_term).when(
         RestoreMemories(now_us=9, memory_ids=("a",), past={"a": pruned_past()})
     )
@@ -212,7 +217,8 @@ def test_a_pruned_memory_comes_back_as_it_was_when_it_went() -> None:
     assert (row.created_at_us, row.size_bytes) == (1_001, 3)
 
 
-def test_what_lives_is_not_restored_and_what_never_was_cannot_be() -> None:
+def test_only_deleted_memories_are_restored() -> None:
+    """A living memory is not restored, and a memory that never was cannot be."""
     command = RestoreMemories(now_us=9, memory_ids=("a",), past={"a": pruned_past()})
     assert Given(long_term, added("a")).when(command) == []
     with pytest.raises(NotFoundError):

@@ -109,7 +109,8 @@ def test_a_text_becomes_an_item() -> None:
         ("para\ngraph\n\n", "x\ny\n\n"),
     ],
 )
-def test_a_reworded_entry_keeps_its_marker_line_ends_and_blank_lines(raw: str, again: str) -> None:
+def test_a_reworded_entry_keeps_its_form(raw: str, again: str) -> None:
+    """A reworded entry keeps its marker, line ends and blank lines."""
     assert reworded(raw, "x\ny") == again
 
 

@@ -42,7 +42,8 @@ def test_a_short_term_memory_of_nothing_refuses_a_message(limit: str) -> None:
 
 
 @pytest.mark.parametrize("auto_prune", [False, True])
-def test_a_key_above_a_lowered_limit_takes_a_new_value_and_evicts_nobody(auto_prune: bool) -> None:
+def test_a_new_value_evicts_nobody_above_a_lowered_limit(auto_prune: bool) -> None:
+    """A key above a lowered limit takes a new value, and evicts nobody."""
     given = Given(working, *map(key_set, "abcd"), limits=Limits(working_keys=2))
     (event,) = given.when(set_key("a", 2, auto_prune=auto_prune))
     assert (event.memory_id, event.value, event.evicted) == ("id of a", 2, ())
@@ -61,7 +62,8 @@ async def accepted(*calls: Any) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_clients_who_use_one_id_for_two_kinds_at_once_get_one_memory(open_memory) -> None:
+async def test_one_id_for_two_kinds_gives_one_memory(open_memory) -> None:
+    """Clients who use one id for two kinds at once get one memory."""
     async with open_memory() as memory:
         user = memory.user("u")
         both = user.add("a", memory_id="x"), user.add("b", "short_term", memory_id="x")
@@ -70,9 +72,10 @@ async def test_clients_who_use_one_id_for_two_kinds_at_once_get_one_memory(open_
 
 
 @pytest.mark.anyio
-async def test_an_id_that_is_pruned_in_the_same_batch_still_stands_for_what_it_was(
+async def test_a_pruned_id_in_a_batch_stays_taken(
     open_memory,
 ) -> None:
+    """An id that is pruned in the same batch still stands for its memory."""
     async with open_memory(tiers=pro(Limits(long_term_memories=1))) as memory:
         user = memory.user("u")
         await asyncio.gather(
@@ -86,9 +89,10 @@ async def test_an_id_that_is_pruned_in_the_same_batch_still_stands_for_what_it_w
 
 
 @pytest.mark.anyio
-async def test_the_id_of_a_key_that_was_just_deleted_is_not_free_for_another_kind(
+async def test_a_deleted_keys_id_is_not_free(
     open_memory,
 ) -> None:
+    """The id of a key that was just deleted is not free for another kind."""
     async with open_memory(check_replay=False) as memory:  # which flushes the log
         user = memory.user("u")
         await user.working.set("k", 1, memory_id="x")
@@ -102,7 +106,8 @@ async def test_the_id_of_a_key_that_was_just_deleted_is_not_free_for_another_kin
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["long_term", "entity", "episodic", "structured"])
-async def test_what_is_restored_after_a_refused_write_is_found_at_once(open_memory, kind) -> None:
+async def test_a_memory_restored_after_a_refusal_is_found(open_memory, kind) -> None:
+    """A memory that is restored after a refused write is found at once."""
     async with open_memory() as memory:
         user = memory.user("u")
         memory_id = (await user.add("red apple", kind)).memory_id

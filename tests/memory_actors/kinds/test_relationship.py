@@ -64,7 +64,8 @@ def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
     assert (pin.pinned, pin.content, pin.metadata) == (True, None, None)
 
 
-def test_said_again_with_an_end_it_ends_but_never_later_than_was_known() -> None:
+def test_a_repeated_fact_ends_no_later_than_known() -> None:
+    """A fact said again with an end ends, but never later than was known."""
     given = people(related("r", "ann", "knows", "bob", 5, valid_to_us=20))
     assert given.when(relate("s", "ann", "knows", "bob", 6, valid_to_us=9)) == [
         RelationshipEnded(memory_id="r", valid_to_us=9)
@@ -97,7 +98,8 @@ def test_another_source_another_relation_or_another_time_is_no_contradiction() -
     assert event.closed_ids == ()
 
 
-def test_a_fact_that_begins_before_a_later_known_one_ends_where_that_begins() -> None:
+def test_an_earlier_fact_ends_where_a_known_one_begins() -> None:
+    """A fact that begins before a later known one ends where that begins."""
     given = people(related("r", "ann", "lives_in", "bob", 9))
     (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert (event.valid_to_us, event.closed_ids) == (9, ())
@@ -107,7 +109,8 @@ def test_a_fact_that_begins_before_a_later_known_one_ends_where_that_begins() ->
     assert event.valid_to_us == 9, "the same two, said to begin earlier, are not two at one time"
 
 
-def test_a_fact_between_two_known_ones_ends_the_one_and_gives_way_to_the_other() -> None:
+def test_a_fact_between_two_known_ones_joins_them() -> None:
+    """A fact between two known ones ends the one, and gives way to the other."""
     given = people(
         related("r1", "ann", "lives_in", "bob", 0, exclusive=True),
         related("r2", "ann", "lives_in", "cid", 9, exclusive=True, closed_ids=("r1",)),
@@ -117,7 +120,8 @@ def test_a_fact_between_two_known_ones_ends_the_one_and_gives_way_to_the_other()
     assert [validity(state, i) for i in ("r1", "s", "r2")] == [(0, 4), (4, 9), (9, None)]
 
 
-def test_of_two_that_begin_at_one_time_the_last_said_is_true() -> None:
+def test_the_last_said_of_simultaneous_facts_is_true() -> None:
+    """Of two facts that begin at one time, the last said is true."""
     given = people(related("r", "ann", "lives_in", "bob", 5))
     state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert (validity(state, "r"), validity(state, "s")) == ((5, 5), (5, None))
@@ -125,7 +129,8 @@ def test_of_two_that_begin_at_one_time_the_last_said_is_true() -> None:
     assert entity.decide(again, state, given.limits) == [], "its id was used for this before"
 
 
-def test_what_is_true_at_no_time_neither_ends_another_nor_bounds_it() -> None:
+def test_a_fact_true_at_no_time_bounds_nothing() -> None:
+    """A fact that is true at no time neither ends another nor bounds it."""
     given = people(
         related("r", "ann", "lives_in", "bob", 0),
         related("never", "ann", "lives_in", "ann", 7, valid_to_us=7),
@@ -140,13 +145,15 @@ def test_what_is_true_at_no_time_neither_ends_another_nor_bounds_it() -> None:
     assert event.valid_to_us is None
 
 
-def test_the_event_that_ends_another_is_stored_for_the_new_one_alone() -> None:
+def test_the_ending_event_is_stored_once() -> None:
+    """The event that ends another fact is stored for the new one alone."""
     given = people(related("r", "ann", "lives_in", "bob"))
     state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert [state.graph.held.rows[i].stored_bytes for i in ("r", "s")] == [10, 10]
 
 
-def test_room_for_a_new_fact_is_not_made_of_the_relationship_itself() -> None:
+def test_a_new_fact_prunes_not_its_own_relationship() -> None:
+    """Room for a new fact is not made of the relationship itself."""
     events = (related("r", "ann", "knows", "bob"), related("s", "ann", "is", "bob", 1))
     given = people(*events, limits=Limits(entity_bytes=60))
     command = relate("t", "ann", "knows", "bob", 2, fact="x" * 24, auto_prune=True)
@@ -154,7 +161,8 @@ def test_room_for_a_new_fact_is_not_made_of_the_relationship_itself() -> None:
     assert (prune.memory_ids, event.memory_id) == (("s",), "r")
 
 
-def test_a_known_fact_that_is_said_to_be_exclusive_ends_the_others() -> None:
+def test_a_known_exclusive_fact_ends_the_others() -> None:
+    """A known fact that is said to be exclusive ends the others."""
     given = people(related("r", "ann", "knows", "bob"), related("s", "ann", "knows", "cid"))
     assert given.when(relate("t", "ann", "knows", "bob", 5, exclusive=True)) == [
         RelationshipEnded(memory_id="s", valid_to_us=5)
@@ -197,7 +205,8 @@ def test_an_end_may_be_moved_to_an_earlier_time_only() -> None:
         given.when(end(4))
 
 
-def test_an_update_of_a_relationship_replaces_its_fact_or_its_metadata() -> None:
+def test_an_update_replaces_fact_or_metadata() -> None:
+    """An update of a relationship replaces its fact or its metadata."""
     given = people(related("r", "ann", "knows", "bob", metadata={"a": 1}))
     fact = UpdateRelationship(now_us=1, memory_id="r", content="x", size_bytes=1, digest=b"x")
     assert given.when(fact) == [
@@ -248,7 +257,8 @@ def test_a_relationship_comes_back_ended_by_what_ended_it() -> None:
     assert (event.valid_from_us, event.valid_to_us) == (0, 9)
 
 
-def test_a_relationship_that_comes_back_takes_its_place_among_what_was_said_since() -> None:
+def test_a_restored_relationship_takes_its_place() -> None:
+    """A restored relationship takes its place among the facts said since."""
     events = [
         *PEOPLE,
         related("r", "ann", "lives_in", "bob", 5, exclusive=True),

@@ -34,7 +34,8 @@ def test_if_all_are_not_enough_there_is_no_room() -> None:
     assert oldest(ROWS, 30, 0, 301) is None
 
 
-def test_what_is_pinned_stays_and_a_tenth_is_of_all_there_are() -> None:
+def test_pinned_rows_stay_and_a_tenth_counts_all() -> None:
+    """Pinned rows stay, and a tenth is of all rows there are."""
     rows = [*(row(f"p{n}", at=-n, pinned=True) for n in range(20)), *ROWS]
     assert oldest(rows, 50, 1, 0) == ("m00", "m01", "m02", "m03", "m04")
     assert oldest(rows, 50, 31, 0) is None

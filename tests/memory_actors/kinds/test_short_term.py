@@ -62,7 +62,8 @@ def test_a_search_without_a_session_looks_at_those_used_last() -> None:
     assert [row.memory_id for row in short_term.at_hand(state, "a")] == ["a"]
 
 
-def test_messages_whose_time_is_up_are_named_with_whatever_comes_next() -> None:
+def test_expired_messages_are_named_with_the_next_event() -> None:
+    """Messages whose time is up are named with whatever comes next."""
     given = Given(short_term, added("a", expires=5), added("b", session="t"))
     update = UpdateMessage(now_us=5, memory_id="b", content="c", size_bytes=1)
     for command in (add("x", now=5), update, DeleteMessage(now_us=5, memory_id="b")):
@@ -158,7 +159,8 @@ def test_a_dump_loads_back_to_the_same_state() -> None:
     assert short_term.load(short_term.dump(state)) == state
 
 
-def test_at_the_limit_of_sessions_the_one_that_expires_first_goes() -> None:
+def test_the_first_to_expire_leaves_at_the_session_limit() -> None:
+    """At the limit of sessions, the one that expires first goes."""
     given = Given(
         short_term, added("a", session="s", expires=20), added("b", session="t", expires=10),
         limits=Limits(short_term_sessions=2),

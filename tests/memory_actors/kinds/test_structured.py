@@ -87,7 +87,8 @@ def test_a_put_is_one_event_with_the_value() -> None:
     assert event == put("d", metadata={"k": 1}, pinned=True)
 
 
-def test_a_put_replaces_the_value_under_its_key_and_keeps_the_document() -> None:
+def test_a_put_replaces_the_value_and_keeps_the_document() -> None:
+    """A put replaces the value under its key, and keeps the document."""
     past = [put("d", 1, key="k", metadata={"m": 1}, pinned=True)]
     (event,) = given(*past).when(to_put("new", 2, key="k", at=7, size=12))
     assert event == put("d", 2, key="k", at=7, size=12, metadata={"m": 1}, pinned=True)
@@ -183,14 +184,16 @@ def test_a_replacement_fits_into_a_memory_full_by_count() -> None:
     assert full(3).when(to_put("d01", 2)) == [put("d01", 2)]
 
 
-def test_a_replacement_may_not_grow_beyond_the_size_but_may_shrink_above_it() -> None:
+def test_a_replacement_above_the_size_may_only_shrink() -> None:
+    """A replacement may not grow beyond the size, but may shrink above it."""
     past = [put("d", size=60), put("e", size=60)]
     with pytest.raises(QuotaExceededError):
         given(*past, structured_bytes=100).when(to_put("d", 2, size=61))
     assert len(given(*past, structured_bytes=100).when(to_put("d", 2, size=60))) == 1
 
 
-def test_a_prune_names_the_oldest_tenth_and_comes_before_the_put() -> None:
+def test_a_prune_names_the_oldest_tenth() -> None:
+    """A prune names the oldest tenth, and comes before the put."""
     assert full(40).when(to_put("x", auto_prune=True)) == [
         DocumentsPruned(memory_ids=("d00", "d01", "d02", "d03"), cause="quota"), put("x")
     ]  # fmt: skip
@@ -242,7 +245,8 @@ def test_an_update_that_changes_nothing_is_satisfied() -> None:
     assert given(put("d")).when(to_update("d", 1, metadata={})) == []
 
 
-def test_an_update_may_not_grow_beyond_the_quota_but_may_shrink_above_it() -> None:
+def test_an_update_above_the_quota_may_only_shrink() -> None:
+    """An update may not grow beyond the quota, but may shrink above it."""
     above = given(put("d", size=60), put("e", size=60), structured_bytes=100)
     with pytest.raises(QuotaExceededError):
         above.when(to_update("d", 2, 61))
@@ -380,7 +384,8 @@ def test_a_document_is_found_by_its_text() -> None:
     assert structured.passage_text(row, label(1), {1: recorded(event)}) == "c: d\nname: Ana"
 
 
-def test_the_text_of_a_document_is_its_values_under_their_paths() -> None:
+def test_a_documents_text_is_its_values_by_path() -> None:
+    """The text of a document is its values under their paths."""
     value = {"name": "Ana", "address": {"city": "Porto", "no": 7}, "tags": ["a", {"b": True}]}
     assert document_text("people", "ana", value | {"left": None, "none": []}) == (
         "people: ana\nname: Ana\naddress.city: Porto\naddress.no: 7\ntags: a\ntags.b: true"

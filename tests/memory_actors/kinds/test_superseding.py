@@ -133,7 +133,8 @@ def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
 # --- fold
 
 
-def test_a_mark_counts_as_long_as_the_newer_memory_lives_and_says_the_same() -> None:
+def test_a_mark_counts_while_the_newer_memory_lives() -> None:
+    """A mark counts as long as the newer memory lives and says the same."""
     events = (A, B, superseded("a", "b"))
     assert standing(*events) == {"a": ["b"]}
     assert standing(*events, MemoryDeleted(memory_id="b")) == {}
@@ -142,7 +143,8 @@ def test_a_mark_counts_as_long_as_the_newer_memory_lives_and_says_the_same() -> 
     assert standing(*events, MemoryUpdated(memory_id="a", content="x", digest=b"x")) == {}
 
 
-def test_the_newest_comes_first_and_the_one_before_it_takes_its_place() -> None:
+def test_the_memory_before_takes_the_newests_place() -> None:
+    """The newest comes first, and the one before it takes its place."""
     events = (A, B, C, superseded("a", "c"), superseded("a", "b"), superseded("b", "c"))
     assert standing(*events) == {"a": ["c", "b"], "b": ["c"]}
     assert standing(*events, MemoryDeleted(memory_id="c")) == {"a": ["b"]}
@@ -188,7 +190,8 @@ def summary_of(*rows: Any) -> MemoriesCompressed:
     )  # fmt: skip
 
 
-def test_a_summary_takes_the_place_of_the_newer_memory_and_gives_it_back() -> None:
+def test_a_summary_stands_in_for_the_newer_memory() -> None:
+    """A summary takes the place of the newer memory, and gives it back."""
     events = [A, B, superseded("a", "b")]
     given = Given(long_term, *events)
     row = given.state.held.rows["b"]

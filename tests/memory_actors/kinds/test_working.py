@@ -19,7 +19,8 @@ def set_key(key: str, value: Any = 2, *, size: int = 10, **more: Any) -> SetKey:
     return SetKey(now_us=1, memory_id="new", key=key, value=value, size_bytes=size, **more)
 
 
-def test_a_new_key_gets_the_new_id_and_an_old_one_keeps_its_own() -> None:
+def test_a_new_key_gets_the_new_id() -> None:
+    """A new key gets the new id, and an old one keeps its own."""
     given = Given(working, was_set("a"))
     assert given.when(set_key("b"))[0].memory_id == "new"
     assert given.when(set_key("a"))[0].memory_id == "id-a"
@@ -34,7 +35,8 @@ def test_true_and_one_are_different_values() -> None:
     assert len(Given(working, was_set("a", 1)).when(set_key("a", 1.0))) == 1
 
 
-def test_a_new_key_at_the_limit_is_refused_and_an_old_one_is_not() -> None:
+def test_a_new_key_at_the_limit_is_refused() -> None:
+    """A new key at the limit is refused, and an old one is not."""
     given = Given(working, was_set("a"), was_set("b"), limits=Limits(working_keys=2))
     with pytest.raises(QuotaExceededError, match=r"max: 2"):
         given.when(set_key("c"))

@@ -56,7 +56,8 @@ def test_a_users_hash_is_twelve_hex_digits_of_sha256() -> None:
 # --- in words
 
 
-def test_the_message_of_an_alert_says_how_full_what_is_and_not_whose() -> None:
+def test_an_alert_says_how_full_and_not_whose() -> None:
+    """The message of an alert says which limit is how full, and not whose."""
     assert ALERT.message == (
         "User has used 80 % of the long_term quota: 8,000 of 10,000 memories. "
         "Delete old memories before it is full."

@@ -23,11 +23,13 @@ class Clock:
         return self.now_s
 
 
-def test_the_targets_are_1_10_and_100_ms_unless_the_settings_say_otherwise() -> None:
+def test_the_default_targets_are_1_10_and_100_ms() -> None:
+    """The targets are 1, 10 and 100 ms unless the settings say otherwise."""
     assert Settings().latency_targets_ms == TARGETS_MS
 
 
-def test_a_call_that_takes_longer_than_its_target_is_told_of_in_these_words() -> None:
+def test_a_call_over_its_target_is_told() -> None:
+    """A call that takes longer than its target is told of in these words."""
     watch = LatencyWatch(TARGETS_MS)
     with capture_logs() as logs:
         watch.note("AddMemories", ["long_term"], 0.1)
@@ -41,7 +43,8 @@ def test_a_call_that_takes_longer_than_its_target_is_told_of_in_these_words() ->
     assert watch.violations == {"long_term": 1, "working": 1}
 
 
-def test_all_violations_are_counted_and_one_a_minute_and_kind_is_told_of() -> None:
+def test_violations_are_counted_and_told_once_a_minute() -> None:
+    """All violations are counted, and one a minute and kind is told of."""
     watch = LatencyWatch(TARGETS_MS, clock := Clock())
     with capture_logs() as logs:
         for _ in range(5):
@@ -55,7 +58,8 @@ def test_all_violations_are_counted_and_one_a_minute_and_kind_is_told_of() -> No
     assert watch.violations == {"long_term": 6, "working": 1}
 
 
-def test_a_call_about_several_kinds_may_take_as_long_as_the_slowest_of_them() -> None:
+def test_a_call_about_several_kinds_has_the_slowest_target() -> None:
+    """A call about several kinds may take as long as the slowest of them."""
     watch = LatencyWatch(TARGETS_MS)
     watch.note("Retrieve", ["working", "entity", "short_term"], 0.009)
     assert watch.violations == {}
@@ -64,7 +68,8 @@ def test_a_call_about_several_kinds_may_take_as_long_as_the_slowest_of_them() ->
 
 
 @pytest.mark.anyio
-async def test_calls_of_users_are_held_to_the_targets_in_the_settings(open_memory: Any) -> None:
+async def test_the_settings_set_the_targets(open_memory: Any) -> None:
+    """Calls of users are held to the targets in the settings."""
     registry = CollectorRegistry()
     async with open_memory(
         latency_targets_ms=ALWAYS_MS, metrics=PrometheusMetrics(registry)
@@ -89,7 +94,8 @@ async def test_calls_of_users_are_held_to_the_targets_in_the_settings(open_memor
 
 
 @pytest.mark.anyio
-async def test_a_kind_without_a_target_may_take_as_long_as_it_does(open_memory: Any) -> None:
+async def test_a_kind_without_a_target_is_never_late(open_memory: Any) -> None:
+    """A kind without a target may take as long as it does."""
     async with open_memory(latency_targets_ms={}) as memory:
         user = memory.user("ada")
         await user.working.set("k", "v")
@@ -109,9 +115,10 @@ class Loading(FakeEmbedder):
 
 
 @pytest.mark.anyio
-async def test_loading_the_model_is_no_violation_and_a_batch_is_as_many_calls(
+async def test_loading_is_no_violation_and_batches_count_calls(
     tmp_path: Path,
 ) -> None:
+    """Loading the model is no violation, and a batch is as many calls."""
     settings = Settings(latency_targets_ms={"long_term": 200.0})
     async with MemorySystem.open(tmp_path, embedder=Loading(), settings=settings) as memory:
         memory._services.embeddings._prepared = False  # as with the default one, until it is used

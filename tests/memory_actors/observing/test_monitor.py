@@ -61,9 +61,10 @@ def test_the_peak_stays(process: Process) -> None:
     assert (monitor.current_bytes, monitor.peak_bytes) == (3, 9)
 
 
-def test_nothing_is_admitted_over_the_hard_limit_and_the_error_says_what_to_do(
+def test_nothing_is_admitted_over_the_hard_limit(
     process: Process,
 ) -> None:
+    """Nothing is admitted over the hard limit, and the error says what to do."""
     monitor = process.monitor(None, 100 * MIB)
     process.used = 100 * MIB
     monitor.admit()

@@ -55,9 +55,8 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_an_embedder_that_no_index_can_use_is_refused_at_the_opening(
-    tmp_path: Path, wrong: str
-) -> None:
+async def test_an_unusable_embedder_is_refused_at_opening(tmp_path: Path, wrong: str) -> None:
+    """An embedder that no index can use is refused at the opening."""
     form, message = WRONG[wrong]
     with pytest.raises(EmbedderError, match=message):
         async with MemorySystem.open(tmp_path, embedder=Custom(form)):
@@ -66,7 +65,8 @@ async def test_an_embedder_that_no_index_can_use_is_refused_at_the_opening(
         assert (await memory.user("ada").add("likes tea")).indexed
 
 
-async def test_a_refused_embedder_does_not_become_the_model_of_a_store(tmp_path: Path) -> None:
+async def test_a_refused_embedder_leaves_the_stores_model(tmp_path: Path) -> None:
+    """A refused embedder does not become the model of a store."""
     async with MemorySystem.open(tmp_path, embedder=FakeEmbedder("one")) as memory:
         await memory.user("ada").add("likes tea")
     wrong = Custom(lambda v: v * 0)
@@ -90,7 +90,8 @@ async def test_one_that_fails_at_the_opening_may_work_later(tmp_path: Path) -> N
     assert "RuntimeError" in log["error"]
 
 
-async def test_one_that_does_not_answer_does_not_keep_a_store_closed(tmp_path: Path) -> None:
+async def test_a_silent_embedder_keeps_no_store_closed(tmp_path: Path) -> None:
+    """An embedder that does not answer does not keep a store closed."""
     released = threading.Event()
 
     def wait(vectors: Any) -> Any:
@@ -122,9 +123,10 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("make", [Custom, encoding])
 @pytest.mark.parametrize("form", FORMS)
-async def test_lists_other_floats_and_other_lengths_find_what_unit_vectors_find(
+async def test_any_form_of_vector_finds_the_same(
     tmp_path: Path, make: Callable[[Any], Any], form: str
 ) -> None:
+    """Lists, other floats and other lengths find what unit vectors find."""
     found = []
     for n, embedder in enumerate((make(lambda v: v), make(FORMS[form]))):
         with capture_logs() as logs:

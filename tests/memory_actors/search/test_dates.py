@@ -215,7 +215,8 @@ def test_a_month_is_read_back(form: str, day: date, around: str) -> None:
 
 
 @given(day=days, lead=st.sampled_from(["in", "during", "until", "throughout"]))
-def test_a_month_without_a_year_is_one_span_in_each_year(day: date, lead: str) -> None:
+def test_a_month_without_a_year_spans_each_year(day: date, lead: str) -> None:
+    """A month without a year is one span in each year."""
     wanted = tuple(whole_month(date(year, day.month, 1)) for year in YEARS)
     assert named(f"What happened {lead} {day:%B}?") == wanted
 
@@ -234,7 +235,8 @@ def test_days_ago_are_counted_from_the_reference(now: date, back: int) -> None:
 
 
 @given(now=days, name=st.sampled_from(WEEKDAYS))
-def test_last_and_next_of_a_weekday_are_the_nearest_to_both_sides(now: date, name: str) -> None:
+def test_last_and_next_weekday_are_the_nearest(now: date, name: str) -> None:
+    """Last and next of a weekday are the nearest to both sides."""
     for lead, ahead in (("last", range(-7, 0)), ("next", range(1, 8)), ("on", range(-6, 1))):
         around = [now + timedelta(days=n) for n in ahead]
         wanted = next(day for day in around if f"{day:%A}".startswith(name))
@@ -282,7 +284,8 @@ def test_only_the_beginning_of_a_long_query_is_read() -> None:
     assert named(f"{padding} May 2023") == ()
 
 
-def test_what_can_be_named_in_every_year_is_bounded_to_the_latest() -> None:
+def test_yearly_spans_are_bounded_to_the_latest() -> None:
+    """Spans that can be named in every year are bounded to the latest."""
     found = named_spans("in may " * 200, microseconds(NOW.date()), range(1900, 2026))
     assert len(found) == SPANS_MAX
     assert found[-1] == span(date(2025, 5, 1), date(2025, 5, 31))

@@ -201,7 +201,8 @@ def test_where_most_rows_are_dead_none_are_proposed() -> None:
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_of_a_graph_few_rows_are_proposed_and_none_that_was_removed() -> None:
+def test_a_graph_proposes_few_rows_and_none_removed() -> None:
+    """Of a graph few rows are proposed, and none that was removed."""
     rows = vectors(2_000)
     index = maintain(build(rows))
     for label in range(0, 2_000, 4):
@@ -260,8 +261,11 @@ def test_an_index_that_has_shrunk_leaves_no_graph_on_disk(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_a_graph_saved_on_its_way_is_loaded_as_far_as_it_is(tmp_path: Path) -> None:
-    """Closing does not wait for a thread that extends it."""
+def test_a_graph_saved_half_way_is_loaded_so_far(tmp_path: Path) -> None:
+    """A graph saved on its way is loaded as far as it is.
+
+    Closing does not wait for a thread that extends it.
+    """
     rows = vectors(900)
     index = build(rows[:500])
     index = maintain(index)
@@ -334,7 +338,8 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_searches_in_threads_see_whole_moments_while_rows_come_and_go() -> None:
+def test_searches_in_threads_see_whole_moments() -> None:
+    """Searches in threads see whole moments while rows come and go."""
     rows = vectors(4_000)
     index = build(rows[:400])
     index = maintain(index)
@@ -391,7 +396,8 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
 
 
 @pytest.mark.usefixtures("small_graphs")
-def test_where_more_rows_are_wanted_than_a_graph_can_reach_it_proposes_none() -> None:
+def test_a_graph_asked_for_too_many_rows_proposes_none() -> None:
+    """Where more rows are wanted than a graph can reach, it proposes none."""
     rows = vectors(2_000)
     rows[:600] = rows[0]
     index = maintain(build(rows))

@@ -88,7 +88,8 @@ async def test_a_long_request_is_cut_into_batches_in_order() -> None:
     assert len(vectors) == len(texts)
 
 
-async def test_a_slow_embedder_gets_as_few_texts_at_once_as_it_asks_for() -> None:
+async def test_a_slow_embedder_gets_few_texts_at_once() -> None:
+    """A slow embedder gets as few texts at once as it asks for."""
     embedder = FakeEmbedder()
     embedder.batch_texts_max = 4  # type: ignore[attr-defined]
     calls: list[int] = []
@@ -100,7 +101,8 @@ async def test_a_slow_embedder_gets_as_few_texts_at_once_as_it_asks_for() -> Non
     assert calls == [4, 4, 2] * 2
 
 
-async def test_what_can_wait_is_embedded_a_little_at_a_time_and_takes_turns() -> None:
+async def test_background_texts_are_embedded_in_turns() -> None:
+    """Texts that can wait are embedded a little at a time, and take turns."""
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     long = [f"{n} {'x' * (BACKGROUND_CHARACTERS_MAX // 2)}" for n in range(3)]
     calls = [batcher.embed_each(long, background=True), batcher.embed(["a"]), batcher.embed(["b"])]
@@ -108,7 +110,8 @@ async def test_what_can_wait_is_embedded_a_little_at_a_time_and_takes_turns() ->
     assert batcher.embedder.batches == [[long[0]], ["a", "b"], [long[1]], [long[2]]]
 
 
-async def test_where_two_may_call_the_embedder_nobody_waits_for_what_can_wait() -> None:
+async def test_a_parallel_embedder_keeps_nobody_waiting() -> None:
+    """Where two may call the embedder, nobody waits for texts that can wait."""
     embedder = SlowEmbedder()
     embedder.parallel = True  # type: ignore[attr-defined]
     batcher = Batcher(embedder, deadline_s=5)
@@ -132,7 +135,8 @@ async def test_where_two_may_call_the_embedder_nobody_waits_for_what_can_wait() 
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_who_wants_what_the_other_thread_is_at_holds_up_nobody(first: bool) -> None:
+async def test_waiting_for_the_other_thread_holds_up_nobody(first: bool) -> None:
+    """A caller who wants a text that the other thread is at holds up nobody."""
     embedder = SlowEmbedder()
     embedder.parallel = True  # type: ignore[attr-defined]
     batcher = Batcher(embedder, deadline_s=1)
@@ -153,7 +157,8 @@ async def test_short_texts_that_can_wait_are_embedded_together() -> None:
     assert batcher.embedder.batches == [texts]
 
 
-async def test_a_text_that_could_wait_and_is_wanted_at_once_waits_no_more() -> None:
+async def test_a_background_text_wanted_now_waits_no_more() -> None:
+    """A text that could wait, and is wanted at once, waits no more."""
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(3)]
     calls = [batcher.embed_each(long, background=True), batcher.embed([long[2]])]
@@ -162,7 +167,8 @@ async def test_a_text_that_could_wait_and_is_wanted_at_once_waits_no_more() -> N
     assert np.array_equal(found[2].vector, again.vector)
 
 
-async def test_a_caller_who_comes_for_a_text_that_another_gave_up_gets_it() -> None:
+async def test_a_text_another_gave_up_is_still_embedded() -> None:
+    """A caller who comes for a text that another gave up gets it."""
     batcher = Batcher(SlowEmbedder(), deadline_s=5)
     first = asyncio.create_task(batcher.embed(["busy"]))
     await asyncio.sleep(0.02)
@@ -184,7 +190,8 @@ async def test_a_hanging_embedder_fails_its_callers_by_the_deadline() -> None:
     assert len(await batcher.embed(["b"])) == 1
 
 
-async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_asked_again() -> None:
+async def test_callers_fail_at_once_while_the_embedder_hangs() -> None:
+    """While the embedder hangs, callers fail at once, and then it is asked again."""
     batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
     with pytest.raises(EmbedderError, match="no answer"):
         await batcher.embed(["hangs"])
@@ -205,7 +212,8 @@ async def test_while_the_embedder_hangs_callers_fail_at_once_and_then_it_is_aske
     await batcher.close()
 
 
-async def test_closing_answers_those_who_wait_and_waits_for_what_is_being_computed() -> None:
+async def test_closing_answers_waiters_and_finishes_its_work() -> None:
+    """Closing answers the callers who wait, and waits for the texts that are being computed."""
     embedder = SlowEmbedder()
     batcher = Batcher(embedder, deadline_s=5)
     busy = asyncio.create_task(batcher.embed(["a"]))
@@ -243,7 +251,8 @@ async def test_closing_answers_those_whose_batch_is_behind_another_call() -> Non
             await behind
 
 
-async def test_closing_waits_for_an_embedder_that_hangs_no_longer_than_it_is_told() -> None:
+async def test_closing_waits_for_a_hanging_embedder_no_longer() -> None:
+    """Closing waits for an embedder that hangs no longer than it is told."""
     embedder = SlowEmbedder()
     batcher = Batcher(embedder, deadline_s=0.05)
     with pytest.raises(EmbedderError, match="hangs"):
@@ -280,7 +289,8 @@ async def test_vectors_are_the_same_before_and_after_the_disk(service, tmp_path:
     table.close()
 
 
-async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path: Path) -> None:
+async def test_an_embedding_not_to_be_kept_leaves_no_trace(service, tmp_path: Path) -> None:
+    """An embedding that is not to be kept leaves no trace on disk."""
     await service.embed(["a secret"])
     await service.close()
     table = VectorTable(tmp_path / "derived.mdb")
@@ -289,10 +299,11 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(service, tmp_path:
     table.close()
 
 
-async def test_a_text_that_was_a_query_before_is_kept_with_the_memory_that_says_it(
-    service, tmp_path: Path
-) -> None:
-    """Else its vector would be missed at the next start, and computed again."""
+async def test_a_query_text_is_kept_once_remembered(service, tmp_path: Path) -> None:
+    """A text that was a query before is kept with the memory that says it.
+
+    Else its vector would be missed at the next start, and computed again.
+    """
     await service.embed(["a word", "another"])
     await embed_and_keep(service, ["a word"])
     await service.close()
@@ -335,7 +346,9 @@ async def test_models_do_not_share_vectors(tmp_path: Path) -> None:
     table.close()
 
 
-async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: Path) -> None:
+async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None:
+    """The mean of general text is computed once for a store."""
+
     class Plain(FakeEmbedder):
         background_mean = None
 
@@ -349,7 +362,8 @@ async def test_the_mean_of_general_text_is_computed_once_for_a_store(tmp_path: P
         await service.close()
 
 
-async def test_as_many_texts_are_kept_in_memory_as_the_cache_may_hold(tmp_path: Path) -> None:
+async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
+    """As many texts are kept in memory as the cache may hold."""
     embedder = FakeEmbedder()
     service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
     service.check_model(reindex=False)
@@ -362,9 +376,10 @@ async def test_as_many_texts_are_kept_in_memory_as_the_cache_may_hold(tmp_path: 
     await service.close()
 
 
-async def test_the_cache_holds_10_000_texts_unless_the_settings_say_otherwise(
+async def test_the_cache_holds_10_000_texts_by_default(
     tmp_path: Path,
 ) -> None:
+    """The cache holds 10,000 texts unless the settings say otherwise."""
     assert Settings().embedding_cache_texts == 10_000
     embedder = FakeEmbedder()
     settings = Settings(embedding_cache_texts=1_000)
@@ -407,9 +422,10 @@ async def test_the_file_of_embeddings_shrinks_when_much_has_gone(
     assert service.stored([text_digest("after it")])
 
 
-async def test_why_an_embedder_is_not_ready_is_logged_once_and_in_its_own_words(
+async def test_an_embedders_failure_is_logged_once_in_its_words(
     service: EmbeddingService,
 ) -> None:
+    """The reason why an embedder is not ready is logged once, and in its own words."""
     causes = iter(["no route", "no route", "no room", None])
 
     def prepare() -> None:

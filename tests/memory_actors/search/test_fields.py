@@ -173,7 +173,8 @@ def test_scalars_are_found_exactly(wanted: Any) -> None:
     assert found.keys == matching(PEOPLE, wanted)
 
 
-def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
+def test_several_values_may_meet_a_range_together() -> None:
+    """A row of several values meets each end of a range by another value."""
     index = index_of(PEOPLE)
     assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == ({9, 10, 11}, True)
     for key in range(30):
@@ -194,7 +195,8 @@ def test_a_row_of_several_values_meets_each_end_of_a_range_by_another() -> None:
         {"age": {"gte": 2}},  # to gather nearly all takes longer
     ],
 )
-def test_there_is_no_help_where_all_rows_would_have_to_be_asked(wanted: Any) -> None:
+def test_asking_all_rows_is_no_help(wanted: Any) -> None:
+    """There is no help where all rows would have to be asked."""
     assert index_of(PEOPLE).candidates(wanted) is None
 
 
@@ -227,7 +229,8 @@ def test_the_keys_of_objects_are_left_to_the_predicate() -> None:
     assert found == ({0, 1, 2, 3}, False)
 
 
-def test_a_part_that_cannot_be_told_is_left_to_the_predicate() -> None:
+def test_an_unknown_part_is_left_to_the_predicate() -> None:
+    """A part that cannot be told is left to the predicate."""
     found = index_of(PEOPLE).candidates({"team": "a", "tags": {"contains": ["x"]}})
     assert found == (matching(PEOPLE, {"team": "a"}), False)
 
@@ -241,7 +244,8 @@ def test_a_wide_part_is_not_gathered_beside_a_narrow_one() -> None:
 # --- bounds
 
 
-def test_columns_are_made_when_asked_for_and_the_least_recently_asked_goes_first() -> None:
+def test_the_least_recently_asked_column_goes_first() -> None:
+    """Columns are made when asked for, and the least recently asked goes first."""
     index = index_of({n: {f"f{n}": n} for n in range(30)})
     assert not index._columns
     for n in [*range(16), 0, 16]:
@@ -249,7 +253,8 @@ def test_columns_are_made_when_asked_for_and_the_least_recently_asked_goes_first
     assert list(index._columns) == [f"f{n}" for n in [*range(2, 16), 0, 16]]
 
 
-def test_a_filter_of_many_paths_keeps_the_columns_it_asked_for_first() -> None:
+def test_a_filter_of_many_paths_keeps_its_first_columns() -> None:
+    """A filter of many paths keeps the columns it asked for first."""
     rows = {n: {f"f{m}": n * m for m in range(20)} for n in range(50)}
     index, wanted = index_of(rows), {f"f{m}": 7 * m for m in range(20)}
     assert index.candidates(wanted) == ({7}, False)
@@ -260,7 +265,8 @@ def test_a_filter_of_many_paths_keeps_the_columns_it_asked_for_first() -> None:
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, [], [[1], {}]])
-def test_a_path_of_lists_and_objects_is_refused_until_the_rows_are_others(value: Any) -> None:
+def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
+    """A path of lists and objects is refused until the rows are others."""
     index = index_of({n: {"a": value} for n in range(20)})
     assert index.candidates({"a": 5}) is None
     for n in range(19):

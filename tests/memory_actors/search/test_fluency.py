@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memory_actors.search.fluency import foreign_share
+from memory_actors.search.query import foreign_share
 
 UNKNOWN = 100
 
@@ -25,15 +25,18 @@ def test_in_between_a_text_is_foreign_in_part() -> None:
     assert share("¿dónde vive la usuaria?", 9) == pytest.approx(0.65)
 
 
-def test_unknown_tokens_make_a_text_foreign_however_few_pieces_it_has() -> None:
+def test_unknown_tokens_make_a_text_foreign() -> None:
+    """Unknown tokens make a text foreign, however few pieces it has."""
     assert share("用户住在哪里", 6, unknown=4) == 1.0
     assert share("用户住在哪里", 6) == 0.0
 
 
-def test_a_character_counts_as_a_word_where_words_are_not_parted() -> None:
+def test_characters_count_as_words_in_unspaced_text() -> None:
+    """A character counts as a word where words are not parted."""
     assert share("ผู้ใช้อาศัยอยู่ที่ไหน", 21) == 0.0
 
 
-def test_a_text_without_tokens_or_a_pasted_page_is_not_foreign() -> None:
+def test_an_empty_or_pasted_text_is_not_foreign() -> None:
+    """A text without tokens, or a pasted page, is not foreign."""
     assert share("", 0) == 0.0
     assert share("слово " * 1_000, 256) == 0.0

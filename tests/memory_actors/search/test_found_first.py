@@ -102,7 +102,8 @@ async def test_where_the_model_reads_little_a_texts_own_words_decide(memory) -> 
     assert await first(user, "Как зовут собаку?") == "Собаку Олега зовут Шарик."
 
 
-async def test_of_few_turns_the_words_decide_and_of_few_facts_the_meaning(memory) -> None:
+async def test_words_rank_turns_and_meaning_ranks_facts(memory) -> None:
+    """Of few turns the words decide, and of few facts the meaning."""
     user = memory.user("ada")
     turns = [
         ("Leon", "I told everybody at the harbour about the new boat and how we painted it green."),
@@ -120,7 +121,8 @@ async def test_a_score_is_low_where_nothing_answers(memory) -> None:
     assert answered > 0.5 > 0.35 > in_vain
 
 
-async def test_the_score_of_the_best_depends_little_on_how_many_there_are(memory) -> None:
+async def test_the_best_score_hardly_depends_on_the_number(memory) -> None:
+    """The score of the best depends little on how many there are."""
     scores = []
     for count in (0, 2, 7):
         user = await remembering(memory, ["User enjoys skiing", *OTHERS[:count]], f"user {count}")

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.search.embedding.projection import DIMENSIONS, learn_projection
-from memory_actors.search.embedding.tokens import TOKENS_MAX, pack, project, unpack
+from memory_actors.search.embedding.tokens import (
+    DIMENSIONS,
+    TOKENS_MAX,
+    learn_projection,
+    pack,
+    project,
+    unpack,
+)
 from memory_actors.search.indexes import late
 from memory_actors.search.indexes.late import LateIndex, max_sim
 
@@ -51,7 +57,8 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
     return scores
 
 
-def test_a_score_does_not_depend_on_what_it_is_computed_with():
+def test_a_score_is_independent_of_its_batch():
+    """A score does not depend on the others that it is computed with."""
     memories = [unpack(pack(ids(9, n), states(9, n))).states.tobytes() for n in range(50)]
     query = build([9] * 50).query(ids(37, 99), asked(37, 99))
     alone = [max_sim(query, [memory])[0] for memory in memories]
@@ -218,7 +225,8 @@ def test_a_projection_is_the_same_each_time():
     assert np.array_equal(first, second)
 
 
-def test_a_projection_does_not_depend_on_the_scale_or_the_order_of_states():
+def test_a_projection_ignores_scale_and_order():
+    """A projection does not depend on the scale or the order of states."""
     shuffled = np.random.default_rng(1).permutation(general()) * 5
     assert learn_projection(shuffled) == pytest.approx(learn_projection(general()), abs=1e-3)
 

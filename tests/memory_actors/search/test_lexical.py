@@ -104,7 +104,8 @@ def test_other_sessions_are_no_context():
     assert found_by(index, "tent") == {1, 2}
 
 
-def test_rows_come_in_the_order_they_were_added_in_the_removed_ones_too():
+def test_rows_come_in_the_order_of_adding():
+    """Rows come in the order they were added in, the removed ones too."""
     index = build({3: "tea", 1: "tea", 2: "tea tea", 4: "coffee"})
     index.remove(1)
     labels, found = index.score_all("tea")
@@ -133,12 +134,28 @@ def test_a_query_without_known_words_finds_nothing(query: str):
     assert found_by(build({1: "tea"}), query) == set()
 
 
+@given(st.lists(st.sets(st.sampled_from(VOCABULARY[:8])), max_size=3), st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_rows_with_all_words_of_a_set_are_those_whose_own_words_have_them(sets, seed: int):
+    texts = random_texts(400, seed)  # the frequent words are in more rows than `FEW_ROWS`
+    index = build(texts, [[1, 2, 3]])
+    for label in range(0, 400, 7):
+        index.remove(label)
+    expected = [
+        row
+        for row, text in enumerate(texts.values())
+        if row % 7 and any(one and one <= set(text.split()) for one in sets)
+    ]
+    assert index.rows_with(sets).tolist() == expected
+
+
 def test_an_empty_index_finds_nothing():
     labels, found = LexicalIndex().score_all("tea")
     assert len(labels) == len(found) == 0
 
 
-def test_a_removed_text_is_gone_and_helps_its_neighbours_no_more():
+def test_a_removed_text_no_longer_helps_its_neighbours():
+    """A removed text is gone, and helps its neighbours no more."""
     index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
     assert index.remove(1)
     assert not index.remove(1)
@@ -181,7 +198,8 @@ def test_adding_a_label_twice_changes_nothing():
     assert found_by(index, "coffee") == set()
 
 
-def test_a_word_that_comes_very_often_is_counted_up_to_a_bound():
+def test_a_very_frequent_word_is_counted_up_to_a_bound():
+    """A word that comes very often is counted up to a bound."""
     index = build({1: "tea " * 1000, 2: "tea " * COUNT_MAX})
     a, b = scores(index, "tea", [1, 2])
     assert 0.9 < a == b <= 1
@@ -303,7 +321,8 @@ def test_what_happens_while_it_is_made_anew_is_not_lost():
         assert scores(fresh, query, labels) == pytest.approx(expected, abs=1e-6)
 
 
-def test_what_came_while_it_was_made_anew_stands_in_its_order():
+def test_rows_added_during_a_rebuild_stand_in_order():
+    """Rows that came while the index was made anew stand in their order."""
     index = build({1: "one"}, {})
     saved = index.saved()
     index.add(4, "four", after=1)
@@ -315,14 +334,16 @@ def test_what_came_while_it_was_made_anew_stands_in_its_order():
     assert [fresh.previous(label) for label in (1, 2, 3, 4)] == [None, 1, 2, 3]
 
 
-def test_a_score_does_not_depend_on_the_order_in_which_words_came():
+def test_scores_ignore_the_order_of_words():
+    """A score does not depend on the order in which words came."""
     texts = random_texts(40)
     index, otherwise = build(texts, {}), build(dict(reversed(texts.items())), {})
     for query in ("w0x w1x w2x w3x w4x w5x w6x", "w9x w8x w7x w6x w5x"):
         assert scores(index, query, texts) == scores(otherwise, query, texts)
 
 
-def test_a_score_does_not_depend_on_what_an_index_lived_through():
+def test_scores_ignore_the_indexs_past():
+    """A score does not depend on the past of the index."""
     often = {label: f"w{label}x tea " + "w0x " * 40 * label for label in range(12)}
     sessions = in_chains(12, 4)
     index, fresh = build({}), build(often, sessions)

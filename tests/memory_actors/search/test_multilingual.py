@@ -12,9 +12,8 @@ import pytest
 
 from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchError
 from memory_actors.base.errors import EmbedderError
-from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import DefaultEmbedder, embedder_of
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
-from memory_actors.search.embedding.named import embedder_of
 
 pytestmark = pytest.mark.anyio
 
@@ -54,9 +53,11 @@ def test_names_stand_for_embedders_and_an_unknown_one_is_refused() -> None:
         embedder_of("klingon")
 
 
-async def test_without_its_package_opening_names_the_extra_and_makes_no_store(
+async def test_a_missing_package_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without its package, opening names the extra, and makes no store."""
+
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
@@ -85,9 +86,10 @@ def test_an_engine_that_does_not_load_says_what_to_do(
 
 
 @needs_model
-def test_vectors_are_of_length_1_and_the_same_alone_or_among_others(
+def test_vectors_are_unit_and_independent_of_the_batch(
     multilingual: MultilingualEmbedder,
 ) -> None:
+    """Vectors are of length 1, and the same alone or among others."""
     vectors = multilingual.embed(TEXTS)
     assert vectors.shape == (len(TEXTS), multilingual.dimension)
     assert vectors.dtype == np.float32
@@ -111,9 +113,10 @@ def test_a_question_finds_its_answer_in_another_language(
 
 
 @needs_model
-def test_a_question_is_embedded_otherwise_than_the_same_text_as_an_answer(
+def test_a_question_is_embedded_unlike_an_answer(
     multilingual: MultilingualEmbedder,
 ) -> None:
+    """A question is embedded otherwise than the same text as an answer."""
     asked, told = multilingual.embed([f"{multilingual.query_prefix}green tea", "green tea"])
     assert not np.allclose(asked, told, atol=1e-3)
 
@@ -169,8 +172,11 @@ print(os.waitpid(child, 0)[1])
 
 @needs_model
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads by /proc")
-def test_it_starts_no_thread_changes_no_variable_and_works_in_a_child() -> None:
-    """OpenMP would start a thread for each core, and hang in a child that has none of them."""
+def test_it_leaves_its_process_alone() -> None:
+    """The model starts no thread, changes no variable, and works in a child.
+
+    OpenMP would start a thread for each core, and hang in a child that has none of them.
+    """
     env = {**os.environ, "OMP_NUM_THREADS": "4"}
     done = subprocess.run(
         [sys.executable, "-c", THREADS], capture_output=True, text=True, env=env, timeout=120
@@ -182,7 +188,8 @@ def test_it_starts_no_thread_changes_no_variable_and_works_in_a_child() -> None:
 
 
 @needs_model
-async def test_a_store_goes_from_one_model_to_the_other_and_back(tmp_path: Path) -> None:
+async def test_a_store_changes_models_and_back(tmp_path: Path) -> None:
+    """A store goes from one model to the other and back."""
     facts = ["彼女はくるみアレルギーです。", "Er spielt jeden Sonntag Schach.", "Likes green tea"]
     async with MemorySystem.open(tmp_path) as memory:
         await memory.user("u").add_many([Item(content=fact) for fact in facts])

@@ -119,8 +119,11 @@ def test_no_text_gives_no_rows(minilm_int8: OnnxEmbedder) -> None:
     assert minilm_int8.encode([]) == []
 
 
-def test_a_vector_does_not_depend_on_its_batch_and_order_is_kept(minilm: OnnxEmbedder) -> None:
-    """Stock dynamic quantisation fails this: it came out at 0.97 for int8."""
+def test_a_vector_is_independent_of_its_batch(minilm: OnnxEmbedder) -> None:
+    """A vector does not depend on its batch, and order is kept.
+
+    Stock dynamic quantisation fails this: it came out at 0.97 for int8.
+    """
     shuffled = random.Random(7).sample(TEXTS * 8, k=8 * len(TEXTS))
     alone = np.concatenate([minilm.embed([text]) for text in shuffled])
     assert cosines(minilm.embed(shuffled), alone).min() >= 0.9999
@@ -258,7 +261,8 @@ def test_a_failure_of_the_runtime_is_an_embedder_error(minilm_int8: OnnxEmbedder
         minilm_int8._run(["pooled"], [np.array([10**6])])
 
 
-def test_a_folder_without_a_model_is_an_error_with_a_hint(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_says_what_helps(tmp_path: Path) -> None:
+    """A folder without a model is an error with a hint."""
     with pytest.raises(EmbedderError, match="install_model"):
         OnnxEmbedder(tmp_path)
 
@@ -296,7 +300,8 @@ def test_load_installs_on_first_use_only_and_says_so(
 # From two threads
 
 
-def test_two_threads_at_once_get_what_one_after_the_other_gets(minilm_int8: OnnxEmbedder) -> None:
+def test_two_threads_get_the_same_vectors(minilm_int8: OnnxEmbedder) -> None:
+    """Two threads at once get the vectors that one after the other gets."""
     texts = [TEXTS[0], TEXTS[2]]
     alone = [minilm_int8.encode([text])[0] for text in texts]
 

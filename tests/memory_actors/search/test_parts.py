@@ -129,7 +129,8 @@ async def test_a_relationship_that_ends_is_known_to_have_ended(open_memory) -> N
         assert [hit.content for hit in now if "lives" in hit.content] == ["Ada lives in Oslo"]
 
 
-async def test_a_filter_asked_while_memories_change_is_answered_as_they_are(open_memory) -> None:
+async def test_a_filter_asked_during_changes_is_right(open_memory) -> None:
+    """A filter asked while memories change is answered as they are."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         ids = await user.add_many(

@@ -7,7 +7,7 @@ import pytest
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Hit, InvalidInputError, Item, MemoryType, UserMemory
-from memory_actors.search.folding import gist
+from memory_actors.search.choosing import gist
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,8 @@ async def test_equal_texts_are_one_hit_however_many_there_are(open_memory, copie
         assert all(hit.near_duplicates == () for hit in hits[1:])
 
 
-async def test_a_fact_that_differs_in_its_metadata_is_kept_and_folded(open_memory) -> None:
+async def test_a_fact_differing_in_metadata_is_kept_and_folded(open_memory) -> None:
+    """A fact that differs in its metadata is kept, and folded."""
     async with open_memory() as memory:
         user = memory.user("u")
         one = await user.add("User is vegetarian", metadata={"a": 1})
@@ -95,7 +96,8 @@ async def test_two_keys_of_one_value_are_two_hits(open_memory) -> None:
         assert len(await user.retrieve("Paris")) == 2
 
 
-async def test_a_fact_in_the_words_of_a_relationship_is_one_hit_with_it(open_memory) -> None:
+async def test_a_fact_worded_like_a_relationship_is_one_hit(open_memory) -> None:
+    """A fact in the words of a relationship is one hit with it."""
     async with open_memory() as memory:
         user = memory.user("u")
         await user.entities.add_entity("Ada", "person")
@@ -158,7 +160,8 @@ async def test_hits_come_by_score_where_no_kind_is_named(open_memory) -> None:
         assert [hit.memory_type for hit in by_kind] == ["working", "long_term"]
 
 
-async def test_named_kinds_come_kind_by_kind_and_none_is_left_out(open_memory) -> None:
+async def test_named_kinds_come_kind_by_kind(open_memory) -> None:
+    """Named kinds come kind by kind, and none is left out."""
     async with open_memory() as memory:
         user = memory.user("u", session_id="s")
         await filled(user)
@@ -179,7 +182,8 @@ async def test_named_kinds_come_kind_by_kind_and_none_is_left_out(open_memory) -
         assert all(hit.score >= 0.99 for hit in strict)
 
 
-async def test_a_kind_of_few_is_not_lost_among_thousands_of_another(open_memory) -> None:
+async def test_a_small_kind_is_not_lost_in_a_large_one(open_memory) -> None:
+    """A kind of few is not lost among thousands of another."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         for start in range(0, 900, 300):

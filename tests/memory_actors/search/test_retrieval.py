@@ -54,7 +54,8 @@ def contents(hits: list[Any]) -> list[str]:
     return [hit.content for hit in hits]
 
 
-async def test_a_score_is_between_0_and_1_and_explained_by_its_signals(open_memory) -> None:
+async def test_a_score_is_explained_by_its_signals(open_memory) -> None:
+    """A score is between 0 and 1, and explained by its signals."""
     async with open_memory() as memory:
         user = memory.user("u")
         await filled(user)
@@ -93,9 +94,10 @@ async def test_weights_hold_without_token_states_too(tmp_path: Path) -> None:
         assert hit.signals["meaning"] > 0
 
 
-async def test_a_query_is_embedded_as_the_model_wants_questions_and_memories_are_not(
+async def test_queries_are_embedded_as_questions(
     tmp_path: Path,
 ) -> None:
+    """A query is embedded as the model wants questions, and memories are not."""
     embedder = FakeEmbedder()
     embedder.query_prefix = "ask: "  # type: ignore[attr-defined]
     async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
@@ -257,9 +259,8 @@ async def parts(memory: MemorySystem) -> Any:
         return live.indexes.get(long_term)
 
 
-async def test_deleted_memories_never_come_back_and_the_parts_keep_one_order(
-    open_memory, monkeypatch
-) -> None:
+async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> None:
+    """Deleted memories never come back, and the parts keep one order."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         ids = await filled(user, 300)
@@ -277,9 +278,8 @@ async def test_deleted_memories_never_come_back_and_the_parts_keep_one_order(
         assert len(index.late) == len(index.words) == len(index.dense) == 170
 
 
-async def test_what_the_graph_and_the_words_propose_is_ranked_the_same_way(
-    open_memory, monkeypatch
-) -> None:
+async def test_graph_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
+    """Memories that the graph and the words propose are ranked the same way."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user, 300)
@@ -294,9 +294,10 @@ async def test_what_the_graph_and_the_words_propose_is_ranked_the_same_way(
 
 
 @pytest.mark.parametrize("harm", ["missing", "junk", "flip", "stale"])
-async def test_the_word_file_is_made_again_when_it_is_not_whole(
+async def test_a_broken_word_file_is_made_again(
     open_memory, tmp_path: Path, harm: str, monkeypatch
 ) -> None:
+    """The word file is made again when it is not whole."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)
@@ -320,9 +321,8 @@ async def test_the_word_file_is_made_again_when_it_is_not_whole(
             assert [round(h.score, 5) for h in after] == [round(h.score, 5) for h in before]
 
 
-async def test_token_states_beyond_the_bound_are_read_when_they_are_needed(
-    open_memory, monkeypatch
-) -> None:
+async def test_token_states_beyond_the_bound_are_read_later(open_memory, monkeypatch) -> None:
+    """Token states beyond the bound are read when they are needed."""
     monkeypatch.setattr(memory_index, "STATES_CHUNK", 8)
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
@@ -442,7 +442,8 @@ async def test_receipts_of_a_restore_are_of_what_came_back(open_memory) -> None:
         assert [receipt.memory_id for receipt in receipts] == [ids[0]]
 
 
-async def test_repeating_an_add_at_the_global_limit_is_no_new_add(open_memory) -> None:
+async def test_a_repeated_add_at_the_global_limit_succeeds(open_memory) -> None:
+    """Repeating an add at the global limit is no new add."""
     async with open_memory(global_limits=GlobalLimits(long_term_bytes=25)) as memory:
         user = memory.user("u")
         items = [Item(content="x" * 10, memory_id=f"id{n}") for n in range(2)]
@@ -462,7 +463,8 @@ async def test_observing_does_not_bring_back_what_is_deleted_meanwhile(open_memo
         assert (await user.usage()).kinds["entity"].count == 0
 
 
-async def test_an_id_of_working_memory_is_known_to_two_who_want_it_at_once(open_memory) -> None:
+async def test_two_at_once_know_a_working_memorys_id(open_memory) -> None:
+    """An id of working memory is known to two who want it at once."""
     for _ in range(5):
         async with open_memory(check_replay=False) as memory:
             user = memory.user(f"u{_}")
@@ -534,9 +536,11 @@ async def test_a_month_is_of_the_years_of_what_is_there(open_memory) -> None:
         assert await user.retrieve("who met in December?", explain=True) == [alone]
 
 
-async def test_scores_are_the_same_after_a_restart_also_where_memories_were_reworded(
+async def test_scores_are_the_same_after_a_restart(
     open_memory,
 ) -> None:
+    """Scores are the same after a restart, also where memories were reworded."""
+
     async def scores(user: UserMemory) -> list[tuple[str, float]]:
         hits = await user.retrieve("word3 place3", top_k=60)
         return [(hit.memory_id, hit.score) for hit in hits]

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.session_order import Ends, Place
+from memory_actors.search.indexes.parts import Ends, Parts, Place
 from memory_actors.search.indexes.traits import Times, Trait, Traits, spoken
 
 VECTOR = np.array([1, 0], np.float32)
@@ -66,7 +65,8 @@ def test_a_reworded_passage_stands_where_it_stood() -> None:
         assert session.order() == [*order, 10]
 
 
-def test_a_passage_that_was_reworded_while_another_came_stands_where_it_stood() -> None:
+def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
+    """A passage that was reworded while another came stands where it stood."""
     session = Sessions()
     session.add(1)
     session.drop(1)

@@ -17,9 +17,10 @@ async def fill(user: Any) -> None:
             await user.add(f"text {number}", kind.NAME)
 
 
-async def test_rows_that_no_index_has_are_not_looked_at_when_a_user_wakes(
+async def test_unindexed_rows_are_not_read_at_waking(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Rows that no index has are not looked at when a user wakes."""
     async with open_memory() as memory:
         await fill(memory.user("u"))
     asked: list[str] = []
@@ -41,7 +42,8 @@ async def test_an_archived_entry_is_found_after_a_user_wakes(open_memory: Any) -
         assert hit.entry_id == entry_id
 
 
-async def test_the_rows_that_a_kind_has_indexed_are_those_with_digests(open_memory: Any) -> None:
+async def test_the_indexed_rows_of_a_kind_have_digests(open_memory: Any) -> None:
+    """The rows that a kind has indexed are those with digests."""
     async with open_memory() as memory:
         user = memory.user("u")
         await fill(user)

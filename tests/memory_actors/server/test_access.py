@@ -100,9 +100,8 @@ def test_a_wrong_key_is_refused(service: Service, ask, method, path, case) -> No
 
 
 @closed
-def test_a_key_that_is_not_sent_as_a_bearer_is_refused(
-    service: Service, ask, method, path, case
-) -> None:
+def test_a_key_not_sent_as_bearer_is_refused(service: Service, ask, method, path, case) -> None:
+    """A key that is not sent as a bearer is refused."""
     for header in (service.root, f"Basic {service.root}", f"Token {service.root}", "Bearer", ""):
         answer = ask(method, path, case, None, headers={"Authorization": header})
         problem(answer, 401, "unauthorized")
@@ -147,7 +146,8 @@ def test_other_methods_and_options_tell_nothing_without_a_key(service: Service, 
     assert "allow" in answer.headers
 
 
-def test_who_may_is_asked_before_what_is_asked_for_is_read(service: Service) -> None:
+def test_rights_are_checked_before_the_body_is_read(service: Service) -> None:
+    """The question who may ask comes before the body is read."""
     path = f"/v1/users/{ALICE}/memories"
     problem(service("POST", path, content=b"junk"), 401, "unauthorized")
     problem(service("POST", path, service.bob, content=b"junk"), 403, "forbidden")
@@ -262,7 +262,8 @@ ODD_IDS = [
 
 
 @pytest.mark.parametrize("odd", ODD_IDS, ids=range(len(ODD_IDS)))
-def test_odd_ids_of_users_and_memories_are_taken_as_they_are(service: Service, odd: str) -> None:
+def test_odd_ids_are_taken_as_they_are(service: Service, odd: str) -> None:
+    """Odd ids of users and memories are taken as they are."""
     token, _ = service.keys.create(odd)
     base = f"/v1/users/{quote(odd, safe='')}"
     body = {"content": "User enjoys tea", "memory_id": odd}
@@ -290,7 +291,8 @@ def tier_of(service: Service, user_id: str) -> str:
     return service.call(lambda: service.memory.user(user_id).usage()).tier
 
 
-def test_the_first_use_of_a_key_sets_the_tier_and_later_ones_do_not(service: Service) -> None:
+def test_the_first_use_of_a_key_sets_the_tier(service: Service) -> None:
+    """The first use of a key sets the tier, and later ones do not."""
     token, key = service.keys.create("tia", "free")
     assert tier_of(service, "tia") == "pro"
     path = "/v1/users/tia/usage"
@@ -306,7 +308,9 @@ def test_a_refused_key_sets_no_tier(service: Service) -> None:
     assert tier_of(service, "tom") == "pro"
 
 
-def test_a_tier_that_cannot_be_noted_is_set_all_the_same(service: Service, monkeypatch) -> None:
+def test_an_unnoted_tier_is_set_all_the_same(service: Service, monkeypatch) -> None:
+    """A tier that cannot be noted is set all the same."""
+
     def full(_key_id: str) -> None:
         raise KeyFileError("no room")
 

@@ -160,9 +160,10 @@ def test_runs_wait_for_each_other(service: Service, compaction) -> None:
         (KeyError("the diamonds"), "internal-error", None),
     ],
 )
-def test_a_run_that_fails_says_why_and_the_next_one_runs(
+def test_a_failing_run_says_why_and_the_next_runs(
     service: Service, compaction, error: Exception, name: str, said: str | None
 ) -> None:
+    """A run that fails says why, and the next one runs."""
     compaction.error = error
     told = ended(service, ask(service))
     assert (told["state"], told["report"]) == ("failed", None)
@@ -194,9 +195,8 @@ def test_an_unknown_job_is_not_found(service: Service) -> None:
     problem(service("GET", f"{JOBS}/job_0", service.root), 404, "not-found")
 
 
-def test_no_more_than_so_many_wait_and_so_many_are_remembered(
-    service: Service, compaction, monkeypatch
-) -> None:
+def test_waiting_and_remembered_jobs_are_bounded(service: Service, compaction, monkeypatch) -> None:
+    """No more than so many jobs wait, and so many are remembered."""
     monkeypatch.setattr(jobs_module, "FINISHED_MAX", 3)
     compaction.held = True
     running = ask(service)

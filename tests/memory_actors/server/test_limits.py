@@ -61,7 +61,9 @@ def chunks(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_of_1_mib_is_taken_and_one_byte_more_is_not(service: Service, chunked) -> None:
+def test_a_body_may_have_1_mib_and_no_byte_more(service: Service, chunked) -> None:
+    """A body of 1 MiB is taken, and one byte more is not."""
+
     def ask(size_bytes: int) -> Any:
         body = body_of(size_bytes)
         return service("POST", MEMORIES, service.alice, content=chunks(body) if chunked else body)
@@ -103,9 +105,8 @@ def test_a_body_that_does_not_arrive_gives_its_place_up(tmp_path: Path) -> None:
         assert b"request-timeout" in answer
 
 
-def test_a_client_that_hangs_up_harms_nobody_and_is_no_failure_of_ours(
-    service: Service, caplog
-) -> None:
+def test_a_client_that_hangs_up_harms_nobody(service: Service, caplog) -> None:
+    """A client that hangs up harms nobody, and is no failure of ours."""
     with logged(caplog) as lines:
         hang_up(service)
         assert service("GET", f"/v1/users/{ALICE}/usage", service.alice).status_code == 200

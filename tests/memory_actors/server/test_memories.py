@@ -71,7 +71,8 @@ def test_a_fact_that_is_said_again_is_seen_or_kept(ask: Ask) -> None:
     assert wrong.status_code == 400
 
 
-def test_agent_and_session_come_from_headers_unless_the_body_says_otherwise(ask: Ask) -> None:
+def test_agent_and_session_come_from_headers_or_body(ask: Ask) -> None:
+    """Agent and session come from headers, unless the body says otherwise."""
     headers = {"Agent-Id": "caf%C3%A9", "Session-Id": "s%2F1"}
     body = {"content": "x"}
     plain = ask("POST", "/memories", body, headers=headers).json()["memory_id"]

@@ -76,9 +76,10 @@ def test_the_examples_of_bodies_are_what_the_routes_take(path, method, body) -> 
     assert msgspec.convert(example, body)
 
 
-def test_the_document_is_served_without_a_key_and_loads_nothing_from_elsewhere(
+def test_the_document_needs_no_key_and_no_network(
     service: Service,
 ) -> None:
+    """The document is served without a key, and loads nothing from elsewhere."""
     for path in ("/schema", "/schema/openapi.json"):
         answer = service("GET", path)
         assert answer.status_code == 200

@@ -26,7 +26,7 @@ from memory_actors.cli import App, main
 from memory_actors.cli.serve import is_loopback
 from memory_actors.server import KeyStore, create_app
 from memory_actors.server.serving import address, listening
-from memory_actors.users.writers.scope import Scope
+from memory_actors.users.handles.scope import Scope
 from tests.memory_actors.server.helpers import ALICE, StandIn, bearer, serving, until
 
 ROOT = Path(__file__).parents[3]

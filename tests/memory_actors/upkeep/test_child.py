@@ -52,7 +52,8 @@ def test_an_error_is_raised_again_by_its_name(child: Callable[[str], None]) -> N
         heard("m", [], Answer)
 
 
-def test_a_child_that_dies_before_it_reads_is_told_by_its_end(child: Callable[[str], None]) -> None:
+def test_a_child_dying_before_reading_is_told_by_its_end(child: Callable[[str], None]) -> None:
+    """A child that dies before it reads is told by its end."""
     child("exec 0<&-; kill -SEGV $$")
     with pytest.raises(ChildDied, match="SIGSEGV"):
         heard("m", [], Answer, given=bytes(1 << 20))  # more than a pipe holds
@@ -79,9 +80,11 @@ def test_a_repair_that_dies_says_so(child: Callable[[str], None], tmp_path: Path
         repair_store(tmp_path / "old", tmp_path / "new")
 
 
-def test_a_child_tells_in_lines_and_its_prints_do_not_come_between(
+def test_a_childs_prints_do_not_mix_with_its_lines(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A child tells in lines, and its prints do not come between."""
+
     def work(progress: Callable[[int, int], object]) -> Answer:
         print("a line of a log")
         progress(1, 2)

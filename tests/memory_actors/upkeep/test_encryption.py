@@ -49,14 +49,17 @@ def bytes_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
-async def test_nothing_a_user_said_is_in_a_file_of_an_encrypted_store(
+async def test_an_encrypted_stores_files_hold_no_users_words(
     open_memory: Any,
     directory: Path,
     embedder: FakeTokenEmbedder,
     monkeypatch: pytest.MonkeyPatch,
     encrypt: bool,
 ) -> None:
-    """The same search finds canaries and vectors in a store that is not encrypted."""
+    """Nothing that a user said is in a file of an encrypted store.
+
+    The same search finds canaries and vectors in a store that is not encrypted.
+    """
     monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     text = "the text whose vector is looked for"
     async with open_memory(summarizer=SHORT, recall_audit="plain", encrypt=encrypt) as memory:
@@ -85,9 +88,10 @@ async def test_nothing_a_user_said_is_in_a_file_of_an_encrypted_store(
         assert "log.mdb" in words
 
 
-async def test_keys_of_an_index_are_no_hashes_that_a_guess_could_be_tested_against(
+async def test_keys_of_an_index_cannot_be_guessed(
     open_memory: Any,
 ) -> None:
+    """Keys of an index are no hashes that a guess could be tested against."""
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("tea", idempotency_key="guess", memory_id="m-guess")
         rows = {}
@@ -104,9 +108,10 @@ async def test_keys_of_an_index_are_no_hashes_that_a_guess_could_be_tested_again
 # --- it works
 
 
-async def test_an_encrypted_store_answers_after_reopening_as_one_that_is_not(
+async def test_an_encrypted_store_answers_the_same_after_reopening(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
+    """An encrypted store answers after reopening as one that is not encrypted."""
     async with open_memory(summarizer=SHORT, encrypt=True) as memory:
         await with_a_past(memory)
         await memory.compact()
@@ -172,9 +177,10 @@ async def test_an_encrypted_store_is_refused_without_its_keys_and_untouched(
     assert bytes_of(directory) == before
 
 
-async def test_a_store_that_is_not_encrypted_is_refused_with_keys_and_untouched(
+async def test_a_plain_store_is_refused_with_keys(
     open_memory: Any, directory: Path, key_file: Path
 ) -> None:
+    """A store that is not encrypted is refused with keys, and left untouched."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
     before = bytes_of(directory)
@@ -186,9 +192,10 @@ async def test_a_store_that_is_not_encrypted_is_refused_with_keys_and_untouched(
     assert not key_file.exists()
 
 
-async def test_the_keys_are_beside_the_store_for_their_owner_only_and_in_no_backup(
+async def test_the_keys_are_private_and_in_no_backup(
     open_memory: Any, directory: Path, key_file: Path, tmp_path: Path
 ) -> None:
+    """The keys are beside the store, for their owner only, and in no backup."""
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("likes tea")
         await memory.backup(tmp_path / "backup")
@@ -248,9 +255,10 @@ async def test_a_repaired_store_is_under_the_same_keys(
         assert (await memory.verify()).ok
 
 
-async def test_without_the_extra_it_is_said_what_to_install_and_nothing_is_made(
+async def test_a_missing_extra_is_named_before_anything_is_made(
     open_memory: Any, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without the extra the error says what to install, and nothing is made."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
 
     with pytest.raises(MissingExtra, match=r"memory-actors\[crypto\]"):
@@ -272,9 +280,10 @@ async def with_an_old_backup(open_memory: Any, tmp_path: Path, **options: Any) -
         assert (receipt.events, receipt.key_deleted) == (6, True)
 
 
-async def test_an_old_backup_cannot_be_read_for_an_erased_user_and_can_for_others(
+async def test_an_old_backup_is_unreadable_for_an_erased_user(
     open_memory: Any, directory: Path, tmp_path: Path
 ) -> None:
+    """An old backup cannot be read for an erased user, and can for others."""
     await with_an_old_backup(open_memory, tmp_path)
     await MemorySystem.restore_backup(tmp_path / "backup", directory)
 
@@ -308,9 +317,10 @@ async def test_an_old_backup_cannot_be_read_for_an_erased_user_and_can_for_other
         assert (await memory.verify()).ok
 
 
-async def test_a_user_whose_key_is_gone_can_be_erased_and_come_back(
+async def test_a_user_without_a_key_can_be_erased(
     open_memory: Any, directory: Path, tmp_path: Path
 ) -> None:
+    """A user whose key is gone can be erased, and come back."""
     await with_an_old_backup(open_memory, tmp_path)
     await MemorySystem.restore_backup(tmp_path / "backup", directory)
 
@@ -324,9 +334,10 @@ async def test_a_user_whose_key_is_gone_can_be_erased_and_come_back(
         assert (await memory.verify()).ok
 
 
-async def test_who_came_back_under_a_new_key_is_not_read_from_a_backup_under_the_old_one(
+async def test_a_new_key_does_not_open_an_old_backup(
     open_memory: Any, directory: Path, tmp_path: Path
 ) -> None:
+    """A user who came back under a new key is not read from a backup under the old one."""
     await with_an_old_backup(open_memory, tmp_path)
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("came back")
@@ -337,9 +348,10 @@ async def test_who_came_back_under_a_new_key_is_not_read_from_a_backup_under_the
             await memory.user("ada").list_memories()
 
 
-async def test_erasing_one_user_leaves_the_vectors_of_another_with_the_same_text(
+async def test_erasing_one_user_leaves_anothers_equal_vectors(
     open_memory: Any, embedder: FakeTokenEmbedder
 ) -> None:
+    """Erasing one user leaves the vectors of another with the same text."""
     async with open_memory(encrypt=True) as memory:
         await memory.user("ada").add("the same text")
         await memory.user("bob").add("the same text")

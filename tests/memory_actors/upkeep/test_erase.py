@@ -66,9 +66,10 @@ async def everything(memory: MemorySystem, user_id: str, query: str) -> list[Any
     ]
 
 
-async def test_no_file_and_no_answer_has_a_trace_of_an_erased_user(
+async def test_no_file_and_no_answer_has_an_erased_user(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No file and no answer has a trace of an erased user."""
     monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     KeyStore(directory).create(USER)
     async with open_memory(summarizer=SHORT, recall_audit="plain") as memory:
@@ -137,9 +138,8 @@ async def test_an_erased_user_may_come_back_and_is_new(open_memory: Any) -> None
         assert await memory.users() == []
 
 
-async def test_where_index_files_cannot_be_looked_for_there_is_no_receipt(
-    open_memory: Any, directory: Path
-) -> None:
+async def test_unlistable_index_files_mean_no_receipt(open_memory: Any, directory: Path) -> None:
+    """Where index files cannot be looked for, there is no receipt."""
     async with open_memory() as memory:
         await memory.user(USER).add("canary canoe on the lake")
     indexes, aside = directory / "indexes", directory / "aside"
@@ -158,9 +158,8 @@ async def test_where_index_files_cannot_be_looked_for_there_is_no_receipt(
         assert found_in(directory) == set()
 
 
-async def test_an_index_file_that_cannot_be_removed_is_named_and_there_is_no_receipt(
-    open_memory: Any, directory: Path
-) -> None:
+async def test_an_unremovable_index_file_is_named(open_memory: Any, directory: Path) -> None:
+    """An index file that cannot be removed is named, and there is no receipt."""
     async with open_memory() as memory:
         await memory.user(USER).add("canary canoe on the lake")
     async with open_memory() as memory:
@@ -178,9 +177,8 @@ async def test_an_index_file_that_cannot_be_removed_is_named_and_there_is_no_rec
         assert found_in(directory) == set()
 
 
-async def test_an_archive_that_cannot_be_read_keeps_an_erasure_from_being_begun(
-    open_memory: Any, directory: Path
-) -> None:
+async def test_an_unreadable_archive_stops_an_erasure(open_memory: Any, directory: Path) -> None:
+    """An archive that cannot be read keeps an erasure from being begun."""
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
     archive, aside = directory / "archive", directory / "aside"
@@ -276,9 +274,11 @@ async def test_two_at_once_are_one(open_memory: Any) -> None:
         ]
 
 
-async def test_what_an_error_has_left_is_erased_by_the_next_call(
+async def test_the_next_call_erases_what_an_error_left(
     open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next call erases the rest that an error has left."""
+
     def fail(*_: Any, **__: Any) -> Any:
         raise DiskFull("no room")
 

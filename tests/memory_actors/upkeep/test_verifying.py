@@ -24,9 +24,8 @@ async def filled(open_memory: Any) -> None:
         await memory.user("bob").add("rows a boat")
 
 
-async def test_a_whole_store_has_no_findings_and_tells_how_far_it_is(
-    open_memory: Any, tmp_path: Path
-) -> None:
+async def test_a_whole_store_has_no_findings(open_memory: Any, tmp_path: Path) -> None:
+    """A whole store has no findings, and tells how far it is."""
     await filled(open_memory)
     seen: list[tuple[int, int]] = []
 
@@ -45,9 +44,8 @@ async def test_a_store_that_is_open_or_none_is_refused(open_memory: Any, tmp_pat
         verify_store(tmp_path / "file")
 
 
-async def test_a_snapshot_that_is_not_what_a_replay_gives_is_found(
-    open_memory: Any, tmp_path: Path
-) -> None:
+async def test_a_snapshot_unlike_its_replay_is_found(open_memory: Any, tmp_path: Path) -> None:
+    """A snapshot that differs from a replay is found."""
     await filled(open_memory)
     change_rows(tmp_path / "memory", "snapshots", another_state)
 

@@ -43,9 +43,8 @@ async def test_a_poisoned_user_stays_readable_and_harms_nobody(open_memory, tmp_
         assert (await bob.usage()).kinds["long_term"].count == 2
 
 
-async def test_a_user_whose_last_event_is_damaged_is_refused_and_harms_nobody(
-    open_memory, tmp_path
-) -> None:
+async def test_a_user_with_a_damaged_event_is_refused(open_memory, tmp_path) -> None:
+    """A user whose last event is damaged is refused, and harms nobody."""
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
         await memory.user("bob").add("likes coffee")
@@ -111,7 +110,8 @@ async def test_users_beyond_the_budget_leave_and_come_back(open_memory) -> None:
             assert hit.content == f"memory of {n}"
 
 
-async def test_what_many_callers_do_at_once_while_users_leave_is_kept(open_memory) -> None:
+async def test_concurrent_work_survives_passivation(open_memory) -> None:
+    """The work of many callers at once is kept while users leave."""
     async with open_memory(live_bytes_max=0, check_replay=False) as memory:
 
         async def work(n: int) -> None:

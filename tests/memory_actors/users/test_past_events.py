@@ -49,7 +49,8 @@ async def test_every_event_about_each_memory_is_read_once_in_pages(log: Counting
     assert log.reads == [[1, 2], [3, 4], [5]]
 
 
-async def test_only_the_first_events_are_read_of_ids_that_were_used(log: CountingLog) -> None:
+async def test_only_first_events_of_used_ids_are_read(log: CountingLog) -> None:
+    """Only the first events are read of ids that were used."""
     assert await first_events(log, "s", ["b", "never"]) == {"b": Noted(("a", "b"))}
     assert log.reads == [[1]]
 

@@ -77,14 +77,16 @@ async def test_a_byte_limit_says_how_large_the_new_item_is(open_memory, kind: st
     assert "Delete old memories" in said
 
 
-async def test_facts_that_could_never_come_at_once_are_to_be_fewer(open_memory) -> None:
+async def test_too_many_facts_at_once_should_be_fewer(open_memory) -> None:
+    """Facts that could never come at once are to be fewer."""
     async with open_memory(tiers=pro(SMALL)) as memory:
         user = memory.user("u")
         said = await refusal(user.add_many([Item(content=f"f{n}") for n in range(4)]))
         assert said.startswith("4 long_term memories at once can never fit (max: 3). Add fewer")
 
 
-def test_what_is_exactly_as_large_as_a_limit_fits_once_there_is_room() -> None:
+def test_a_memory_as_large_as_its_limit_fits() -> None:
+    """A memory exactly as large as a limit fits once there is room."""
     for refuse in (
         lambda: refuse_count("k", "n", 1, SMALL, "long_term_memories", new=3),
         lambda: refuse_bytes("k", 1, SMALL, "long_term_bytes", new=100),
@@ -106,7 +108,8 @@ async def test_full_working_memory_does_not_advise_an_upgrade(open_memory) -> No
         assert (await working.set("c", 1, auto_prune=True)).evicted
 
 
-async def test_a_kind_that_is_switched_off_does_not_advise_to_delete(open_memory) -> None:
+async def test_a_kind_switched_off_does_not_advise_deleting(open_memory) -> None:
+    """A kind that is switched off does not advise to delete."""
     none = Limits(working_keys=0, short_term_sessions=0, long_term_memories=0, episode_steps=0)
     async with open_memory(tiers=pro(none)) as memory:
         user = memory.user("u")
@@ -151,7 +154,8 @@ async def test_a_limit_over_all_users_says_what_would_be_added(open_memory) -> N
         assert "adds 101 B: that can never fit" in await refusal(user.add("y" * 101), error)
 
 
-async def test_an_entry_too_long_for_any_document_does_not_advise_to_archive(open_memory) -> None:
+async def test_an_overlong_entry_does_not_advise_archiving(open_memory) -> None:
+    """An entry too long for any document does not advise to archive."""
     async with open_memory(context_soft_tokens=10, context_hard_tokens=20) as memory:
         context = memory.user("u").context
         await context.add("", "a few words")

@@ -68,9 +68,10 @@ async def test_a_tier_is_durable_and_can_be_overridden_in_settings(open_memory) 
         assert (await user.estimate_monthly_cost()).tier_price_usd == 1.5
 
 
-async def test_a_downgrade_deletes_nothing_and_refuses_adds_until_there_is_room(
+async def test_a_downgrade_deletes_nothing(
     open_memory,
 ) -> None:
+    """A downgrade deletes nothing, and refuses adds until there is room."""
     tiers = {Tier.FREE: Plan(limits=Limits(long_term_memories=2))}
     async with open_memory(tiers=tiers) as memory:
         user = memory.user("u")
@@ -109,7 +110,8 @@ async def test_a_full_user_is_refused_before_anything_is_embedded(open_memory, e
 # --- prune and restore
 
 
-async def test_a_prune_is_logged_with_kind_number_and_a_hash_of_the_user(open_memory) -> None:
+async def test_a_prune_is_logged_without_the_user(open_memory) -> None:
+    """A prune is logged with kind, number and a hash of the user."""
     with capture_logs() as logs:
         async with open_memory(tiers=pro(Limits(long_term_memories=20))) as memory:
             user = memory.user("ada")
@@ -162,7 +164,8 @@ async def test_a_deleted_memory_comes_back_with_its_age(open_memory, clock: Fake
             assert getattr(again, field) == getattr(before, field)
 
 
-async def test_what_never_was_and_what_is_not_kept_cannot_be_restored(open_memory) -> None:
+async def test_unknown_and_unkept_memories_cannot_be_restored(open_memory) -> None:
+    """A memory that never was, or is not kept, cannot be restored."""
     async with open_memory() as memory:
         user = memory.user("u")
         with pytest.raises(NotFoundError):
@@ -173,7 +176,8 @@ async def test_what_never_was_and_what_is_not_kept_cannot_be_restored(open_memor
             await user.restore([receipt.memory_id])
 
 
-async def test_a_key_that_was_just_set_is_known_though_it_cannot_be_restored(open_memory) -> None:
+async def test_a_freshly_set_key_is_known_and_unrestorable(open_memory) -> None:
+    """A key that was just set is known, though it cannot be restored."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         for key in range(8):  # one of them might be in the log by chance
@@ -198,7 +202,8 @@ async def test_all_users_together_keep_to_the_global_limit(open_memory) -> None:
         assert (await memory.usage()).size_bytes["long_term"] == 100
 
 
-async def test_the_totals_are_exact_after_a_restart_and_need_no_user(open_memory) -> None:
+async def test_totals_are_exact_after_a_restart(open_memory) -> None:
+    """The totals are exact after a restart, and need no user."""
     async with open_memory() as memory:
         for n in range(5):
             user = memory.user(f"u{n}")
@@ -256,7 +261,8 @@ async def test_alerts_are_recorded_and_delivered_once_for_each_crossing(open_mem
     ]
 
 
-async def test_a_full_ring_raises_no_alert_and_a_quota_that_refuses_does(open_memory) -> None:
+async def test_a_full_ring_raises_no_alert(open_memory) -> None:
+    """A full ring raises no alert, and a quota that refuses does."""
     got: list[Alert] = []
 
     async def take(alert: Alert) -> None:
@@ -287,7 +293,8 @@ async def test_a_full_ring_raises_no_alert_and_a_quota_that_refuses_does(open_me
     assert got[-1].level == "critical"
 
 
-async def test_an_alert_comes_in_the_commit_of_the_write_that_caused_it(open_memory) -> None:
+async def test_an_alert_is_committed_with_its_write(open_memory) -> None:
+    """An alert comes in the commit of the write that caused it."""
     async with open_memory(tiers=pro(Limits(long_term_memories=5)), alerts=[]) as memory:
         user = memory.user("u")
         await user.add_many([Item(content=f"fact {n}") for n in range(4)])
@@ -333,9 +340,10 @@ def test_the_prices_are_those_of_the_contract() -> None:
 # --- the memory of the process
 
 
-async def test_over_the_hard_limit_writes_are_refused_and_reads_and_deletes_go_on(
+async def test_over_the_hard_limit_only_writes_are_refused(
     open_memory,
 ) -> None:
+    """Over the hard limit writes are refused, and reads and deletes go on."""
     async with open_memory() as memory:
         receipt = await memory.user("u").add("likes tea")
     async with open_memory(memory_hard_bytes=1) as memory:
@@ -403,9 +411,10 @@ async def test_logs_never_hold_content_or_a_users_id(open_memory, embedder, caps
         assert name not in text
 
 
-async def test_a_handle_that_prunes_does_so_for_every_kind_unless_a_call_says_otherwise(
+async def test_a_pruning_handle_prunes_every_kind(
     open_memory,
 ) -> None:
+    """A handle that prunes does so for every kind, unless a call says otherwise."""
     limits = Limits(
         working_keys=1, long_term_memories=1, entities=2, relationships=1, episodes=1, documents=1,
         context_entries=2,

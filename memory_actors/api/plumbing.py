@@ -1,0 +1,68 @@
+"""What imports and syncing do with a user's memory, and no caller has to: not operations."""
+# ruff: noqa: SLF001 - the other half of these handles, kept out of the public API
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.origins import Origins
+from memory_actors.base.records import Item, Memory, Receipt
+from memory_actors.base.reports import ContextReceipt
+from memory_actors.base.validation import check_memory_type
+from memory_actors.kinds.context.commands import Change
+from memory_actors.users.handles.context_document import Base, ContextDocument
+from memory_actors.users.handles.summaries import Summarized
+
+
+def from_origins(user: UserMemory, origins: Origins) -> UserMemory:
+    """Return a handle for words of several origins, as another store has them. No I/O."""
+    return user._speaking_for(origins)
+
+
+async def put_block(
+    user: UserMemory, memory_id: str, item: Item, data: Mapping[str, Any]
+) -> Receipt:
+    """Put a block of a context document as an export of another store has it.
+
+    :raises QuotaExceededError: there is no room for it.
+    :raises InvalidInputError: it is no block, or its id stands for another memory.
+    """
+    return await user.context._put_block(memory_id, item, data)
+
+
+async def put_summary(user: UserMemory, memory: Memory) -> Receipt:
+    """Add a summary as an export of another store has it; its originals stay where they are.
+
+    :raises QuotaExceededError: there is no room for it.
+    :raises InvalidInputError: it is no summary, or its id stands for another memory.
+    """
+    if not isinstance(memory, Memory):
+        raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
+    handle = user._handles[check_memory_type(memory.memory_type)]
+    if not isinstance(handle, Summarized):
+        raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
+    return await handle._put_summary(memory)
+
+
+async def note_synced(
+    document: ContextDocument,
+    base: Base,
+    changes: Sequence[Change] = (),
+    *,
+    expected: bytes | None = None,
+    auto_archive: bool = False,
+    label: str = "",
+) -> ContextReceipt:
+    """Carry out changes and note what a file and the document then have in common.
+
+    See `ContextDocument.change`; one append does both.
+    """
+    return await document._note_synced(
+        base, changes, expected=expected, auto_archive=auto_archive, label=label
+    )
+
+
+async def archive_digest(document: ContextDocument) -> bytes:
+    """Return a digest of what is in the archive: another one when that has changed."""
+    return await document._archive_digest()

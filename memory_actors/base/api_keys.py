@@ -1,0 +1,233 @@
+"""API keys: what one is, how it is recognised, and the file that keeps them.
+
+Below the server, because erasing a user takes the user's keys away, server or not.
+
+A key is `ma_<id>_<secret>`. The id (8 random bytes) is public: it is how a key is found, listed and
+revoked. The secret is 32 random bytes, and nobody but its owner keeps it: we keep the SHA-256 of
+the whole key. A slow hash (argon2, scrypt) is for passwords, which can be guessed; 256 random bits
+cannot, however fast the hash is, and a fast one costs a request microseconds.
+
+Keys are kept in `api_keys.json` in the data directory, beside the log, never in it. The file is
+readable by its owner only and is replaced as a whole, so a reader sees all of an old version or all
+of a new one. Whoever changes it holds a lock meanwhile: `memory-actors keys` may run beside the
+server, which notices a new version at its next request.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from eventlog.files.datafile import make_directory, write_whole
+from eventlog.files.regular import MADE, open_regular, read_bytes
+from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
+from memory_actors.base.records import Tier
+from memory_actors.base.validation import check_name, check_tier
+
+FILE, LOCK = "api_keys.json", "api_keys.lock"
+KEYS_MAX = 10_000  # the file is written as a whole: 3 MB
+ID_BYTES, SECRET_BYTES = 8, 32
+_PATTERN: Final = re.compile(r"ma_([0-9a-f]{16})_[0-9a-f]{64}")
+_NOBODY: Final = "0" * 64  # compared with when there is no such key: it takes as long
+_Version = tuple[int, int, int]
+_NO_FILE: _Version = (0, 0, 0)
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One key, as it is kept."""
+
+    id: str
+    sha256: str
+    """Hex, of the whole key."""
+    scope: Literal["user", "root"]
+    """A user's key reaches that user's memory; root reaches every user's, and the admin routes."""
+    user_id: str | None = None
+    tier: Tier | None = None
+    """What the user's tier is set to by the first request with this key."""
+    tier_is_set: bool = False
+    """Whether that has been done: a key sets the tier once, and never again."""
+    created_at: datetime
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it may do everything."""
+        return self.scope == "root"
+
+    def may_reach(self, user_id: str) -> bool:
+        """Say whether it opens a user's memory. Ids are compared as they are, never normalised."""
+        return self.is_root or (self.user_id is not None and self.user_id == user_id)
+
+
+def new_key(user_id: str | None, tier: Tier | None, created_at: datetime) -> tuple[str, ApiKey]:
+    """Return a new key in clear, to be shown once, and what is kept of it. None: a root key."""
+    key_id = secrets.token_hex(ID_BYTES)
+    token = f"ma_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
+    kept = ApiKey(
+        id=key_id,
+        sha256=_digest(token),
+        scope="root" if user_id is None else "user",
+        user_id=user_id,
+        tier=tier,
+        created_at=created_at,
+    )
+    return token, kept
+
+
+def id_in(token: str) -> str | None:
+    """Return the id in a key, None if it is not even written like one."""
+    match = _PATTERN.fullmatch(token)
+    return match[1] if match else None
+
+
+def matches(token: str, key: ApiKey | None) -> bool:
+    """Say whether a token is this key, in a time that says nothing about where they differ."""
+    same = hmac.compare_digest(_digest(token), key.sha256 if key is not None else _NOBODY)
+    return same and key is not None
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+# --- the file
+
+
+class KeyFileError(MemoryActorsError):
+    """The file of API keys cannot be read or written: the message says which and why."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    version: int = 1
+    keys: list[ApiKey] = []
+
+
+class KeyStore:
+    """The API keys of one data directory. Safe to use from several threads and processes."""
+
+    def __init__(self, directory: str | Path):
+        self.path = Path(directory) / FILE
+        self._seen: tuple[_Version, dict[str, ApiKey]] = (_NO_FILE, {})
+
+    def create(self, user_id: str | None, tier: Tier | str | None = None) -> tuple[str, ApiKey]:
+        """Make a key for a user, or a root key for None; return it in clear, this once.
+
+        :raises InvalidInputError: a bad user id or tier, a root key with a tier, too many keys.
+        """
+        if user_id is not None:
+            check_name(user_id, "user_id")
+        elif tier is not None:
+            raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
+        wanted = None if tier is None else check_tier(tier)
+        token, key = new_key(user_id, wanted, datetime.now(UTC))
+        self._change(lambda keys: _with_one_more(keys, key))
+        return token, key
+
+    def all(self) -> list[ApiKey]:
+        """Return every key, oldest first."""
+        return sorted(self._current().values(), key=lambda key: key.created_at)
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Delete a key: from the next request on it opens nothing.
+
+        :raises NotFoundError: there is no key with this id.
+        """
+        revoked: list[ApiKey] = []
+
+        def without(keys: Sequence[ApiKey]) -> list[ApiKey]:
+            revoked.extend(key for key in keys if key.id == key_id)
+            if not revoked:
+                raise NotFoundError(
+                    f"there is no key {key_id!r:.80}: see `memory-actors keys list`"
+                )
+            return [key for key in keys if key.id != key_id]
+
+        self._change(without)
+        return revoked[0]
+
+    def revoke_all(self, user_id: str) -> int:
+        """Delete every key of a user; return how many there were."""
+        gone = sum(key.user_id == user_id for key in self._current().values())
+        if gone:
+            self._change(lambda keys: [key for key in keys if key.user_id != user_id])
+        return gone
+
+    def find(self, token: str) -> ApiKey | None:
+        """Return the key that a token is, None for none."""
+        key = self._current().get(id_in(token) or "")
+        return key if matches(token, key) else None
+
+    def note_tier_is_set(self, key_id: str) -> None:
+        """Remember that a key has set its user's tier."""
+
+        def noted(keys: Sequence[ApiKey]) -> list[ApiKey]:
+            return [
+                msgspec.structs.replace(key, tier_is_set=True) if key.id == key_id else key
+                for key in keys
+            ]
+
+        self._change(noted)
+
+    # --- the file
+
+    def _current(self) -> dict[str, ApiKey]:
+        """Return the keys by id; reads the file only when it is another one than last time."""
+        version = self._version()
+        if version != self._seen[0]:
+            self._seen = version, {key.id: key for key in self._read()}
+        return self._seen[1]
+
+    def _version(self) -> _Version:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return _NO_FILE
+        except OSError as error:
+            raise KeyFileError(f"the keys in {self.path} cannot be read: {error}") from error
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self) -> list[ApiKey]:
+        try:
+            return msgspec.json.decode(read_bytes(self.path), type=_File).keys
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise KeyFileError(
+                f"the keys in {self.path} cannot be read ({error}): restore the file, or delete it "
+                "and make new keys"
+            ) from error
+
+    def _change(self, change: Callable[[Sequence[ApiKey]], list[ApiKey]]) -> None:
+        try:
+            with self._locked():
+                self._write(change(self._read()))
+        except OSError as error:
+            raise KeyFileError(f"the keys in {self.path} cannot be written: {error}") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        make_directory(self.path.parent)
+        descriptor = open_regular(self.path.with_name(LOCK), os.O_RDWR | MADE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, keys: Sequence[ApiKey]) -> None:
+        """Replace the file, readable by its owner only."""
+        write_whole(self.path, msgspec.json.format(msgspec.json.encode(_File(keys=list(keys)))))
+
+
+def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:
+    if len(keys) >= KEYS_MAX:
+        raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
+    return [*keys, key]

@@ -1,0 +1,351 @@
+"""What callers hand in and get back of memories. All frozen; all times are aware and in UTC."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from eventlog.core.records import Returned
+
+
+class Trust(StrEnum):
+    """How far a source is trusted. Every parameter that takes one also takes its string."""
+
+    UNTRUSTED = "untrusted"
+    """Anybody may have written it: a web page, a mail, the output of a tool."""
+    UNKNOWN = "unknown"
+    """Nobody said."""
+    TRUSTED = "trusted"
+    """The user or the operator vouches for it."""
+
+
+LEVELS = tuple(Trust)
+"""From the least trusted up."""
+
+
+class Origin(Returned, frozen=True):
+    """Who had a say in what a memory says."""
+
+    source: str | None = None
+    """A URL, a tool, a person: as it was given; None: nobody said."""
+    trust: Trust = Trust.UNKNOWN
+
+
+UNSAID = Origin()
+"""Nobody said where it comes from."""
+
+
+def least(origins: tuple[Origin, ...]) -> Trust:
+    """Return the trust of what these have said together: that of the least trusted."""
+    return min((one.trust for one in origins), key=LEVELS.index, default=Trust.UNKNOWN)
+
+
+class Sourced(Returned, frozen=True, kw_only=True):
+    """What a memory says of where it comes from."""
+
+    origins: tuple[Origin, ...] = ()
+    """Who had a say in it, where somebody said; of a summary, in any of its originals."""
+    trust: Trust = Trust.UNKNOWN
+    """That of the least trusted of its origins."""
+
+
+Time: TypeAlias = date | str | float
+"""A datetime (a naive one means UTC), a date (its beginning in UTC), ISO 8601, or the number of
+seconds since 1970."""
+
+IS_COMPRESSED = "is_compressed"
+"""Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
+
+Metadata: TypeAlias = Mapping[str, Any]
+"""JSON: strings as keys; values of str, int (64 bit), finite float, bool, None, list and dict."""
+
+
+OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
+"""What becomes of a fact that is there already: a memory of its own, nothing, or one that was seen
+once more."""
+Order: TypeAlias = Literal["score", "kind"]
+"""Of hits: the best first, or kind by kind, working memory first, the best of each first."""
+
+
+class MemoryType(StrEnum):
+    """The kinds of memory. Every parameter that takes one also takes its string."""
+
+    WORKING = "working"
+    SHORT_TERM = "short_term"
+    LONG_TERM = "long_term"
+    ENTITY = "entity"
+    EPISODIC = "episodic"
+    STRUCTURED = "structured"
+    CONTEXT = "context"
+
+
+class Tier(StrEnum):
+    """What a user has subscribed to: it sets the limits of their memory."""
+
+    FREE = "free"
+    PRO = "pro"
+    ENTERPRISE = "enterprise"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory to add with `add_many`."""
+
+    content: str
+    metadata: Metadata | None = None
+    occurred_at: Time | None = None
+    """When it was true, in any form of `Time`; None means now."""
+    session_id: str | None = None
+    """None means the handle's."""
+    role: str | None = None
+    memory_id: str | None = None
+    """An id of your own makes adding it again harmless; None means a new one."""
+    pinned: bool = False
+    """A pinned memory is never pruned."""
+    key: str | None = None
+    """Working: the key; structured: the document's; entity: the name; context: the section."""
+    times_seen: int = 1
+    """Long-term: how often it was said, as another store has counted."""
+    last_seen_at: Time | None = None
+    """Long-term: when it was said last, if that is not `occurred_at`."""
+
+
+class Receipt(Returned, frozen=True, kw_only=True):
+    """What came of a write."""
+
+    memory_id: str
+    operation: str
+    """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
+    restore, set, or unchanged (it was so already)."""
+    memory_type: str
+    latency_ms: float
+    quota_remaining: int
+    """How many more of this kind fit (short_term: into this session; episodic: of this agent)."""
+    evicted: tuple[str, ...] = ()
+    """Ids that left because this kind makes room by itself."""
+    pruned: tuple[str, ...] = ()
+    """Ids that were pruned to make room, as asked: `restore` brings them back."""
+    supersedes: tuple[str, ...] = ()
+    """Ids of older facts that hold no more because of it: `restore` says that they do."""
+    superseded_by: str | None = None
+    """The newer fact because of which it holds no more: it was true before that."""
+    indexed: bool = True
+    """False when the embedder failed: the memory is kept, and indexed when it works again."""
+    unindexed_reason: str | None = None
+    """Why it is not indexed yet; None where it is."""
+
+
+class Memory(Sourced, frozen=True, kw_only=True):
+    """One memory as it is now."""
+
+    memory_id: str
+    content: str
+    memory_type: str
+    metadata: dict[str, Any]
+    """Yours, and `is_compressed: True` when the log stores the content compressed."""
+    created_at: datetime
+    """When the log got it."""
+    occurred_at: datetime
+    """When it was true."""
+    session_id: str | None = None
+    role: str | None = None
+    key: str | None = None
+    """Working memory: its key."""
+    pinned: bool = False
+    """Whether it is never pruned."""
+    size_bytes: int = 0
+    """Bytes of the content in UTF-8."""
+    stored_bytes: int = 0
+    """Bytes its events take in the log."""
+    data: Any = None
+    """What it holds, as JSON: the value of a key, the document, the parts of an entity, a
+    relationship or an episode, what a summary was made of. None where `content` says it all."""
+    source: str = "memory"
+    """`compressed` for a summary that compaction put in the place of memories."""
+    ttl_s: float | None = None
+    """Of a message that `short_term.messages` returns: the seconds it had left when it was read.
+    Each message that is added renews the time of its whole session."""
+    times_seen: int = 1
+    """Long-term: how often it was said in the same words."""
+    last_seen_at: datetime | None = None
+    """Long-term: when it was said last."""
+
+
+class Hit(Memory, frozen=True, kw_only=True):
+    """One memory that a query found."""
+
+    score: float
+    """In [0, 1], comparable across queries: about the chance that it answers one."""
+    signals: dict[str, float] | None = None
+    """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
+    near_duplicates: tuple[str, ...] = ()
+    """Ids of others that were found and say the same: they are no hits of their own."""
+    superseded_by: str | None = None
+    """The newer memory that says otherwise of the same: this one held before it."""
+
+
+class HistoryEntry(Returned, frozen=True, kw_only=True):
+    """One event that touched a memory."""
+
+    position: int
+    """Place in the whole log."""
+    version: int
+    """Place in the user's stream."""
+    recorded_at: datetime
+    event: str
+    """The event's tag, for example `long_term.added`."""
+    data: dict[str, Any]
+    """The event's fields."""
+    cause: dict[str, str]
+    """The command that led to it, and the agent and session it came from."""
+
+
+class Entity(Sourced, frozen=True, kw_only=True):
+    """A person, a thing, a place, and what was observed of it."""
+
+    memory_id: str
+    name: str
+    type: str
+    observations: tuple[str, ...]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+
+
+class Relationship(Sourced, frozen=True, kw_only=True):
+    """What relates one entity to another, and from when to when it was so."""
+
+    memory_id: str
+    source_id: str
+    source: str
+    """Its name."""
+    relation: str
+    target_id: str
+    target: str
+    """Its name."""
+    fact: str | None
+    """In words, where it was given."""
+    valid_from: datetime
+    valid_to: datetime | None
+    """No longer true at this time; None: no end is known."""
+    metadata: dict[str, Any]
+    created_at: datetime
+    pinned: bool
+
+
+class Neighbour(Returned, frozen=True, kw_only=True):
+    """An entity that is reached from another one."""
+
+    entity: Entity
+    distance: int
+    """How many relationships away, from 1."""
+    path: tuple[Relationship, ...]
+    """Those relationships, from the start."""
+
+
+class Step(Returned, frozen=True, kw_only=True):
+    """One step of an episode."""
+
+    number: int
+    """From 1, in order, never used twice."""
+    action: str
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+
+
+class EvictedStep(Returned, frozen=True, kw_only=True):
+    """What a step leaves in its episode when it makes room for later ones."""
+
+    number: int
+    sha256: str
+    """Hex, of the JSON object of action, observation, outcome and error."""
+    snippet: str
+    """The beginning of the action."""
+
+
+class Episode(Sourced, frozen=True, kw_only=True):
+    """One episode: what an agent wanted, what it did, what came of it; or a summary of some."""
+
+    memory_id: str
+    agent_id: str
+    goal: str
+    status: str
+    """running, done or failed."""
+    result: str | None
+    steps: tuple[Step, ...]
+    """Those that are kept: the first, the last, those with an error, and the newest others."""
+    evicted: tuple[EvictedStep, ...]
+    """The last of those that left."""
+    steps_evicted: int
+    """How many left in all."""
+    metadata: dict[str, Any]
+    session_id: str | None
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+    original_count: int = 0
+    """Above 0: its goal is a summary of so many episodes, and it has no steps."""
+
+
+class Document(Sourced, frozen=True, kw_only=True):
+    """One JSON document."""
+
+    memory_id: str
+    collection: str
+    key: str
+    value: dict[str, Any]
+    metadata: dict[str, Any]
+    created_at: datetime
+    occurred_at: datetime
+    pinned: bool
+    size_bytes: int
+    """Of the value as JSON."""
+
+
+class QuotaUse(Returned, frozen=True):
+    """How full one limit is."""
+
+    quota: str
+    """What is limited: memories, bytes, keys, …"""
+    unit: str
+    """count or bytes."""
+    used: int
+    """Where the limit is a session's or an agent's: of the fullest one."""
+    limit: int
+    evicts: bool = False
+    """Whether what would pass it makes room by itself: it fills up by design and refuses nothing,
+    so it raises no alert."""
+
+    @property
+    def percent(self) -> float:
+        """Used of the limit, in percent; over 100 after a downgrade."""
+        if not self.limit:
+            return 100.0 if self.used else 0.0
+        return 100.0 * self.used / self.limit
+
+
+class KindUsage(Returned, frozen=True, kw_only=True):
+    """How much of one kind a user holds."""
+
+    count: int
+    size_bytes: int
+    """UTF-8 bytes of the contents."""
+    stored_bytes: int
+    """Bytes their events take in the log."""
+    evicted: int
+    """How many left so far because the kind makes room by itself, or their time was up."""
+    pruned: int
+    """How many were pruned so far."""
+    quotas: tuple[QuotaUse, ...]
+
+
+class Usage(Returned, frozen=True, kw_only=True):
+    """How much a user holds, by kind."""
+
+    user_id: str
+    at: datetime
+    tier: str
+    kinds: dict[str, KindUsage]

@@ -1,0 +1,343 @@
+"""Collections that never hold more than they may: `BoundedList`, `BoundedDict`.
+
+Theory. The size of a collection is the sum over its items of `max(1, size_fn(item))`, taken when an
+item is added (an empty one counts as 1, or there could be any number of them), plus its markers.
+It is at most `max_size` at every moment: room is made first, then the item is added.
+
+An evicted item that is large leaves a `Marker`. Markers take at most an eighth of the size; the
+oldest gives way to a new one, and all of them to an item, before anything that is protected does.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+from eventlog.core.logs import get_logger
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.privacy import reason
+from memory_actors.base.validation import check_count
+from memory_actors.improve.eviction import (
+    ORDERS,
+    SNIPPET_CHARACTERS,
+    Eviction,
+    FirstInFirstOut,
+    Marker,
+    sha256,
+)
+
+__all__ = ["BoundedDict", "BoundedList", "Eviction", "Marker"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MARKERS_PART: Final = 8
+"""Markers take at most one of so many parts: they are for audits, items are for use."""
+LARGE_SIZE_MIN: Final = 1024
+"""A marker of a smaller text would not be much smaller than the text."""
+
+_logger = get_logger("memory_actors.improve.bounded")
+
+
+class _Bounded(Generic[K, V]):
+    """Items by key, in the order in which they were added, and markers of some that left.
+
+    :raises InvalidInputError: `max_size` is no whole number above 0, an unknown eviction, or errors
+        to keep and no way to tell them.
+    """
+
+    def __init__(
+        self,
+        max_size: int,
+        size_fn: Callable[[V], int] = len,  # type: ignore[assignment]  # unsized items need theirs
+        *,
+        eviction: Eviction | str = Eviction.FIFO,
+        is_error: Callable[[V], bool] | None = None,
+        text_fn: Callable[[V], str | None] | None = None,
+        on_evict: Callable[[K, V], object] | None = None,
+    ):
+        chosen = _checked(eviction)
+        if is_error is None and chosen is Eviction.KEEP_FIRST_LAST_ERRORS:
+            raise InvalidInputError(f"{chosen} needs is_error=, which tells what is one")
+        self._max_size = check_count(max_size, "max_size", 1)
+        self._size_fn = size_fn
+        self._is_error = is_error
+        self._text_fn = text_fn
+        self._on_evict = on_evict
+        self._order: FirstInFirstOut[K] = ORDERS[chosen]()
+        self._items: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self._markers: OrderedDict[K, Marker] = OrderedDict()
+        self._markers_size = 0
+        self._size = 0
+        self._evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def clear(self) -> None:
+        """Remove all that is there, markers too. It counts as removed, not as evicted."""
+        for key in [*self._items, *self._markers]:
+            self._remove(key)
+
+    @property
+    def size(self) -> int:
+        """The sizes of all items and markers together: never more than `max_size`."""
+        return self._size
+
+    @property
+    def max_size(self) -> int:
+        """The limit."""
+        return self._max_size
+
+    @property
+    def evicted(self) -> int:
+        """The number of items that made room for others so far."""
+        return self._evicted
+
+    def _put(self, key: K, item: V) -> None:
+        """Add an item under a key, behind all others; the one that was there under it goes first.
+
+        :raises InvalidInputError: it can never fit; nothing has changed.
+        """
+        size = self._size_of(item)
+        error = self._is_error is not None and self._is_error(item)
+        self._remove(key)
+        self._order.add(key, error=error)
+        gone = list(self._make_room(size))
+        self._items[key], self._sizes[key] = item, size
+        self._size += size
+        for left, evicted in gone:  # last, so that a hook sees a collection that is in order
+            self._tell(left, evicted)
+
+    def _size_of(self, item: V) -> int:
+        size: object = self._size_fn(item)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise InvalidInputError(f"size_fn gave {size!r:.80}: a size is a whole number from 0")
+        if size > self._max_size:
+            raise InvalidInputError(
+                f"the item has size {size:,} (max_size: {self._max_size:,}): shorten it, or "
+                "raise the limit"
+            )
+        return max(1, size)
+
+    def _use(self, key: K) -> V:
+        item = self._items[key]
+        self._order.use(key)
+        return item
+
+    def _remove(self, key: K) -> None:
+        """Take an entry away, or its marker, if there is one. That is no eviction."""
+        if key in self._items:
+            self._take(key)
+        elif key in self._markers:
+            self._drop_marker(key)
+
+    def _take(self, key: K) -> V:
+        self._order.remove(key)
+        self._size -= self._sizes.pop(key)
+        return self._items.pop(key)
+
+    def _make_room(self, wanted: int) -> Iterator[tuple[K, V]]:
+        while self._size + wanted > self._max_size:
+            leaving = self._order.expendable()
+            if not leaving and not self._markers:
+                leaving = self._order.last_resort()
+            if leaving and leaving[0] in self._items:
+                yield leaving[0], self._evict(leaving[0])
+            else:  # all that could go is protected, or the one that comes
+                self._drop_marker(next(iter(self._markers)))
+
+    def _evict(self, key: K) -> V:
+        size = self._sizes[key]
+        item = self._take(key)
+        self._evicted += 1
+        text = self._text(item) if size >= LARGE_SIZE_MIN else None
+        if text is not None:
+            snippet = text[:SNIPPET_CHARACTERS]
+            self._leave(key, Marker(sha256=sha256(text), snippet=snippet, text_size=size))
+        return item
+
+    def _text(self, item: V) -> str | None:
+        if self._text_fn is None:
+            return item if isinstance(item, str) else None
+        try:
+            return self._text_fn(item)
+        except Exception as error:  # the item leaves in any case
+            _logger.error("an evicted item gave no text", error=reason(error))
+            return None
+
+    def _leave(self, key: K, marker: Marker) -> None:
+        room = self._max_size // MARKERS_PART
+        if marker.size > room:
+            return
+        while self._markers_size + marker.size > room:
+            self._drop_marker(next(iter(self._markers)))
+        self._markers[key] = marker
+        self._markers_size += marker.size
+        self._size += marker.size
+
+    def _drop_marker(self, key: K) -> None:
+        size = self._markers.pop(key).size
+        self._markers_size -= size
+        self._size -= size
+
+    def _tell(self, key: K, item: V) -> None:
+        if self._on_evict is None:
+            return
+        try:
+            self._on_evict(key, item)
+        except Exception as error:  # whoever added an item is not to blame
+            _logger.error("an eviction hook failed", error=reason(error))
+
+
+def _checked(eviction: Eviction | str) -> Eviction:
+    try:
+        return Eviction(eviction)
+    except ValueError as error:
+        known = ", ".join(Eviction)
+        raise InvalidInputError(f"unknown eviction {eviction!r:.80}: use one of {known}") from error
+
+
+class BoundedList(_Bounded[int, V]):
+    """Items in the order in which they were added, with a limit to the sum of their sizes.
+
+    `size_fn` gives the size of an item (an empty one counts as 1); for a limit by count give
+    `lambda _: 1`. Adding, evicting and both ends take constant time, other places their distance
+    from the nearer end. `eviction` says who makes room for a new item; `is_error` is for
+    `keep_first_last_errors`. An evicted item of size 1,024 or more whose text is known (`text_fn`;
+    a `str` is its own) leaves a `Marker`, which counts for some of the size. `on_evict` gets each
+    evicted item, after the new one was added; what it raises is logged. For one thread.
+
+    :raises InvalidInputError: `max_size` is not above 0, or the eviction makes no sense.
+    """
+
+    def __init__(
+        self,
+        max_size: int,
+        size_fn: Callable[[V], int] = len,  # type: ignore[assignment]  # unsized items need theirs
+        *,
+        eviction: Eviction | str = Eviction.FIFO,
+        is_error: Callable[[V], bool] | None = None,
+        text_fn: Callable[[V], str | None] | None = None,
+        on_evict: Callable[[V], object] | None = None,
+    ):
+        hook = None if on_evict is None else lambda _number, item: on_evict(item)
+        super().__init__(
+            max_size,
+            size_fn,
+            eviction=eviction,
+            is_error=is_error,
+            text_fn=text_fn,
+            on_evict=hook,
+        )
+        self._next = 0
+
+    # --- change
+
+    def append(self, item: V) -> None:
+        """Add an item at the end.
+
+        :raises InvalidInputError: it is larger than the limit.
+        """
+        self._next += 1  # first: a hook of this eviction may add as well
+        self._put(self._next, item)
+
+    def extend(self, items: Iterable[V]) -> None:
+        """Add items at the end, one after the other.
+
+        :raises InvalidInputError: one is larger than the limit; those before it were added.
+        """
+        for item in items:
+            self.append(item)
+
+    # --- read
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._items.values())
+
+    def __reversed__(self) -> Iterator[V]:
+        return reversed(self._items.values())
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
+
+    def __getitem__(self, index: int) -> V:
+        """Return the item at a place; that counts as a use of it."""
+        count, keys = len(self), self._items
+        place = index if index >= 0 else index + count
+        if not 0 <= place < count:
+            raise IndexError(f"there are {count} items: no place {index}")
+        near_end = place >= count // 2
+        ahead = islice(reversed(keys), count - 1 - place, None) if near_end else None
+        return self._use(next(ahead if ahead is not None else islice(keys, place, None)))
+
+    def __repr__(self) -> str:
+        return f"BoundedList({list(self)!r}, max_size={self.max_size})"
+
+    def entries(self) -> list[V | Marker]:
+        """Return the items, and markers in the places of those that left one."""
+        both: Iterable[tuple[int, Any]] = heapq.merge(
+            self._items.items(), sorted(self._markers.items()), key=lambda one: one[0]
+        )
+        return [entry for _, entry in both]
+
+
+class BoundedDict(_Bounded[K, V], MutableMapping[K, V]):
+    """Values by key, in the order in which they were set, with a limit to the sum of their sizes.
+
+    As `BoundedList`, where that has places; `size_fn` and the others are given values, keys count
+    for nothing, and `on_evict` gets key and value. Setting a key again makes it the newest: the old
+    value goes without being evicted. Reading a value by its key counts as a use (`dict(...)` reads
+    each); iterating, comparing, `items()` and `values()` do not.
+
+    :raises InvalidInputError: `max_size` is not above 0, or the eviction makes no sense.
+    """
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set a value; it is the newest then.
+
+        :raises InvalidInputError: it is larger than the limit; what was there stays.
+        """
+        self._put(key, value)
+
+    def __getitem__(self, key: K) -> V:
+        return self._use(key)
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self._items:
+            raise KeyError(key)
+        self._remove(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items  # without being a use
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of keys and values; looking at them is no use."""
+        return self._items.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values; looking at them is no use."""
+        return self._items.values()
+
+    def __repr__(self) -> str:
+        return f"BoundedDict({dict(self._items)!r}, max_size={self.max_size})"
+
+    @property
+    def markers(self) -> Mapping[K, Marker]:
+        """Markers of the large values that were evicted, oldest first. A view."""
+        return MappingProxyType(self._markers)

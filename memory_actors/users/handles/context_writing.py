@@ -1,0 +1,312 @@
+"""The way of a change into a context document, and of its entries into the archive."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, ClassVar
+
+import msgspec
+
+from memory_actors.actors.asking import Reply
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
+from memory_actors.base.tokens import TokenBudget, disagreement
+from memory_actors.base.validation import (
+    check_name,
+    check_optional_name,
+    check_time_us,
+    content_bytes,
+    json_copy,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import context
+from memory_actors.kinds.context import commands, sizes
+from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
+from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
+from memory_actors.kinds.context.lines import title_of
+from memory_actors.kinds.context.markdown import check_one, entry_text
+from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
+from memory_actors.kinds.context.state import Context, Row, blocks, text
+from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.users.handles.handle import After, Handle
+from memory_actors.users.live_user import LiveUser
+
+
+class BlockData(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Memory.data` of a block says."""
+
+    document: str
+    raw: str
+    rank: str
+    heading: str | None = None
+    touched_at_us: int | None = None
+    archived: bool = False
+    section: Section | None = None
+
+
+class ContextWriting(Handle):
+    """Makes and carries out the commands about context documents."""
+
+    kind: ClassVar[Kind] = context
+    takes = frozenset({"occurred_at", "pinned", "key"})
+    _delete_command = commands.DeleteEntry
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
+        self._check_fields(item, idempotency_key)
+        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
+        return self._receipt(command.memory_id, "add", await self._write(command))
+
+    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Let an entry say something else, give it other metadata, or both."""
+        if content is not None:
+            content_bytes(content)
+        command = commands.EditEntry(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            text=None if content is None else plain(content),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            room=self._room(),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command))
+
+    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+        """Put a block as an export of another store has it in `Memory.data`.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is no block, or its id stands for another memory.
+        """
+        if not isinstance(item, Item):
+            raise InvalidInputError(f"give an Item, as for `add_many`, not {item!r:.80}")
+        command = self._importing(check_name(memory_id, "memory_id"), item, _checked_block(data))
+        return self._receipt(memory_id, "add", await self._write(command))
+
+    def _importing(self, memory_id: str, item: Item, block: BlockData) -> commands.ImportBlock:
+        raw, now_us = checked_raw(block.raw), self._scope.now_us()
+        if block.touched_at_us is not None:
+            check_time_us(block.touched_at_us, "touched_at_us")
+        check_one(raw, block.heading)
+        occurred_at_us = time_us(item.occurred_at, "timestamp")
+        return commands.ImportBlock(
+            now_us=now_us,
+            memory_id=memory_id,
+            own_ids=(memory_id,),
+            document=check_name(block.document, "document"),
+            raw=raw,
+            rank=_checked_rank(block.rank),
+            heading=block.heading,
+            pinned=item.pinned,
+            metadata=own_metadata(item.metadata, shown=True),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
+            archived=block.archived and block.heading is None,
+            digest=text_digest(entry_text(raw)),
+            section=block.section,
+            budget=self._budget,
+        )
+
+    # --- commands
+
+    @property
+    def _budget(self) -> TokenBudget:
+        """How many tokens a document may have."""
+        return self._scope.services.settings.context_budget()
+
+    def _room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:
+        """Return how much room a document has, and whether its stalest entries make some."""
+        return Room(budget=self._budget, auto_archive=auto_archive, free=free)
+
+    def _adding(
+        self, document: str, item: Item, *, auto_archive: bool, section: str | None = None
+    ) -> commands.AddEntry:
+        """Return the command that adds an entry; `key` names the section if `section` does not."""
+        now_us = self._scope.now_us()
+        own_id = check_optional_name(item.memory_id, "memory_id")
+        content_bytes(item.content)
+        if not isinstance(item.pinned, bool):
+            raise InvalidInputError(f"pinned must be True or False, not {item.pinned!r:.40}")
+        return commands.AddEntry(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            document=document,
+            section=checked_section(section or item.key or ""),
+            text=plain(item.content),
+            heading_id=self._scope.new_id(now_us),
+            pinned=item.pinned,
+            metadata=own_metadata(item.metadata),
+            occurred_at_us=time_us(item.occurred_at, "occurred_at"),
+            room=self._room(auto_archive=auto_archive),
+        )
+
+    def _restoring(self, memory_ids: Sequence[str]) -> RestoreEntries:
+        """Return the command that brings entries back."""
+        ids = tuple(check_name(one, "entry_id") for one in memory_ids)
+        return RestoreEntries(now_us=self._scope.now_us(), memory_ids=ids, budget=self._budget)
+
+    def _changing(
+        self,
+        document: str,
+        changes: Sequence[commands.Change],
+        expected: bytes | None = None,
+        *,
+        auto_archive: bool = False,
+        **more: Any,
+    ) -> commands.ChangeDocument:
+        """Return the command that changes a document; `more` are other fields of it.
+
+        The changes have passed `checked_changes`.
+        """
+        for change in changes:
+            if isinstance(change, commands.InsertBlock):
+                check_one(change.raw, change.heading)
+            elif isinstance(change, commands.EditBlock):
+                check_one(change.raw)
+        return commands.ChangeDocument(
+            now_us=self._scope.now_us(),
+            document=document,
+            changes=tuple(changes),
+            expected=expected,
+            room=self._room(auto_archive=auto_archive),
+            **more,
+        )
+
+    async def _changed(
+        self, document: str, operation: str, command: Command, ids: Sequence[str]
+    ) -> ContextReceipt:
+        """Carry out a command about a document, and say what came of it and how large that is."""
+        written = await self._write(command)
+        size = self._size(document, written.reply.state.context)
+        return ContextReceipt(
+            document=document,
+            operation=operation if written.reply.events else "unchanged",
+            entry_ids=tuple(ids),
+            tokens=size.tokens,
+            limit=size.soft_limit,
+            hard_limit=size.hard_limit,
+            remaining=size.remaining,
+            message=size.message,
+            warning=size.warning,
+            note=size.note,
+            archived=_archived(written.reply),
+            latency_ms=(perf_counter() - written.started_s) * 1e3,
+        )
+
+    def _size(self, document: str, state: Context) -> ContextSize:
+        """Return how large a document is in this state."""
+        budget, said = self._budget, text(blocks(state, document))
+        return ContextSize(
+            document=document,
+            tokens=budget.counter.count(said),
+            soft_limit=budget.soft_tokens,
+            hard_limit=budget.hard_tokens,
+            note=disagreement(budget.counter, said, document),
+        )
+
+    def _after(self, _command: Command) -> After:
+        """Return what indexes new entries of an archive: any change may have to make room."""
+        return self._index_archived
+
+    async def _index_archived(self, live: LiveUser, reply: Reply) -> str | None:
+        events = [recorded.data for recorded in reply.events]
+        imported = any(isinstance(event, BlockImported) and event.archived for event in events)
+        found = imported or _archived(reply)
+        return await self._index_from_log(live, reply) if found else None
+
+    async def _check_changes(
+        self, document: str, changes: Sequence[commands.Change], *, auto_archive: bool = False
+    ) -> None:
+        """Check, before any work on them, that a document can take so many bytes and entries.
+
+        :raises QuotaExceededError: it cannot.
+        :raises InvalidInputError: they are no changes, or a text is none.
+        """
+        checked_changes(changes)
+        async with self._scope.live() as live:
+            state, limits = live.state.context, self._scope.limits(live.state)
+        sizes.check_changes(document, changes, state, limits, auto_archive=auto_archive)
+
+
+def _archived(reply: Reply) -> tuple[str, ...]:
+    """Return the entries that went to the archive."""
+    events = (recorded.data for recorded in reply.events)
+    archivings = (event for event in events if isinstance(event, EntriesArchived))
+    return tuple(one.memory_id for event in archivings for one in event.entries)
+
+
+def checked_section(title: str) -> str:
+    """Return the title of a section as its heading will read; "" is the part before the first.
+
+    :raises InvalidInputError: it cannot stand in a heading.
+    """
+    if not isinstance(title, str):
+        raise InvalidInputError(f"section must be a string, not {type(title).__name__}")
+    if not title.strip():
+        return ""
+    check_name(title, "section")
+    read = title_of(f"## {title.strip()}") if len(title.splitlines()) == 1 else None
+    if read is None:
+        raise InvalidInputError(f"section {title!r:.80} is no title: give it one line of text")
+    return read
+
+
+def checked_changes(changes: object) -> Sequence[commands.Change]:
+    """Return changes of a document.
+
+    :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
+        `EditBlock` nor `RemoveBlock`, or has a text that is none.
+    """
+    if not isinstance(changes, list | tuple):
+        raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
+    for one in changes:
+        if not isinstance(one, commands.InsertBlock | commands.EditBlock | commands.RemoveBlock):
+            raise InvalidInputError(
+                f"a change is an InsertBlock, EditBlock or RemoveBlock, not {one!r:.80}"
+            )
+        check_name(one.block_id, "block_id")
+        if not isinstance(one, commands.RemoveBlock):
+            checked_raw(one.raw)
+    return changes
+
+
+def checked_raw(raw: object) -> str:
+    """Return the exact text of a block.
+
+    :raises InvalidInputError: it is empty, no string, or not Unicode.
+    """
+    if not isinstance(raw, str) or not raw:
+        raise InvalidInputError(f"the text of a block must be a string, not {raw!r:.40}")
+    if raw.strip():
+        content_bytes(raw)
+    return plain(raw)
+
+
+def _checked_block(data: object) -> BlockData:
+    """Return what an export says of a block.
+
+    :raises InvalidInputError: it is no block, or the heading that it stood under is none.
+    """
+    try:
+        block = msgspec.convert(json_copy(data, "data"), BlockData)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(
+            f"a block is what an export has in `Memory.data`, and this is not: {error}"
+        ) from error
+    if (section := block.section) is not None:
+        check_name(section.heading_id, "heading_id")
+        check_one(checked_raw(section.raw), section.title)
+        _checked_rank(section.rank)
+    return block
+
+
+def _checked_rank(rank: str) -> str:
+    if len(rank) > RANK_CHARACTERS_MAX or not is_rank(rank):
+        raise InvalidInputError(f"rank {rank!r:.80} is none: a rank is what an export wrote")
+    return rank

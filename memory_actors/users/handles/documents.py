@@ -1,0 +1,273 @@
+"""`user.documents`: JSON documents in collections, queried by field."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import anyio.to_thread
+import msgspec
+
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.records import Document, Item, Metadata, Receipt, Time, least
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    check_count,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    json_copy,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import structured
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.ordering import SortKey, ordering
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.structured.document import Row, document_text, value_json
+from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.user_state import UserState
+from memory_actors.search.reading import READ_AT_ONCE
+from memory_actors.users.handles.handle import Handle
+
+DEFAULT_COLLECTION = "default"
+
+Valued = tuple[Row, Any]
+
+
+class Documents(Handle):
+    """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
+
+    kind: ClassVar[Kind] = structured
+    takes = frozenset({"occurred_at", "pinned", "key"})
+    _delete_command = structured.DeleteDocument
+    _restore_command = structured.RestoreDocuments
+
+    async def put(
+        self,
+        collection: str,
+        document: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Put a document under a key of a collection, in place of the one that is there.
+
+        Without a key it is kept under its own memory id. `metadata` and `pinned` None keep what
+        was. With `auto_prune` the oldest tenth of all documents makes room if there is none.
+
+        :raises QuotaExceededError: too many documents, or too many bytes.
+        :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+        """
+        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        new_id = own_id or self._scope.new_id(now_us)
+        collection = check_name(collection, "collection")
+        key = new_id if key is None else check_name(key, "key")
+        copy, said = checked_document(document)
+        text = document_text(collection, key, copy)
+        command = structured.PutDocument(
+            now_us=now_us,
+            memory_id=new_id,
+            own_ids=() if own_id is None else (own_id,),
+            collection=collection,
+            key=key,
+            value=copy,
+            size_bytes=len(said.encode()),
+            digest=text_digest(text),
+            value_digest=text_digest(said),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=None if metadata is None else own_metadata(metadata),
+            pinned=pinned,
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+        written = await self._write(command, [text])
+        known = structured.find_key(written.reply.before.structured, collection, key)
+        row = structured.find_key(written.reply.state.structured, collection, key)
+        memory_id = new_id if row is None else row.memory_id
+        return self._receipt(memory_id, "add" if known is None else "update", written)
+
+    async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
+        """Return a document by key, or by memory id whatever its collection.
+
+        :raises NotFoundError: there is none.
+        """
+        async with self._scope.live() as live:
+            state = live.state
+            row = self._row(state.structured, check_name(collection, "collection"), key)
+            (value,) = await live.values.of([row])
+        return _document(row, value, state.provenance)
+
+    async def find(
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Document]:
+        """Return the documents of a collection that match, a page of them.
+
+        `filters` is the language of filters.py, over the fields of the documents. `order_by` names
+        fields, `-price` for descending; without one, in the order they were first put.
+
+        :raises InvalidInputError: a bad filter, field or page.
+        """
+        matches, by = predicate(filters), None if order_by is None else ordering(order_by)
+        first = check_count(offset, "offset")
+        until = first + check_count(limit, "limit")
+        found, state = await self._found(collection, matches, by)
+        documents: list[Document] = []
+        for start in range(first, min(until, len(found)), READ_AT_ONCE):
+            page = found[start : min(until, start + READ_AT_ONCE)]
+            documents += [_document(row, value, state.provenance) for row, value in page]
+            await asyncio.sleep(0)
+        return documents
+
+    async def count(
+        self,
+        collection: str = DEFAULT_COLLECTION,
+        filters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Return how many documents of a collection match: `filters` is as in `find`.
+
+        :raises InvalidInputError: a bad filter.
+        """
+        found, _ = await self._found(collection, predicate(filters), None)
+        return len(found)
+
+    async def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> Receipt:
+        """Delete a document by key, or by memory id whatever its collection.
+
+        :raises NotFoundError: there is none.
+        """
+        self._scope.check_writable()
+        async with self._scope.live() as live:
+            row = self._row(live.state.structured, check_name(collection, "collection"), key)
+        return await self._delete(row)
+
+    async def collections(self) -> dict[str, int]:
+        """Return how many documents each collection has, by name."""
+        async with self._scope.live() as live:
+            return dict(structured.collections(live.state.structured))
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
+        self._check_fields(item, idempotency_key)
+        content_bytes(item.content)
+        return await self.put(
+            DEFAULT_COLLECTION,
+            _as_document(item.content),
+            key=item.key,
+            metadata=item.metadata,
+            occurred_at=item.occurred_at,
+            memory_id=item.memory_id,
+            pinned=item.pinned or None,
+            auto_prune=auto_prune,
+        )
+
+    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace a document (given as for `add`), its metadata, or both."""
+        value, said, texts = None, "", []
+        if content is not None:
+            content_bytes(content)
+            value, said = checked_document(_as_document(content))
+            texts = [document_text(row.collection, row.key, value)]
+        command = structured.UpdateDocument(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            value=value,
+            size_bytes=len(said.encode()),
+            digest=text_digest(texts[0]) if texts else b"",
+            value_digest=text_digest(said) if texts else b"",
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command, texts))
+
+    # --- how
+
+    async def _found(
+        self, collection: str, matches: Predicate | None, by: SortKey | None
+    ) -> tuple[list[Valued], UserState]:
+        """Return the documents that match, in order, and the state that they are of."""
+        async with self._scope.live() as live:
+            state = live.state
+            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
+            values = await live.values.of(rows)
+        choose = partial(_chosen, rows, values, matches, by)
+        return await anyio.to_thread.run_sync(choose), state
+
+    def _row(self, state: Structured, collection: str, key: str) -> Row:
+        row = structured.find_key(state, collection, check_name(key, "key"))
+        row = row or structured.find(state, key)
+        if row is None:
+            raise NotFoundError(f"no document {key!r} in collection {collection!r}")
+        return row
+
+
+def _chosen(
+    rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
+) -> list[Valued]:
+    """Return what matches, in order. Slow for many: in a thread."""
+    found = list(zip(rows, values, strict=True))
+    if matches is not None:
+        found = [one for one in found if matches(one[1])]
+    found.sort(key=lambda one: (one[0].created_at_us, one[0].version))
+    if by is not None:
+        found.sort(key=lambda one: by(one[1]))
+    return found
+
+
+def _document(row: Row, value: Any, provenance: Provenance) -> Document:
+    origins = provenance.of(row.memory_id)
+    return Document(
+        memory_id=row.memory_id,
+        collection=row.collection,
+        key=row.key,
+        value=json_copy(msgspec.to_builtins(value), "value"),
+        metadata=json_copy(row.metadata, "metadata"),
+        created_at=to_datetime(row.created_at_us),
+        occurred_at=to_datetime(row.occurred_at_us),
+        pinned=row.pinned,
+        size_bytes=row.size_bytes,
+        origins=origins,
+        trust=least(origins),
+    )
+
+
+def checked_document(value: object) -> tuple[dict[str, Any], str]:
+    """Return a copy of a document, and its JSON.
+
+    :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
+    copy: dict[str, Any] = json_copy(value, "document")
+    said = value_json(copy)
+    if len(said.encode()) > CONTENT_BYTES_MAX:
+        raise InvalidInputError(
+            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,}): "
+            "put it as several"
+        )
+    return copy, said
+
+
+def _as_document(content: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(plain(content))
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"text": content}

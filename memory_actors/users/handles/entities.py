@@ -1,0 +1,396 @@
+"""`user.entities`: people, things and places, and what relates them, from when to when."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import anyio.to_thread
+
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import (
+    Entity,
+    Item,
+    Metadata,
+    Neighbour,
+    Receipt,
+    Relationship,
+    Time,
+)
+from memory_actors.base.validation import (
+    check_choice,
+    check_count,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import entity
+from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.graph import Direction, relation_key
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.user_state import UserState
+from memory_actors.users.handles.entity_parts import (
+    entity_of,
+    observation_of,
+    relationship_of,
+    resolve,
+)
+from memory_actors.users.handles.handle import Handle, Written
+
+DEFAULT_TYPE = "entity"
+DIRECTIONS = ("both", "out", "in")
+RELATIONSHIPS = 1  # which of the kind's quotas a relationship counts for
+
+
+class EntityGraph(Handle):
+    """A graph of at most 5,000 entities and 10,000 relationships by default.
+
+    Where an entity is asked for, its id or its name will do. Times are when something was true.
+    """
+
+    kind: ClassVar[Kind] = entity
+    takes = frozenset({"occurred_at", "pinned", "key"})
+    _delete_command = entity.DeleteEntity
+    _restore_command = entity.RestoreEntities
+
+    # --- write
+
+    async def add_entity(
+        self,
+        name: str,
+        type: str = DEFAULT_TYPE,  # noqa: A002 - the field's own word
+        observations: Sequence[str] = (),
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Add an entity, or add to the one that has this name and type what is new.
+
+        Names are the same whatever their case and blanks. Observations it has are not repeated,
+        metadata is merged key by key.
+
+        :raises QuotaExceededError: too many entities (`auto_prune` lets the oldest tenth go, with
+            their relationships), or too many bytes.
+        """
+        return await self._add_entity(
+            name,
+            type,
+            observations,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            memory_id=memory_id,
+            pinned=pinned,
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+
+    async def observe(self, entity_ref: str, *observations: str) -> Receipt:
+        """Add observations to an entity.
+
+        :raises NotFoundError: there is no such entity.
+        """
+        self._scope.check_writable()
+        row = await self._entity(entity_ref)
+        return await self._add_entity(row.name, row.type, observations, must_exist=True)
+
+    async def remove_observation(self, entity_ref: str, observation: str) -> Receipt:
+        """Delete one observation of an entity, given as it reads.
+
+        :raises NotFoundError: there is no such entity, or no such observation.
+        """
+        self._scope.check_writable()
+        row = await self._entity(entity_ref)
+        content_bytes(observation)
+        command = entity.RemoveObservation(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            digest=text_digest(observation_text(row.name, plain(observation))),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command))
+
+    async def relate(
+        self,
+        source: str,
+        relation: str,
+        target: str,
+        *,
+        fact: str | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        exclusive: bool | None = None,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Say that one entity relates to another from a time on (None: from now).
+
+        `exclusive` says that the source has one such relationship at a time: those that contradict
+        this one then end when it begins. None looks the relation up in
+        `Settings.exclusive_relations` (lives_in, works_at, …). What is true already is brought up
+        to date, not said twice. `fact` puts it in words that are found by meaning.
+
+        :raises NotFoundError: one of the entities is not there: add it first.
+        :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
+        """
+        self._scope.check_writable()
+        now_us, from_us = self._scope.now_us(), time_us(valid_from, "valid_from")
+        own_id = check_optional_name(memory_id, "memory_id")
+        async with self._scope.live() as live:
+            state = live.state.entity
+        ends = resolve(state, source), resolve(state, target)
+        relation = check_name(relation, "relation")
+        if fact is not None:
+            content_bytes(fact)
+            fact = plain(fact)
+        text = fact_text(ends[0].name, relation, ends[1].name, fact)
+        command = entity.Relate(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            source_id=ends[0].memory_id,
+            relation=relation,
+            target_id=ends[1].memory_id,
+            fact=fact,
+            digest=text_digest(text),
+            size_bytes=len(text.encode()),
+            valid_from_us=now_us if from_us is None else from_us,
+            valid_to_us=time_us(valid_to, "valid_to"),
+            exclusive=self._exclusive(relation) if exclusive is None else exclusive,
+            metadata=own_metadata(metadata),
+            pinned=pinned,
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+        written = await self._write(command, [text])
+        return self._related(command, written)
+
+    async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
+        """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
+
+        :raises NotFoundError: there is no such relationship.
+        """
+        self._scope.check_writable()
+        async with self._scope.live() as live:
+            row = entity.find(live.state.entity, check_name(relationship_id, "relationship_id"))
+        if not isinstance(row, graph.Relationship):
+            raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
+        now_us, at_us = self._scope.now_us(), time_us(at, "at")
+        command = entity.EndRelationship(
+            now_us=now_us,
+            memory_id=row.memory_id,
+            valid_to_us=now_us if at_us is None else at_us,
+        )
+        written = await self._write(command)
+        return self._receipt(row.memory_id, "update", written, quota=RELATIONSHIPS)
+
+    async def delete(self, entity_ref: str) -> Receipt:
+        """Delete an entity with its relationships, or one relationship by its id.
+
+        :raises NotFoundError: there is neither.
+        """
+        self._scope.check_writable()
+        async with self._scope.live() as live:
+            row = entity.find(live.state.entity, check_name(entity_ref, "entity"))
+        return await self._delete(row or await self._entity(entity_ref))
+
+    # --- read
+
+    async def get(self, entity_ref: str, type: str | None = None) -> Entity:  # noqa: A002
+        """Return an entity by id or name; `type` tells entities of one name apart.
+
+        :raises NotFoundError: there is no such entity.
+        :raises InvalidInputError: several have this name, and no type is given.
+        """
+        check_optional_name(type, "type")
+        state = await self._state()
+        row = resolve(state.entity, entity_ref, type)
+        (found,) = await self._read_rows([row], state.provenance)
+        return entity_of(found)
+
+    async def relationships(
+        self,
+        entity_ref: str,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: Time | None = None,
+        ended: bool = False,
+    ) -> list[Relationship]:
+        """Return the relationships of an entity that are true at a time (None: now), newest first.
+
+        With `ended`, those that were ever true.
+        """
+        way = check_choice(direction, DIRECTIONS, "direction")
+        check_optional_name(relation, "relation")
+        at_us = None if ended else self._time(as_of)
+        state = await self._state()
+        walk = partial(
+            graph.relationships,
+            state.entity.graph,
+            resolve(state.entity, entity_ref).memory_id,
+            as_of_us=at_us,
+            relation=relation,
+            direction=way,
+        )
+        rows = await anyio.to_thread.run_sync(walk)
+        return [relationship_of(memory) for memory in await self._read_rows(rows, state.provenance)]
+
+    async def neighbours(
+        self,
+        entity_ref: str,
+        depth: int = 1,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: Time | None = None,
+        ended: bool = False,
+        limit: int = 100,
+    ) -> list[Neighbour]:
+        """Return the entities within `depth` relationships, the nearest first.
+
+        What is true at `as_of` (None: now) is followed; with `ended`, what was ever true.
+        """
+        way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
+        check_count(depth, "depth")
+        check_optional_name(relation, "relation")
+        at_us = None if ended else self._time(as_of)
+        state = await self._state()
+        walk = partial(
+            graph.neighbours,
+            state.entity.graph,
+            resolve(state.entity, entity_ref).memory_id,
+            depth,
+            relation=relation,
+            direction=way,
+            as_of_us=at_us,
+            limit=count,
+        )
+        found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
+        ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
+        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        rows = [row for row in known if row is not None]
+        read = {one.memory_id: one for one in await self._read_rows(rows, state.provenance)}
+        return [
+            Neighbour(
+                entity=entity_of(read[there.memory_id]),
+                distance=there.distance,
+                path=tuple(relationship_of(read[step]) for step in there.path),
+            )
+            for there in found
+        ]
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add an entity: named by the text, or by the key, and then the text is an observation."""
+        self._check_fields(item, idempotency_key)
+        content_bytes(item.content)
+        named = item.key is not None
+        return await self.add_entity(
+            item.content if item.key is None else item.key,
+            DEFAULT_TYPE,
+            [item.content] if named else [],
+            metadata=item.metadata,
+            occurred_at=item.occurred_at,
+            memory_id=item.memory_id,
+            pinned=item.pinned,
+            auto_prune=auto_prune,
+        )
+
+    async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace the observations of an entity by one, or the fact of a relationship."""
+        size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
+        texts = [] if content is None else [self._text(row, content)]
+        is_entity = isinstance(row, entity.Entity)
+        command_type = entity.UpdateEntity if is_entity else entity.UpdateRelationship
+        command = command_type(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=size_bytes,
+            digest=text_digest(texts[0]) if texts else b"",
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command, texts))
+
+    def _text(self, row: Any, content: str) -> str:
+        return observation_text(row.name, content) if isinstance(row, entity.Entity) else content
+
+    # --- how
+
+    async def _state(self) -> UserState:
+        async with self._scope.live() as live:
+            return live.state
+
+    async def _entity(self, entity_ref: str) -> entity.Entity:
+        return resolve((await self._state()).entity, entity_ref)
+
+    def _time(self, as_of: Time | None) -> int:
+        at_us = time_us(as_of, "as_of")
+        return self._scope.now_us() if at_us is None else at_us
+
+    async def _add_entity(
+        self,
+        name: str,
+        type: str,  # noqa: A002 - the field's own word
+        observations: Sequence[str],
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool = False,
+        must_exist: bool = False,
+    ) -> Receipt:
+        """Add an entity, or what is new of it to the one that has its name and type."""
+        if isinstance(observations, str) or not isinstance(observations, Sequence):
+            raise InvalidInputError("observations must be a list of texts")
+        name, type = check_name(name, "name"), check_name(type, "type")  # noqa: A001 - the field's own word
+        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        async with self._scope.live() as live:
+            known = entity.named(live.state.entity, name, type)
+        if known is not None:  # it is found by the spelling that it was given first
+            name, type = known.name, known.type  # noqa: A001 - the field's own word
+        checked = tuple(observation_of(name, text) for text in observations)
+        command = entity.AddEntity(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            name=name,
+            type=type,
+            digest=text_digest(name_text(name, type)),
+            observations=checked,
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=own_metadata(metadata),
+            pinned=pinned,
+            auto_prune=auto_prune,
+            must_exist=must_exist,
+        )
+        texts = [name_text(name, type), *(observation_text(name, o.text) for o in checked)]
+        written = await self._write(command, texts)
+        was = entity.named(written.reply.before.entity, name, type)
+        row = entity.named(written.reply.state.entity, name, type)
+        operation = "add" if was is None else "update"
+        memory_id = command.memory_id if row is None else row.memory_id
+        return self._receipt(memory_id, operation, written)
+
+    def _exclusive(self, relation: str) -> bool:
+        known = self._scope.services.settings.exclusive_relations
+        return relation_key(relation) in map(relation_key, known)
+
+    def _related(self, command: entity.Relate, written: Written) -> Receipt:
+        """Return the receipt of what now says it: this relationship, or the one that did before."""
+        was = entity.said(written.reply.before.entity, command)
+        row = entity.said(written.reply.state.entity, command)
+        memory_id = command.memory_id if row is None else row.memory_id
+        operation = "add" if was is None else "update"
+        return self._receipt(memory_id, operation, written, quota=RELATIONSHIPS)

@@ -1,0 +1,159 @@
+"""Episodes as callers have them, checked, and their parts as events have them."""
+
+from datetime import datetime
+
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Episode, EvictedStep, Memory, Step
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    content_bytes,
+    own_metadata,
+    plain,
+    text_bytes,
+)
+from memory_actors.kinds.episodic.episode import MARKERS_MAX, EpisodeFinished, Evicted, StepAdded
+from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.phrasing import text_digest
+
+
+def episode_of(memory: Memory) -> Episode:
+    """Return an episode that was read as a memory."""
+    data = memory.data
+    return Episode(
+        memory_id=memory.memory_id,
+        agent_id=data["agent_id"],
+        goal=data["goal"],
+        status=data["status"],
+        result=data["result"],
+        steps=msgspec.convert(data["steps"], tuple[Step, ...]),
+        evicted=msgspec.convert(data["evicted"], tuple[EvictedStep, ...]),
+        steps_evicted=data["steps_evicted"],
+        metadata=memory.metadata,
+        session_id=memory.session_id,
+        created_at=memory.created_at,
+        occurred_at=memory.occurred_at,
+        pinned=memory.pinned,
+        origins=memory.origins,
+        trust=memory.trust,
+        original_count=data.get("original_count", 0),
+    )
+
+
+def checked_episode(given: Episode) -> Episode:
+    """Return an episode whose parts are what they must be, its texts exact strings.
+
+    :raises InvalidInputError: it is no `Episode`, a part of it is not what it must be, or it is a
+        summary of some.
+    """
+    if not isinstance(given, Episode):
+        raise InvalidInputError(f"give an Episode, as `episodes.get` returns, not {given!r:.80}")
+    given = msgspec.structs.replace(given, metadata=own_metadata(given.metadata, shown=True))
+    try:
+        parts = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=plain)
+        given = msgspec.convert(parts, Episode)
+    except (TypeError, RecursionError, msgspec.ValidationError) as error:
+        raise InvalidInputError(f"{given.memory_id!r:.80} is no Episode: {error}") from error
+    if given.original_count:
+        raise InvalidInputError(
+            f"{given.memory_id!r} is a summary of {given.original_count} episodes: give "
+            "`put_summary` the memory that `get` returns"
+        )
+    _check_numbers(given)
+    return given
+
+
+def step_texts(
+    action: str, observation: str | None, outcome: str | None, error: str | None
+) -> tuple[str, str | None, str | None, str | None]:
+    """Return the texts of a step; one that is empty is none.
+
+    :raises InvalidInputError: one of them is no text, or they are too long together.
+    """
+    text_bytes(action, "action", CONTENT_BYTES_MAX)
+    for name, said in (("observation", observation), ("outcome", outcome), ("error", error)):
+        if said:
+            text_bytes(said, name, CONTENT_BYTES_MAX)
+    texts = plain(action), _said(observation), _said(outcome), _said(error)
+    text_bytes(step_text(*texts), "step", CONTENT_BYTES_MAX)
+    return texts
+
+
+def _said(text: str | None) -> str | None:
+    return plain(text) if text else None
+
+
+def steps_of(given: Episode) -> tuple[StepAdded, ...]:
+    """Return the events of the steps that an episode has kept."""
+    return tuple(_step(given.memory_id, step) for step in given.steps)
+
+
+def evicted_of(given: Episode) -> tuple[Evicted, ...]:
+    """Return the markers of the steps that an episode has lost, as many as are kept.
+
+    :raises InvalidInputError: a digest is not hexadecimal.
+    """
+    return tuple(
+        Evicted(gone.number, _sha256(gone.sha256), gone.snippet)
+        for gone in given.evicted[-MARKERS_MAX:]
+    )
+
+
+def _sha256(said: str) -> bytes:
+    try:
+        return bytes.fromhex(said)
+    except ValueError as error:
+        raise InvalidInputError(f"sha256 {said!r:.80} is not hexadecimal") from error
+
+
+def end_of(given: Episode) -> EpisodeFinished | None:
+    """Return the event that an episode ended with, None while it runs.
+
+    :raises InvalidInputError: it runs and has a result.
+    """
+    if given.status == "running":
+        if given.result is not None:
+            raise InvalidInputError("a running episode has no result: say how it ended")
+        return None
+    return EpisodeFinished(
+        memory_id=given.memory_id,
+        failed=given.status == "failed",
+        result=given.result,
+        size_bytes=0 if given.result is None else content_bytes(given.result),
+        digest=b"" if given.result is None else text_digest(given.result),
+    )
+
+
+def _check_numbers(given: Episode) -> None:
+    """Check that each number is used once, and that those missing between them were evicted."""
+    kept = [step.number for step in given.steps]
+    gone = [marker.number for marker in given.evicted]
+    total = len(kept) + given.steps_evicted
+    used = {*kept, *gone}
+    if (
+        kept != sorted(kept)
+        or len(used) != len(kept) + len(gone)
+        or len(gone) > given.steps_evicted
+        or any(not 0 < number <= total for number in used)
+        or (total and (not kept or kept[-1] != total))
+    ):
+        raise InvalidInputError(
+            f"the numbers of the steps, {len(kept)} kept and {given.steps_evicted} evicted, do not "
+            f"add up: each from 1 to {total} once, in order, and the last one kept"
+        )
+
+
+def _step(memory_id: str, step: Step) -> StepAdded:
+    texts = step_texts(step.action, step.observation, step.outcome, step.error)
+    return StepAdded(
+        memory_id=memory_id,
+        number=step.number,
+        action=texts[0],
+        observation=texts[1],
+        outcome=texts[2],
+        error=texts[3],
+        size_bytes=step_bytes(*texts),
+        digest=text_digest(step_text(*texts)),
+        sha256=step_sha256(*texts),
+    )

@@ -1,0 +1,270 @@
+"""`user.episodes`: what an agent wanted, did, and what came of it."""
+
+from typing import ClassVar, Literal
+
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.validation import (
+    check_count,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import episodic
+from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.episodic import commands
+from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded, Row, SummaryEvent
+from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.users.handles.episode_parts import (
+    checked_episode,
+    end_of,
+    episode_of,
+    evicted_of,
+    step_texts,
+    steps_of,
+)
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.summaries import (
+    Summarized,
+    SummaryData,
+    added_fields,
+    checked_data,
+)
+
+DEFAULT_AGENT = "default"
+
+
+class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
+    """What `Memory.data` of a summary of episodes says, besides what it says of any episode."""
+
+    agent_id: str = DEFAULT_AGENT
+    status: Literal["done", "failed"] = "done"
+    """Failed if all of them had."""
+
+
+class Episodes(Summarized):
+    """Episodes by agent, at most 1,000 each and 50 steps kept of each by default.
+
+    Of a longer episode the first step, the last and those with an error are kept, and the newest of
+    the rest. When an agent has too many episodes, its oldest finished one leaves, failed ones last.
+    """
+
+    kind: ClassVar[CompactedKind] = episodic
+    takes = frozenset({"occurred_at", "session_id", "pinned"})
+    _delete_command = commands.DeleteEpisode
+    _restore_command = commands.RestoreEpisodes
+    _compress_command = commands.CompressEpisodes
+    _undo_command = commands.UndoEpisodeCompaction
+    _add_summary_command = commands.AddEpisodeSummary
+
+    async def start(
+        self,
+        goal: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Start an episode; the receipt's `memory_id` is what `step` and `finish` take.
+
+        The agent is the one named, the handle's, or "default".
+
+        :raises QuotaExceededError: the agent is at its limit and none of its episodes is finished
+            (`auto_prune` lets the oldest running one go), or too many bytes.
+        """
+        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        command = commands.StartEpisode(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            agent_id=self._agent(agent_id),
+            size_bytes=content_bytes(goal),
+            goal=plain(goal),
+            digest=text_digest(goal),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=own_metadata(metadata),
+            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            pinned=pinned,
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+        written = await self._write(command, [command.goal])
+        return self._receipt(command.memory_id, "add", written, command)
+
+    async def step(
+        self,
+        episode_id: str,
+        action: str,
+        *,
+        observation: str | None = None,
+        outcome: str | None = None,
+        error: str | None = None,
+    ) -> Receipt:
+        """Add a step to a running episode.
+
+        :raises NotFoundError: there is no such episode.
+        :raises InvalidInputError: it is finished.
+        """
+        texts = step_texts(action, observation, outcome, error)
+        text = step_text(*texts)
+        command = commands.AddStep(
+            now_us=self._scope.now_us(),
+            memory_id=check_name(episode_id, "episode_id"),
+            action=texts[0],
+            observation=texts[1],
+            outcome=texts[2],
+            error=texts[3],
+            size_bytes=step_bytes(*texts),
+            digest=text_digest(text),
+            sha256=step_sha256(*texts),
+        )
+        return self._changed(episode_id, "update", await self._write(command, [text]))
+
+    async def finish(
+        self, episode_id: str, result: str | None = None, *, success: bool = True
+    ) -> Receipt:
+        """End a running episode, with words about it or without.
+
+        :raises NotFoundError: there is no such episode.
+        :raises InvalidInputError: it is finished already.
+        """
+        size_bytes = 0 if result is None else content_bytes(result)
+        result = None if result is None else plain(result)
+        command = commands.FinishEpisode(
+            now_us=self._scope.now_us(),
+            memory_id=check_name(episode_id, "episode_id"),
+            failed=not success,
+            result=result,
+            size_bytes=size_bytes,
+            digest=b"" if result is None else text_digest(result),
+        )
+        texts = [] if result is None else [result]
+        return self._changed(episode_id, "update", await self._write(command, texts))
+
+    async def put(self, episode: Episode) -> Receipt:
+        """Put an episode as it is elsewhere: with its id, the steps it kept, and its end.
+
+        In one write, whole or not at all. One that was put or started before adds nothing. When the
+        log got it is not taken over; where fewer steps may be kept, the oldest leave.
+
+        :raises QuotaExceededError: no room for it.
+        :raises InvalidInputError: the numbers of its steps do not add up, its id is taken, or it is
+            a summary of some.
+        """
+        given = checked_episode(episode)
+        now_us, occurred_at_us = self._scope.now_us(), time_us(given.occurred_at, "occurred_at")
+        memory_id = check_name(given.memory_id, "memory_id")
+        command = commands.PutEpisode(
+            now_us=now_us,
+            memory_id=memory_id,
+            own_ids=(memory_id,),
+            agent_id=check_name(given.agent_id, "agent_id"),
+            goal=given.goal,
+            size_bytes=content_bytes(given.goal),
+            digest=text_digest(given.goal),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=given.metadata,
+            session_id=check_optional_name(given.session_id, "session_id")
+            or self._scope.session_id,
+            pinned=given.pinned,
+            steps=steps_of(given),
+            end=end_of(given),
+            evicted=evicted_of(given),
+            steps_evicted=given.steps_evicted,
+        )
+        said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
+        ending = [] if given.result is None else [given.result]
+        written = await self._write(command, [given.goal, *said, *ending])
+        return self._receipt(memory_id, "add", written, command)
+
+    async def get(self, episode_id: str) -> Episode:
+        """Return an episode. A summary of some is one without steps; its goal is what it says.
+
+        :raises NotFoundError: there is none with this id.
+        """
+        async with self._scope.live() as live:
+            state = live.state
+        row = episodic.find(state.episodic, check_name(episode_id, "episode_id"))
+        if row is None:
+            raise NotFoundError(
+                f"no episode {episode_id!r}: never there, evicted, deleted, or compressed into a "
+                "summary; `why` tells what became of it"
+            )
+        (episode,) = await self._read([row], state.provenance)
+        return episode
+
+    async def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]:
+        """Return an agent's episodes, newest first."""
+        count = check_count(limit, "limit")
+        async with self._scope.live() as live:
+            state = live.state
+        rows = episodic.rows_of(state.episodic, self._agent(agent_id))
+        newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
+        return await self._read(newest[:count], state.provenance)
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Start an episode with a text as its goal."""
+        self._check_fields(item, idempotency_key)
+        return await self.start(
+            item.content,
+            session_id=item.session_id,
+            metadata=item.metadata,
+            occurred_at=item.occurred_at,
+            memory_id=item.memory_id,
+            pinned=item.pinned,
+            auto_prune=auto_prune,
+        )
+
+    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace an episode's goal, its metadata, or both."""
+        size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
+        command = commands.UpdateEpisode(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=size_bytes,
+            digest=b"" if content is None else text_digest(content),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        texts = [] if content is None else [content]
+        return self._changed(row.memory_id, "update", await self._write(command, texts))
+
+    def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
+        """Return a summary as an export has it, ready to be added."""
+        data = checked_data(memory, EpisodeSummaryData)
+        return EpisodeSummaryAdded(
+            **added_fields(memory, data),
+            agent_id=check_name(data.agent_id, "agent_id"),
+            failed=data.status == "failed",
+        )
+
+    def _agent(self, agent_id: str | None) -> str:
+        """Return the agent that is meant: the one named, the handle's, or the default one."""
+        return check_optional_name(agent_id, "agent_id") or self._scope.agent_id or DEFAULT_AGENT
+
+    def _whose(self, row: Row | commands.StartEpisode | SummaryEvent) -> str | None:
+        """Return the agent."""
+        return row.agent_id
+
+    def _changed(self, episode_id: str, operation: str, written: Written) -> Receipt:
+        row = self._find(written.reply, episode_id)
+        if row is None:
+            raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
+        return self._receipt(episode_id, operation, written, row)
+
+    async def _read(self, rows: list[Row], origins: Provenance) -> list[Episode]:
+        return [episode_of(memory) for memory in await self._read_rows(rows, origins)]

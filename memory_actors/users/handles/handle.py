@@ -1,0 +1,272 @@
+"""What the handles of all kinds share: the way of a command into the log and the indexes.
+
+Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
+answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
+the receipt says `indexed=False` and why, and it is indexed when the embedder works again.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, Self
+
+from eventlog import Recorded
+from eventlog.core.logs import get_logger
+from memory_actors.actors.asking import Reply
+from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.records import Item, Memory, Metadata, Receipt
+from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.indexes.pending import Text
+from memory_actors.search.reading import Found, memories
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import LiveUser
+
+SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
+
+After = Callable[[LiveUser, Reply], Awaitable[str | None]]
+"""What is done once the log has the events of a command; it says why they are not indexed."""
+NO_VECTOR_YET = (
+    "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
+)
+
+_logger = get_logger("memory_actors.user")
+
+
+class Written(NamedTuple):
+    """What came of a command."""
+
+    reply: Reply
+    evicted: tuple[str, ...]
+    pruned: tuple[str, ...]
+    started_s: float
+    unindexed: str | None = None
+    """Why it is not indexed yet; None: it is, or there is nothing to index."""
+
+    @classmethod
+    def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
+        """Return what came of a command, its victims picked out of its events."""
+        events = [recorded.data for recorded in reply.events]
+        evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
+        pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
+        return cls(reply, evicted, pruned, started_s, unindexed)
+
+
+class Handle(ABC):
+    """Reads, adds, changes and deletes memories of one kind for one user.
+
+    Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
+    `_restoring`) are called by `UserMemory`, which finds the kind of a memory.
+    """
+
+    kind: ClassVar[Kind]
+    takes: ClassVar[frozenset[str]]
+    """The optional fields of an `Item` that mean something for this kind."""
+    _delete_command: ClassVar[type[Delete]]
+    _restore_command: ClassVar[type[Restore] | None] = None
+    _relaxed: ClassVar[bool] = False
+    """Whether it is answered before it is on disk."""
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @abstractmethod
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add one memory, given as a text; `auto_prune` None is what the handle says."""
+
+    @abstractmethod
+    async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
+        """Replace what a memory says, its metadata, or both."""
+
+    async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
+        """Return rows as memories, their texts from the log."""
+        found = [Found(self.kind, row) for row in rows]
+        return await memories(self._scope.services.log, self._scope.stream, found, origins)
+
+    async def _delete(self, row: Any) -> Receipt:
+        """Delete a memory."""
+        command = self._delete_command(now_us=self._scope.now_us(), memory_id=row.memory_id)
+        return self._receipt(row.memory_id, "delete", await self._write(command), row)
+
+    def _restoring(self, memory_ids: Sequence[str]) -> Restore:
+        """Return the command that brings memories back.
+
+        :raises InvalidInputError: this kind keeps nothing that could come back.
+        """
+        if self._restore_command is None:
+            raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
+        return self._restore_command(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
+
+    async def _restored(self, command: Restore) -> list[Receipt]:
+        """Carry out a command that brings memories back, all or none; return a receipt for each.
+
+        :raises QuotaExceededError: there is no room for all of them.
+        :raises NotFoundError: one of them never was.
+        """
+        written = await self._write(command)
+        events = (recorded.data for recorded in written.reply.events)
+        came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
+        rows = (self._find(written.reply, memory_id) for memory_id in came)
+        return [self._receipt(row.memory_id, "restore", written, row) for row in rows if row]
+
+    # --- the way of a command
+
+    async def _write(
+        self,
+        command: Command,
+        texts: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        digest: bytes = b"",
+    ) -> Written:
+        """Carry out a command, and index what it adds: these texts, or those in the log already.
+
+        :raises MemoryLimitError: the process holds too much memory for what does not free any.
+        """
+        if not command.frees:
+            self._scope.services.monitor.admit()
+        started_s = perf_counter()
+        kinds, calls = () if command.background else None, max(1, len(texts))
+        with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
+            if texts:
+                work = self._append_texts(command, list(texts), idempotency_key, digest)
+                reply, unindexed = await self._scope.unattended(work)
+            elif (after := self._after(command)) is not None:
+                reply, unindexed = await self._scope.unattended(self._append(command, after))
+            else:  # the append is all there is: a caller who leaves can leave nothing half done
+                reply, unindexed = await self._append(command)
+        return Written.of(reply, started_s, unindexed=unindexed)
+
+    def _after(self, command: Command) -> After | None:
+        """Return what indexes the events of a command that has no texts; None if nothing has to."""
+        return self._index_from_log if isinstance(command, Restore) else None
+
+    async def _index_from_log(self, live: LiveUser, reply: Reply) -> str | None:
+        """Index events by their texts in the log; their vectors are mostly still in the table."""
+        await live.indexes.catch_up([self.kind])
+        versions = {recorded.version for recorded in reply.events}
+        return NO_VECTOR_YET if live.indexes.index_what_lacks(self.kind, versions) else None
+
+    async def _append(
+        self, command: Command, after: After | None = None
+    ) -> tuple[Reply, str | None]:
+        async with self._scope.writable() as live:
+            reply = await self._scope.ask(live, command, relaxed=self._relaxed)
+            return reply, None if after is None else await after(live, reply)
+
+    async def _append_texts(
+        self,
+        command: Command,
+        texts: list[str],
+        idempotency_key: str | None,
+        digest: bytes,
+    ) -> tuple[Reply, str | None]:
+        """Ask the actor and embed the texts at the same time; say why they are not indexed."""
+        async with self._scope.writable() as live:
+            if idempotency_key is None and not getattr(command, "auto_prune", False):
+                await live.actor.dry_run(command)
+            embed = self._scope.embeddings.embed
+            embedding = asyncio.create_task(embed(texts, background=command.background))
+            embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
+            try:
+                reply = await self._scope.ask(
+                    live, command, idempotency_key=idempotency_key, digest=digest
+                )
+            except BaseException:
+                embedding.cancel()
+                live.indexes.index_later(
+                    self.kind, live.actor.drain
+                )  # after a deadline it may yet be added
+                raise
+            unindexed = await self._index(live, texts, embedding, reply.events)
+            return await self._compared(live, reply) if unindexed is None else reply, unindexed
+
+    async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
+        """Return what came of a command and of what it means for other memories; None, mostly."""
+        return reply
+
+    async def _index(
+        self,
+        live: LiveUser,
+        texts: list[str],
+        embedding: asyncio.Task[list[Embedded]],
+        events: Sequence[Recorded[Any]],
+    ) -> str | None:
+        """Index the texts when they are embedded; if that fails, leave it for later and say why."""
+        try:
+            embedded = await embedding
+        except EmbedderError as error:
+            _logger.warning(
+                "memory kept, not indexed",
+                user=hashed(self._scope.user_id),
+                count=len(texts),
+                error=reason(error),
+            )
+            live.indexes.index_later(self.kind, live.actor.drain)
+            return str(error)
+        found = list(zip(map(text_digest, texts), map(Text, texts, embedded), strict=True))
+        for start in range(0, len(found), SETTLED_AT_ONCE):
+            live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
+            if len(found) > SETTLED_AT_ONCE:
+                await asyncio.sleep(0)
+        # Another spelling of an entity's name, say, may have led to another text.
+        live.indexes.index_what_lacks(self.kind, {event.version for event in events})
+        return None
+
+    # --- what comes in and goes out
+
+    def _check_fields(self, item: Item, idempotency_key: str | None = None) -> None:
+        """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
+
+        :raises InvalidInputError: one of them is given.
+        """
+        given = {
+            "key": item.key,
+            "occurred_at": item.occurred_at,
+            "session_id": item.session_id,
+            "role": item.role,
+            "pinned": item.pinned or None,
+            "times_seen": None if item.times_seen == 1 else item.times_seen,
+            "last_seen_at": item.last_seen_at,
+            "idempotency_key": idempotency_key,
+        }
+        for name, value in given.items():
+            if value is not None and name not in self.takes:
+                raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
+
+    def _find(self, reply: Reply, memory_id: str) -> Any:
+        """Return a row of the state after a command."""
+        return self.kind.find(reply.state.of(self.kind), memory_id)
+
+    def _receipt(
+        self, memory_id: str, operation: str, written: Written, row: Any = None, quota: int = 0
+    ) -> Receipt:
+        """Return a receipt; `row` says whose quota it is about, `quota` which one."""
+        if operation == "add" and written.pruned:
+            operation = "add_with_prune"
+        return Receipt(
+            memory_id=memory_id,
+            operation=operation if written.reply.events else "unchanged",
+            memory_type=self.kind.NAME,
+            latency_ms=(perf_counter() - written.started_s) * 1e3,
+            quota_remaining=self._remaining(written.reply.state, self._whose(row), quota),
+            evicted=written.evicted,
+            pruned=written.pruned,
+            indexed=written.unindexed is None,
+            unindexed_reason=written.unindexed,
+        )
+
+    def _whose(self, _row: Any) -> str | None:
+        """Return the session or agent whose quota a row counts for; None where it is the user's."""
+        return None
+
+    def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
+        use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
+        return max(0, use.limit - use.used)

@@ -1,0 +1,239 @@
+"""Long-term memories: facts, one by one or many at once."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import ClassVar, get_args
+
+import msgspec
+
+from eventlog import Dropped
+from memory_actors.actors.asking import Reply
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import UNSAID, Item, Memory, Metadata, OnDuplicate, Receipt
+from memory_actors.base.validation import (
+    check_choice,
+    check_count,
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import long_term
+from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.long_term import (
+    AddMemories,
+    MemoryAdded,
+    MemorySeen,
+    MemorySuperseded,
+    SummaryAdded,
+)
+from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.users.handles import superseding
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.summaries import (
+    Summarized,
+    SummaryData,
+    added_fields,
+    checked_data,
+)
+from memory_actors.users.live_user import LiveUser
+
+ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
+
+
+class LongTerm(Summarized):
+    """Facts, at most 10,000 by default; old ones become summaries."""
+
+    kind: ClassVar[CompactedKind] = long_term
+    takes = frozenset(
+        {
+            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "times_seen",
+            "last_seen_at",
+        }
+    )  # fmt: skip
+    _delete_command = long_term.DeleteMemory
+    _restore_command = long_term.RestoreMemories
+    _compress_command = long_term.CompressMemories
+    _undo_command = long_term.UndoCompaction
+    _add_summary_command = long_term.AddSummary
+
+    async def add_many(
+        self,
+        items: Sequence[Item],
+        *,
+        auto_prune: bool | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+    ) -> list[Receipt]:
+        """Add memories, all or none; return a receipt each, in their order.
+
+        :raises QuotaExceededError: no room; nothing was embedded or added.
+        :raises InvalidInputError: one of them is not what it must be, or there are too many.
+        """
+        now_us = self._scope.now_us()
+        if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
+            raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
+        if len(items) > ADD_MANY_MAX:
+            raise InvalidInputError(
+                f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,}): add them in parts"
+            )
+        memories = tuple(self._checked(item, now_us) for item in items)
+        if not memories:
+            return []
+        own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
+        policy = self._on_duplicate(on_duplicate, own_ids)
+        command = AddMemories(
+            now_us=now_us,
+            memories=memories,
+            auto_prune=self._scope.prunes(auto_prune),
+            own_ids=own_ids,
+            on_duplicate=policy,
+            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
+            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
+        )
+        written = await self._write(
+            command,
+            [spoken(memory.content, memory.role) for memory in memories],
+            idempotency_key=idempotency_key,
+            digest=b"" if idempotency_key is None else _request(command),
+        )
+        return self._receipts(command, written)
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add one memory."""
+        (receipt,) = await self.add_many(
+            [item], auto_prune=auto_prune, idempotency_key=idempotency_key
+        )
+        return receipt
+
+    async def _update(
+        self, row: long_term.Row, content: str | None, metadata: Metadata | None
+    ) -> Receipt:
+        """Replace a memory's content, its metadata, or both."""
+        size_bytes = 0 if content is None else content_bytes(content)
+        content = None if content is None else plain(content)
+        texts = [] if content is None else [spoken(content, row.role)]
+        command = long_term.UpdateMemory(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=size_bytes,
+            digest=text_digest(texts[0]) if texts else b"",
+            same=b"" if content is None else _normalised_digest(content, row.role),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        written = await self._write(command, texts)
+        marks = superseding.marks([recorded.data for recorded in written.reply.events])
+        receipt = self._receipt(row.memory_id, "update", written)
+        return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
+
+    def _checked_summary(self, memory: Memory) -> SummaryAdded:
+        """Return a summary as an export has it, ready to be added."""
+        return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
+
+    def _checked(self, item: Item, now_us: int) -> MemoryAdded:
+        self._check_fields(item)
+        size_bytes = content_bytes(item.content)
+        occurred_at_us = time_us(item.occurred_at, "occurred_at")
+        memory_id = check_optional_name(item.memory_id, "memory_id")
+        session_id = check_optional_name(item.session_id, "session_id")
+        role = check_optional_name(item.role, "role")
+        last_seen_us = time_us(item.last_seen_at, "last_seen_at")
+        return MemoryAdded(
+            memory_id=memory_id or self._scope.new_id(now_us),
+            content=plain(item.content),
+            size_bytes=size_bytes,
+            digest=text_digest(spoken(plain(item.content), role)),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=own_metadata(item.metadata),
+            session_id=session_id or self._scope.session_id,
+            role=role,
+            pinned=item.pinned,
+            same=_normalised_digest(plain(item.content), role),
+            times_seen=check_count(item.times_seen, "times_seen", least=1),
+            last_seen_us=0 if last_seen_us is None else last_seen_us,
+        )
+
+    def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
+        """Return what becomes of duplicates: as asked for, else as the settings say.
+
+        :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
+        """
+        if asked is None:
+            return self._scope.services.settings.on_duplicate
+        if check_choice(asked, get_args(OnDuplicate), "on_duplicate") == "count" and own_ids:
+            raise InvalidInputError(
+                f'{own_ids[0]!r:.80} is an id of your own, and on_duplicate="count" would drop it: '
+                'leave the id out, or say "keep" or "skip"'
+            )
+        return asked
+
+    async def _compared(self, live: LiveUser, reply: Reply) -> Reply:
+        """Record which older memories hold no more because of those that are new."""
+        return reply if reply.duplicate else await superseding.compared(self._scope, live, reply)
+
+    def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
+        """Return a receipt for each memory; of a repeated request, with the ids of the first."""
+        events = [recorded.data for recorded in written.reply.events]
+        if any(isinstance(event, Dropped) for event in events):
+            raise NotFoundError(
+                "this request was carried out long ago; what it added was compressed since, and "
+                "retention has dropped it: use a new idempotency key"
+            )
+        said = [event for event in events if isinstance(event, MemoryAdded | MemorySeen)]
+        marks = superseding.marks(events)
+        if written.reply.duplicate:
+            return [self._receipt_of(event, written, marks) for event in said]
+        added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
+        seen = (event for event in said if isinstance(event, MemorySeen))
+        state = written.reply.state
+        command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
+        receipts = []
+        for memory in command.memories:
+            memory_id = memory.memory_id
+            event: MemoryAdded | MemorySeen | None = added.get(memory_id)
+            if event is None and command.on_duplicate == "count":
+                event = None if memory_id in command.distinct else next(seen)
+            if event is None:
+                known = long_term.duplicate_of(command, memory, state.long_term) or memory_id
+                receipts.append(self._receipt(known, "unchanged", written))
+            else:
+                receipts.append(self._receipt_of(event, written, marks))
+        return receipts
+
+    def _receipt_of(
+        self, event: MemoryAdded | MemorySeen, written: Written, marks: Sequence[MemorySuperseded]
+    ) -> Receipt:
+        operation = "seen" if isinstance(event, MemorySeen) else "add"
+        receipt = self._receipt(event.memory_id, operation, written)
+        return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, marks))
+
+
+def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:
+    """Return those that are no duplicates unless somebody says so: of a session, or with an id."""
+    return frozenset(own_ids).union(one.memory_id for one in memories if one.session_id)
+
+
+def _normalised_digest(content: str, role: str | None) -> bytes:
+    """Return the digest of a text normalised; b"" if it is so already."""
+    common = normalised(content)
+    return b"" if common == content else text_digest(spoken(common, role))
+
+
+def _request(command: AddMemories) -> bytes:
+    """Return what tells one request from another: what the caller said, not the id it was given."""
+    said = [
+        (
+            memory.content,
+            memory.metadata,
+            memory.session_id,
+            memory.role,
+            memory.pinned,
+            memory.occurred_at_us if memory.occurred_at_us != command.now_us else None,
+        )
+        for memory in command.memories
+    ]
+    return hashlib.sha256(msgspec.json.encode(said)).digest()

@@ -1,0 +1,177 @@
+"""On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
+from time import perf_counter
+from typing import Any, TypeVar
+
+from memory_actors.actors.asking import Reply, Request
+from memory_actors.base.origins import Origins, meta_of
+from memory_actors.base.quota import Limits
+from memory_actors.base.streams import recall_stream_of, stream_of
+from memory_actors.base.validation import check_flag, check_name, check_optional_name
+from memory_actors.kinds.kind import Command, Restore
+from memory_actors.kinds.long_term import SupersedeMemories
+from memory_actors.kinds.purging import Purge
+from memory_actors.kinds.user_state import UserState
+from memory_actors.search.embedding.service import Embeddings
+from memory_actors.users.live_user import LiveUser, UserView
+from memory_actors.users.services import Services
+
+T = TypeVar("T")
+
+
+class Scope:
+    """A user, and the agent and session that speak for them. No I/O until it is used."""
+
+    def __init__(
+        self,
+        services: Services,
+        user_id: str,
+        agent_id: str | None,
+        session_id: str | None,
+        origins: Origins = (),
+        *,
+        auto_prune: bool = False,
+    ):
+        self.services = services
+        self.user_id = check_name(user_id, "user_id")
+        self.agent_id = check_optional_name(agent_id, "agent_id")
+        self.session_id = check_optional_name(session_id, "session_id")
+        self.origins = origins
+        """Where what is written comes from."""
+        self.auto_prune = check_flag(auto_prune, "auto_prune")
+        """Whether what is added may make room, where the call does not say."""
+        self.stream = stream_of(user_id)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """Of the user's memories."""
+        return self.services.embeddings.of(self.stream)
+
+    def speaking_for(self, origins: Origins) -> "Scope":
+        """Return the same user, agent and session, for words of these origins."""
+        scope = copy(self)
+        scope.origins = origins
+        return scope
+
+    def prunes(self, asked: bool | None) -> bool:
+        """Return whether a call may make room: as it says, or as the handle does."""
+        return self.auto_prune if asked is None else asked
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[UserView]:
+        """Hold what reads of the user need: the user's actor, live."""
+        async with self.writable() as live:
+            yield live
+
+    def check_writable(self) -> None:
+        """Do nothing: this user takes writes. Asked where a write begins with a look."""
+
+    @asynccontextmanager
+    async def writable(self) -> AsyncIterator[LiveUser]:
+        """Hold the user's actor live, to give it commands. Every write comes this way."""
+        async with self.services.runtime.use(self.stream) as live:
+            yield live
+
+    @asynccontextmanager
+    async def searching(self) -> AsyncIterator[UserView]:
+        """Hold what a search needs: all that is indexed."""
+        async with self.live() as live:
+            yield live
+
+    async def versions_about(self, memory_id: str) -> list[int]:
+        """Return the versions of the events about a memory, in order."""
+        self.services.runtime.check_open()
+        await self.services.log.flush()  # working memory is acknowledged before it is in the log
+        return await self.services.log.versions_about(self.stream, memory_id)
+
+    def now_us(self) -> int:
+        """Return the time that a command is given."""
+        return self.services.clock_us()
+
+    def new_id(self, now_us: int) -> str:
+        """Return a new memory id."""
+        return self.services.new_id(now_us)
+
+    async def ask(
+        self,
+        live: LiveUser,
+        command: Command,
+        *,
+        relaxed: bool = False,
+        idempotency_key: str | None = None,
+        digest: bytes = b"",
+    ) -> Reply:
+        """Carry out a command; the log keeps who asked, and for what."""
+        request = Request(
+            command=command,
+            meta={**self._meta(type(command).__name__), **self._said_by(command)},
+            durability="relaxed" if relaxed else "commit",
+            frees=command.frees,
+            alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
+            idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
+            digest=digest,
+        )
+        reply = await live.actor.ask(request, self.services.settings.deadline_s)
+        if self.services.settings.check_replay:
+            await live.check_replay()
+        return reply
+
+    @contextmanager
+    def measured(
+        self, operation: str, kind: str, *, kinds: Sequence[str] | None = None, calls: int = 1
+    ) -> Iterator[None]:
+        """Measure an operation, and how it ends; hold it to what it should take.
+
+        `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
+        for. What has to load the model first may take longer.
+        """
+        services = self.services
+        started_s, outcome, prepared = perf_counter(), "ok", services.embeddings.prepared
+        try:
+            yield
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            seconds = perf_counter() - started_s
+            services.metrics.observe(operation, kind, seconds, outcome)
+            if services.embeddings.prepared == prepared:
+                services.latency.note(
+                    operation, (kind,) if kinds is None else kinds, seconds / calls
+                )
+
+    async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
+        """Take note that memories were returned for a query, where reads are audited."""
+        stream = recall_stream_of(self.user_id)
+        await self.services.recalls.keep(stream, query, memory_ids, self._meta("Retrieve"))
+
+    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that goes on when its caller is cancelled: a write is never left half done."""
+        task = asyncio.create_task(work)
+        self.services.unattended.add(task)
+        task.add_done_callback(self.services.unattended.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    def limits(self, state: UserState) -> Limits:
+        """Return what a user of this state may hold."""
+        return self.services.limits[state.account.tier]
+
+    def _said_by(self, command: Command) -> dict[str, str]:
+        """Return where the words of a command come from; nowhere, if it has none of its own."""
+        if isinstance(command, Purge):
+            return command.meta
+        wordless = isinstance(command, Restore | SupersedeMemories)
+        return {} if wordless else meta_of(self.origins)
+
+    def _meta(self, command: str) -> dict[str, str]:
+        meta = {"command": command}
+        if self.agent_id is not None:
+            meta["agent_id"] = self.agent_id
+        if self.session_id is not None:
+            meta["session_id"] = self.session_id
+        return meta

@@ -1,0 +1,129 @@
+"""`user.short_term`: the last messages of a session."""
+
+from typing import ClassVar
+
+import msgspec
+
+from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.validation import (
+    check_count,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
+from memory_actors.kinds import short_term
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.short_term import sessions
+from memory_actors.users.handles.handle import Handle
+
+DEFAULT_SESSION = "default"
+
+
+class ShortTermMemory(Handle):
+    """Messages by session, at most 100 and 1 MB each by default, first in, first out.
+
+    A session expires an hour after its last message, by default again. Without a session id of its
+    own or of the handle, a message goes to the session "default".
+    """
+
+    kind: ClassVar[Kind] = short_term
+    takes = frozenset({"occurred_at", "session_id", "role"})
+    _delete_command = short_term.DeleteMessage
+
+    @property
+    def ttl(self) -> int:
+        """Seconds a session lives after its last message, of a user whose tier was never set.
+
+        Other tiers have it in their limits: `settings.plan(tier).limits.short_term_ttl_s`.
+        """
+        return self._scope.services.limits[None].short_term_ttl_s
+
+    async def add_message(
+        self,
+        content: str,
+        *,
+        role: str | None = None,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+    ) -> Receipt:
+        """Add a message; the oldest leave when the session is full. Durable when it returns.
+
+        :raises QuotaExceededError: it is larger than a session may be.
+        :raises InvalidInputError: it is empty, or something else is not what it must be.
+        """
+        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        command = short_term.AddMessage(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            session_id=self._session(session_id),
+            size_bytes=content_bytes(content),
+            content=plain(content),
+            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            metadata=own_metadata(metadata),
+            role=check_optional_name(role, "role"),
+        )
+        return self._receipt(command.memory_id, "add", await self._write(command), command)
+
+    async def messages(
+        self, session_id: str | None = None, *, last: int | None = None
+    ) -> list[Memory]:
+        """Return a session's messages, oldest first; only the `last` so many, if given.
+
+        `ttl_s` of each says how many seconds it has left.
+        """
+        with self._scope.measured("Messages", short_term.NAME):
+            now_us = self._scope.now_us()
+            async with self._scope.live() as live:
+                state = short_term.at(live.state.short_term, now_us)
+                origins = live.state.provenance
+            session = state.session(self._session(session_id))
+            first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))
+            read = await self._read_rows(session.rows[first:], origins)
+            left_s = (session.expires_at_us - now_us) / 1e6
+            return [msgspec.structs.replace(message, ttl_s=left_s) for message in read]
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Add a message; the oldest leave when the session is full, asked for or not."""
+        del auto_prune
+        self._check_fields(item, idempotency_key)
+        return await self.add_message(
+            item.content,
+            role=item.role,
+            session_id=item.session_id,
+            metadata=item.metadata,
+            occurred_at=item.occurred_at,
+            memory_id=item.memory_id,
+        )
+
+    async def _update(
+        self, row: sessions.Row, content: str | None, metadata: Metadata | None
+    ) -> Receipt:
+        """Replace a message's content, its metadata, or both."""
+        command = short_term.UpdateMessage(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            size_bytes=0 if content is None else content_bytes(content),
+            content=None if content is None else plain(content),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command), row)
+
+    def _session(self, session_id: str | None) -> str:
+        """Return the session that is meant: the one named, the handle's, or the default one."""
+        if session_id is not None:
+            return check_name(session_id, "session_id")
+        return self._scope.session_id or DEFAULT_SESSION
+
+    def _whose(self, row: sessions.Row | short_term.AddMessage) -> str | None:
+        return row.session_id

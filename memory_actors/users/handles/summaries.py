@@ -1,0 +1,157 @@
+"""Summaries: how they replace memories, come from another store, and are undone."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from eventlog.core.records import to_us
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Memory, Receipt
+from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
+from memory_actors.kinds.compression import (
+    AddSummary,
+    CompactedKind,
+    Compress,
+    Compressed,
+    Summary,
+    SummaryAdded,
+    UndoCompaction,
+    passages_of,
+)
+from memory_actors.kinds.kind import Row
+from memory_actors.kinds.phrasing import text_digest
+from memory_actors.users.handles.handle import Handle, Written
+
+
+class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Memory.data` of a summary says."""
+
+    original_count: int
+    compressed_from_ids: tuple[str, ...]
+    time_range_start: datetime
+    time_range_end: datetime
+    compression_method: str
+    session_ids: tuple[str, ...] = ()
+    bytes_before: int
+    bytes_after: int
+
+
+D = TypeVar("D", bound=SummaryData)
+
+
+class Summarized(Handle):
+    """The handle of a kind whose old memories summaries can replace."""
+
+    kind: ClassVar[CompactedKind]
+    _compress_command: ClassVar[type[Compress]]
+    _undo_command: ClassVar[type[UndoCompaction]]
+    _add_summary_command: ClassVar[type[AddSummary]]
+
+    async def _compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
+        """Put a summary in the place of memories; no events if one of them has changed meanwhile.
+
+        It is embedded first: memories do not make room for what cannot be found yet.
+
+        :raises QuotaExceededError: there would be more bytes than before, and no room for them.
+        :raises EmbedderError: it could not be embedded; nothing was done.
+        """
+        passages = _passages(summary)
+        await self._scope.embeddings.embed(passages, background=True)
+        command = self._compress_command(
+            now_us=self._scope.now_us(),
+            summary=summary,
+            originals=tuple((row.memory_id, row.version) for row in originals),
+        )
+        return await self._write(command, passages)
+
+    async def _undo_compaction(self, memory_id: str, originals: Sequence[str]) -> list[Receipt]:
+        """Take a summary away and bring its originals back; return a receipt for each that came.
+
+        :raises QuotaExceededError: there is no room for all of them; nothing was done.
+        :raises NotFoundError: there is no such summary, or an original is in the log no more.
+        """
+        command = self._undo_command(
+            now_us=self._scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
+        )
+        return await self._restored(command)
+
+    async def _put_summary(self, memory: Memory) -> Receipt:
+        """Add a summary as another store has it; its originals stay where they are.
+
+        :raises QuotaExceededError: there is no room for it.
+        :raises InvalidInputError: it is none, or its id stands for another memory.
+        """
+        now_us, summary = self._scope.now_us(), self._checked_summary(memory)
+        own_ids = (memory.memory_id,)
+        command = self._add_summary_command(now_us=now_us, summary=summary, own_ids=own_ids)
+        written = await self._write(command, _passages(summary))
+        return self._receipt(memory.memory_id, "add", written, summary)
+
+    @abstractmethod
+    def _checked_summary(self, memory: Memory) -> SummaryAdded:
+        """Return a summary as an export has it, ready to be added.
+
+        :raises InvalidInputError: it does not say what it was made of.
+        """
+
+
+def summary_text(content: str) -> dict[str, Any]:
+    """Return the fields that follow from the text of a summary."""
+    size_bytes = content_bytes(content)
+    content = plain(content)
+    return {
+        "content": content,
+        "size_bytes": size_bytes,
+        "bytes_after": size_bytes,
+        "digest": text_digest(content),
+        "passages": passages_of(content),
+    }
+
+
+def checked_data(memory: Memory, said: type[D]) -> D:
+    """Return what a summary was made of, as an export has it.
+
+    :raises InvalidInputError: it does not say that.
+    """
+    try:
+        return msgspec.convert(memory.data, said)
+    except msgspec.ValidationError as error:
+        raise _no_summary(error) from error
+
+
+def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
+    """Return the fields of the `SummaryAdded` of a summary as an export has it.
+
+    :raises InvalidInputError: it does not say what it was made of.
+    """
+    try:
+        start_us, end_us = to_us(data.time_range_start), to_us(data.time_range_end)
+    except TypeError as error:
+        raise _no_summary(error) from error
+    ids = tuple(check_name(one, "original's id") for one in data.compressed_from_ids)
+    if not 0 < data.original_count == len(ids):
+        raise InvalidInputError("a summary names its originals, as many as it says it has")
+    return {
+        "memory_id": check_name(memory.memory_id, "memory_id"),
+        "occurred_at_us": end_us,
+        "compressed_from_ids": ids,
+        "original_count": data.original_count,
+        "time_range_start_us": start_us,
+        "time_range_end_us": end_us,
+        "compression_method": check_name(data.compression_method, "compression_method"),
+        "session_ids": tuple(check_name(one, "session_id") for one in data.session_ids),
+        "bytes_before": data.bytes_before,
+        "metadata": own_metadata(memory.metadata, shown=True),
+        **summary_text(memory.content),
+    }
+
+
+def _no_summary(error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"a summary says what it was made of in `data`: {error}")
+
+
+def _passages(summary: Summary) -> list[str]:
+    return [summary.content[part.start : part.end] for part in summary.passages]

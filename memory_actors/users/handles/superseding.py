@@ -1,0 +1,211 @@
+"""What a new fact means for those near it: found outside of any decision, and recorded by one.
+
+Compared are facts: long-term memories that nobody said in a conversation (without a role), and that
+stand for no others. Of those near a new one each is older or newer than it, by when they were true,
+then by when they were said; so an import of old facts changes nothing newer, and the new one may
+itself be the one that holds no more. What is less trusted never speaks against what is more so.
+
+A memory that is added is durable before it is compared: where that fails, or the process dies,
+nothing is superseded, and that is all.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventlog import Recorded
+from eventlog.core.logs import get_logger
+from eventlog.core.records import to_datetime
+from memory_actors.actors.asking import Reply
+from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.records import LEVELS, least
+from memory_actors.kinds import long_term
+from memory_actors.kinds.kind import is_summary, label
+from memory_actors.kinds.long_term import (
+    MemoryAdded,
+    MemorySuperseded,
+    MemoryUpdated,
+    Pair,
+    Row,
+    SupersedeMemories,
+)
+from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.indexes.memory_index import MemoryIndex
+from memory_actors.search.reading import Found, texts
+from memory_actors.search.superseding import NEAR_MAX, Reach, Statement, Superseding
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import LiveUser
+
+NEIGHBOURS: Final = 32
+"""Memories that facts are picked from: turns of conversations may lie between them."""
+
+NEWER_MAX: Final = 4
+"""Of those that are newer: each is asked about on its own, and a language model takes seconds."""
+DECIDED_WITHIN_S: Final = 120.0
+"""A language model that has not answered by then is not waited for: the memory is durable."""
+SIMILARITY_DIGITS: Final = 3
+EVIDENCE_CHARACTERS_MAX: Final = 200
+
+_logger = get_logger("memory_actors.user")
+
+
+class _Compared(NamedTuple):
+    row: Row
+    said: Statement
+
+
+async def compared(scope: Scope, live: LiveUser, reply: Reply) -> Reply:
+    """Return a reply with the events of what it supersedes, or is superseded by, behind its own."""
+    deciding = scope.services.superseding
+    if deciding is None:
+        return reply
+    try:
+        pairs = await _pairs(scope, live, deciding, reply.events)
+        if not pairs:
+            return reply
+        command = SupersedeMemories(now_us=scope.now_us(), pairs=tuple(pairs))
+        came = await scope.ask(live, command)
+    except Exception as error:  # what was added stands: it is durable
+        _logger.warning(
+            "memory kept, not compared", user=hashed(scope.user_id), error=reason(error)
+        )
+        return reply
+    return Reply(events=[*reply.events, *came.events], before=reply.before, state=came.state)
+
+
+def marks(events: Sequence[Any]) -> list[MemorySuperseded]:
+    """Return the events that say what holds no more: few, of as many as a batch has."""
+    return [event for event in events if isinstance(event, MemorySuperseded)]
+
+
+def told(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
+    """Return what a receipt says of it."""
+    by = [event.superseded_by_id for event in found if event.memory_id == memory_id]
+    gone = tuple(event.memory_id for event in found if event.superseded_by_id == memory_id)
+    return {"supersedes": gone, "superseded_by": by[-1] if by else None}
+
+
+async def _pairs(
+    scope: Scope, live: LiveUser, deciding: Superseding, events: Sequence[Recorded[Any]]
+) -> list[Pair]:
+    """Return what is to be recorded of memories that are new, or say something new."""
+    pairs: list[Pair] = []
+    for recorded in events:
+        event = recorded.data
+        new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
+        row = long_term.find(live.state.long_term, event.memory_id) if new else None
+        if row is None or event.content is None or not _is_fact(row):
+            continue
+        near = _near(live, row, deciding.reach(event.content))
+        if near:
+            statements = await _read(scope, live, row, event.content, near)
+            pairs += await _decided(deciding, statements, live.state.provenance)
+        if len(events) > 1:
+            await asyncio.sleep(0)
+    return pairs
+
+
+def _is_fact(row: Row) -> bool:
+    return row.role is None and not is_summary(row)
+
+
+def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
+    """Return the facts to compare a memory that is new with, and their cosines, nearest first."""
+    index = live.indexes.get(long_term)
+    if index is None or not reach.count_max:
+        return []
+    near: list[tuple[Row, float]] = []
+    for one, cosine in _nearest(index, row, reach):
+        other = long_term.find(live.state.long_term, index.owner(one) or "")
+        if cosine < reach.similarity_min:
+            break
+        if other is not None and other is not row and _is_fact(other):
+            near.append((other, cosine))
+    return near[: min(reach.count_max, NEAR_MAX)]
+
+
+def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, float]]:
+    """Return the labels of memories that may be meant, and their cosines, nearest first."""
+    own = label(row.version)
+    if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
+        # The new memory may itself be the older one, which another says otherwise than.
+        near = index.dense.nearest(index.dense.vector_of(own), NEIGHBOURS)
+        return zip(*near, strict=True)
+    rows = index.words.rows_with(reach.older_has)
+    if len(rows) <= 1:  # the new one itself
+        return ()
+    near = index.dense.nearest_of(rows, index.dense.vector_of(own), NEIGHBOURS)
+    return zip(*near, strict=True)
+
+
+async def _read(
+    scope: Scope, live: LiveUser, row: Row, text: str, near: Sequence[tuple[Row, float]]
+) -> list[_Compared]:
+    """Return a memory that is new, and behind it those near it, with their texts."""
+    events = await texts(
+        scope.services.log, live.stream, [Found(long_term, one) for one, _ in near]
+    )
+    itself = _Compared(row, _statement(row, text, 1.0))
+    return [
+        itself,
+        *(
+            _Compared(one, _statement(one, long_term.content(one, events), cosine))
+            for one, cosine in near
+        ),
+    ]
+
+
+def _statement(row: Row, text: str, similarity: float) -> Statement:
+    return Statement(
+        memory_id=row.memory_id,
+        text=text,
+        occurred_at=to_datetime(row.occurred_at_us),
+        similarity=similarity,
+    )
+
+
+async def _decided(
+    deciding: Superseding, near: Sequence[_Compared], provenance: Provenance
+) -> list[Pair]:
+    """Return which of the older ones hold no more, and whether the new one holds itself."""
+    itself, *others = near
+    older = [one for one in others if _may(itself, one, provenance)]
+    newer = [one for one in others if _may(one, itself, provenance)][:NEWER_MAX]
+    asked = [(itself, older)] if older else []
+    for one in newer:
+        alike = msgspec.structs.replace(itself.said, similarity=one.said.similarity)
+        asked.append((one, [itself._replace(said=alike)]))
+    pairs = []
+    for later, earlier in asked:
+        async with asyncio.timeout(DECIDED_WITHIN_S):
+            said = await deciding.superseded(later.said, [one.said for one in earlier])
+        evidence = {verdict.memory_id: verdict.evidence for verdict in said}
+        pairs += [
+            _pair(one, later, evidence[one.row.memory_id])
+            for one in earlier
+            if one.row.memory_id in evidence
+        ]
+    return pairs
+
+
+def _may(newer: _Compared, older: _Compared, provenance: Provenance) -> bool:
+    """Say whether one memory may speak against another."""
+    heard, against = (
+        LEVELS.index(least(provenance.of(each.row.memory_id))) for each in (newer, older)
+    )
+    is_newer = long_term.age(older.row) < long_term.age(newer.row)
+    return is_newer and heard >= against and not older.row.settled
+
+
+def _pair(older: _Compared, newer: _Compared, evidence: str) -> Pair:
+    similarity = min(older.said.similarity, newer.said.similarity)
+    return Pair(
+        memory_id=older.row.memory_id,
+        superseded_by_id=newer.row.memory_id,
+        older_digest=older.row.digest,
+        newer_digest=newer.row.digest,
+        similarity=round(similarity, SIMILARITY_DIGITS),
+        evidence=evidence[:EVIDENCE_CHARACTERS_MAX],
+    )

@@ -1,0 +1,135 @@
+"""`user.working`: a small dictionary of task state, held in memory, logged within 50 ms."""
+
+from typing import Any, ClassVar
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    check_name,
+    check_optional_name,
+    content_bytes,
+    json_copy,
+    own_metadata,
+    plain,
+)
+from memory_actors.kinds import working
+from memory_actors.kinds.kind import Kind
+from memory_actors.users.handles.handle import Handle
+
+
+class WorkingMemory(Handle):
+    """Keys to JSON values, at most 100 and 10 KB by default, least recently used out first.
+
+    Writes are acknowledged at once and on disk within 50 ms (durability `relaxed`).
+    """
+
+    kind: ClassVar[Kind] = working
+    takes = frozenset({"key"})
+    _delete_command = working.DeleteKey
+    _relaxed = True
+
+    async def set(
+        self,
+        key: str,
+        value: Any,
+        *,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
+
+        When the sizes no longer fit, the least recently used entries go. When the number of keys is
+        at its limit, a new key is refused unless `auto_prune`, which makes the least recently used
+        one go.
+
+        :raises QuotaExceededError: too many keys, or a value that could never fit.
+        :raises InvalidInputError: the key or value is not what it must be.
+        """
+        key = check_name(key, "key")
+        receipt = await self._set(key, value, metadata, memory_id, auto_prune)
+        if receipt.operation == "unchanged":
+            await self.get(key)  # setting it to what it is was a use, too
+        return receipt
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Return a key's value, which counts as a use of it; `default` if there is none."""
+        with self._scope.measured("GetKey", working.NAME):
+            async with self._scope.live() as live:
+                row = live.state.working.held.get(check_name(key, "key"))
+                if row is None:
+                    return default
+                live.touch(key)
+                return json_copy(row.value, "value")
+
+    async def delete(self, key: str) -> Receipt:
+        """Delete a key.
+
+        :raises NotFoundError: there is none.
+        """
+        command = working.DeleteKey(now_us=self._scope.now_us(), key=check_name(key, "key"))
+        written = await self._write(command)
+        return self._receipt(written.reply.events[0].data.memory_id, "delete", written)
+
+    async def items(self) -> dict[str, Any]:
+        """Return all keys and values, in the order they were last set; a use of none of them."""
+        with self._scope.measured("Items", working.NAME):
+            async with self._scope.live() as live:
+                held = live.state.working.held
+            return {key: json_copy(row.value, "value") for key, row in held.items()}
+
+    # --- as all kinds
+
+    async def _add(
+        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
+    ) -> Receipt:
+        """Keep a text under a key; without one, under its own memory id."""
+        self._check_fields(item, idempotency_key)
+        content_bytes(item.content)
+        return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)
+
+    async def _set(
+        self,
+        key: str | None,
+        value: Any,
+        metadata: Metadata | None,
+        memory_id: str | None,
+        auto_prune: bool | None,
+    ) -> Receipt:
+        now_us, copy = self._scope.now_us(), json_copy(value, "value")
+        own_id = check_optional_name(memory_id, "memory_id")
+        new_id = own_id or self._scope.new_id(now_us)
+        key = new_id if key is None else check_name(key, "key")
+        size_bytes = working.entry_bytes(key, copy)
+        if size_bytes > CONTENT_BYTES_MAX:
+            raise InvalidInputError(
+                f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,}): shorten it"
+            )
+        command = working.SetKey(
+            now_us=now_us,
+            memory_id=new_id,
+            own_ids=() if own_id is None else (own_id,),
+            key=key,
+            value=copy,
+            size_bytes=size_bytes,
+            metadata=own_metadata(metadata),
+            auto_prune=self._scope.prunes(auto_prune),
+        )
+        written = await self._write(command)
+        row = written.reply.state.working.held[key]
+        return self._receipt(row.memory_id, "set", written)
+
+    async def _update(
+        self, row: working.Row, content: str | None, metadata: Metadata | None
+    ) -> Receipt:
+        """Replace an entry's value with a text, its metadata, or both."""
+        if content is not None:
+            content_bytes(content)
+        command = working.UpdateKey(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            content=None if content is None else plain(content),
+            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+        )
+        return self._receipt(row.memory_id, "update", await self._write(command))
