@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eventlog import Dropped, Recorded
-from memory_actors.kinds.effects import ENDS, Effect, field_naming, verb_of
+from memory_actors.kinds.events import ENDS, Effect, field_naming, verb_of
 
 AUTOMATIC: Mapping[str, str] = MappingProxyType({"CompressMemories": "compaction"})
 """Commands that nobody gives: who does."""

@@ -35,12 +35,12 @@ from memory_actors.kinds.compression import (
     UndoCompaction,
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
-from memory_actors.kinds.episodic.commands import AddStep, FinishEpisode
-from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
+from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
+from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.long_term import SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.structured.document import DocumentPut
+from memory_actors.kinds.structured.state import DocumentPut
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, UpdateKey
 
