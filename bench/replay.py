@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bench.report import Options, Report, Table, facts, median, scratch
 from bench.workload import life, sentence
 from eventlog import EventLog, Recorded, replay
-from eventlog.core.replay import BATCH_EVENTS
+from eventlog.core.decider import BATCH_EVENTS
 from memory_actors import Settings
 from memory_actors.kinds.user_state import event_registry, user_decider
 

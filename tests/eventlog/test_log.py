@@ -31,7 +31,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, FormatRecord
+from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES, seal_record
 
 pytestmark = pytest.mark.anyio

@@ -37,7 +37,7 @@ STREAMS = ["a", "b", "c", "d"]
 LIFE_S_MAX = 0.5  # after the first acknowledgement
 TRACED = {
     "archive", "archiving", "backup", "copying", "datafile", "environment", "erase", "opening",
-    "segment", "shared", "store_format", "upkeep",
+    "segment", "shared", "upkeep",
 }  # fmt: skip
 FOREVER = 2**62
 
