@@ -1,4 +1,4 @@
-"""What happened to one user's memories between two moments.
+"""The changes of one user's memories between two moments.
 
 The states at both moments say what was there, the events between them who did what. Where only the
 clock did it, no event says so: a session that fell silent expires by itself.

@@ -1,4 +1,4 @@
-"""What an event did to a memory, in plain English."""
+"""A sentence in plain English about what an event did to a memory."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

