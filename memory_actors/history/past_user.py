@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from eventlog.core.records import to_us
 from eventlog.core.waiting import to_the_end
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import ReadOnlyError, SystemClosedError
 from memory_actors.base.reports import Moment
 from memory_actors.history.filling import fill
@@ -32,7 +32,7 @@ class PastUser:
         self.stream = stream
         self.state = state
         self._services = services
-        self._chores = Chores()
+        self._tasks = BackgroundTasks()
         self._filling = asyncio.Lock()
         self._filled = False
         self.indexes = UserIndexes(
@@ -40,7 +40,7 @@ class PastUser:
             None,
             log=services.log,
             embeddings=services.embeddings.of(stream),
-            chores=self._chores,
+            tasks=self._tasks,
             find=self._find,
         )
         self.values = Values(services.log, stream)
@@ -74,7 +74,7 @@ class PastUser:
 
     async def close(self) -> None:
         """Let go of the indexes."""
-        await self._chores.cancel()
+        await self._tasks.cancel()
         self.indexes.retire()
 
 

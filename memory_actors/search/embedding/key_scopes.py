@@ -18,7 +18,7 @@ from memory_actors.base.streams import derived_of
 ROW_BYTES = 16  # of a keyed hash: as long as a digest
 
 
-class Shelf:
+class KeyScope:
     """Rows that lie in the clear."""
 
     def row(self, digest: bytes) -> bytes:
@@ -34,7 +34,7 @@ class Shelf:
         return data
 
 
-class _EncryptedShelf(Shelf):
+class _EncryptedScope(KeyScope):
     def __init__(self, cipher: Cipher):
         self._cipher = cipher
 
@@ -51,7 +51,7 @@ class _EncryptedShelf(Shelf):
             return None
 
 
-_IN_THE_CLEAR: Final = Shelf()
+_IN_THE_CLEAR: Final = KeyScope()
 
 
 class Owner:
@@ -65,11 +65,11 @@ class Owner:
         """Say whether rows are shared and lie in the clear."""
         return not self.prefix
 
-    def shelf(self) -> Shelf | None:
+    def scope(self) -> KeyScope | None:
         """Return where the rows are, None if there can be none."""
         return _IN_THE_CLEAR
 
-    def shelf_to_write(self) -> Shelf:
+    def scope_to_write(self) -> KeyScope:
         """Return where rows go."""
         return _IN_THE_CLEAR
 
@@ -80,13 +80,13 @@ class _User(Owner):
         self._keys = keys
         self._name = name
 
-    def shelf(self) -> Shelf | None:
+    def scope(self) -> KeyScope | None:
         return (
-            _EncryptedShelf(self._keys.cipher(self._name)) if self._keys.has(self._name) else None
+            _EncryptedScope(self._keys.cipher(self._name)) if self._keys.has(self._name) else None
         )
 
-    def shelf_to_write(self) -> Shelf:
-        return _EncryptedShelf(self._keys.make(self._name))
+    def scope_to_write(self) -> KeyScope:
+        return _EncryptedScope(self._keys.make(self._name))
 
 
 EVERYBODY: Final = Owner()

@@ -59,7 +59,7 @@ _decoder = msgspec.msgpack.Decoder(IndexFile)
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
-    data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
+    data = owner.scope_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
     with opened(partial, ANEW) as written:
         written.write(zlib.crc32(data).to_bytes(4, "big") + data)
@@ -69,10 +69,10 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
 def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
     """Return what is in a file, None if that is nothing whole."""
     try:
-        data, shelf = read_bytes(path), owner.shelf()
-        if shelf is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+        data, scope = read_bytes(path), owner.scope()
+        if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
-        plain = shelf.read(data[4:], path.name.encode())
+        plain = scope.read(data[4:], path.name.encode())
         return None if plain is None else _decoder.decode(plain)
     except (OSError, ValueError):
         return None

@@ -18,7 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import EventStore
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
@@ -26,7 +26,7 @@ from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.index_file import IndexFiles
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Ends, Parts, indexed, kept_rows
+from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed, kept_rows
 from memory_actors.search.indexes.pending import Pending, Text
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
@@ -63,7 +63,7 @@ class MemoryIndex:
         *,
         log: EventStore,
         embeddings: Embeddings,
-        chores: Chores,
+        tasks: BackgroundTasks,
         find: Callable[[str], Any],
     ):
         self._stream = stream
@@ -71,11 +71,11 @@ class MemoryIndex:
         self._files = None if path is None else IndexFiles(kind, path, embeddings, self._fetch)
         self._log = log
         self._embeddings = embeddings
-        self._chores = chores
+        self._tasks = tasks
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, chores)
-        self._ends = Ends()
+        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
+        self._order = SessionOrder()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self.dense = DenseIndex(embeddings.embedder.dimension)
@@ -126,7 +126,7 @@ class MemoryIndex:
         gone = [passage for passage in old if passage.label not in kept]
         fresh = [passage for passage in new if passage.label not in self._owners]
         for passage in gone:
-            self._ends.leave(passage.label, self._kind.chain(row))
+            self._order.leave(passage.label, self._kind.chain(row))
             self._owners.pop(passage.label, None)
             self.parts.forget(passage.label)
             self.pending.discard(passage)
@@ -189,7 +189,7 @@ class MemoryIndex:
 
     def _put(self, label: int, row: Row, text: Text) -> None:
         place, chain = self._owners[label].place, self._kind.chain(row)
-        neighbours = self._ends.place(label, place, chain, self.parts)
+        neighbours = self._order.place(label, place, chain, self.parts)
         self.dense.add(label, text.embedded.vector)
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
@@ -219,7 +219,7 @@ class MemoryIndex:
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
         if self.dense.wants_maintenance or self.words.wants_maintenance:
-            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
+            self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
 
     async def _maintain(self) -> None:
         """Make rows anew in all parts at once, so that their orders stay the same."""
@@ -293,7 +293,7 @@ class MemoryIndex:
         self._take(catalogue)
         self.maintain()
         if len(self.late):
-            self._chores.start(f"states {self._kind.NAME}", self._hold_states)
+            self._tasks.start(f"states {self._kind.NAME}", self._hold_states)
 
     def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
         rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]

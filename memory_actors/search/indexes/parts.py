@@ -90,7 +90,7 @@ def kept_rows(then: View, now: View) -> Rows:
     return np.concatenate([np.flatnonzero(then.alive), since + np.flatnonzero(now.alive[since:])])
 
 
-class Ends:
+class SessionOrder:
     """The ends of sessions, as far as they are known."""
 
     def __init__(self) -> None:

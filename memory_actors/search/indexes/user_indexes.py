@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eventlog import EventStore
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.service import Embeddings
@@ -41,14 +41,14 @@ class UserIndexes:
         *,
         log: EventStore,
         embeddings: Embeddings,
-        chores: Chores,
+        tasks: BackgroundTasks,
         find: Find,
     ):
         self._stream = stream
         self._path = path
         self._log = log
         self._embeddings = embeddings
-        self._chores = chores
+        self._tasks = tasks
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
@@ -189,7 +189,7 @@ class UserIndexes:
             None if path is None else of_kind(path, kind.NAME),
             log=self._log,
             embeddings=self._embeddings,
-            chores=self._chores,
+            tasks=self._tasks,
             find=partial(self._find, kind),
         )
 
