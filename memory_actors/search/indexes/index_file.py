@@ -139,9 +139,9 @@ class IndexFiles:
             dense.save(self._path, self._embeddings.embedder.fingerprint)
 
     def words_of(self, parts: Parts) -> IndexFile:
-        """Copy what is quick to keep: words, what texts say of themselves, their tokens."""
+        """Copy the words, the traits that texts show, and their tokens. Quick."""
         return IndexFile(self._recipe, parts.words.saved(), parts.said(), parts.late.saved())
 
     def save_words(self, file: IndexFile) -> None:
-        """Write that. Slow: for a thread."""
+        """Write the words file. Slow: for a thread."""
         write_index(self._words_path, file, self._embeddings.owner)

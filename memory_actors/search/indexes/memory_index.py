@@ -86,7 +86,7 @@ class MemoryIndex:
         """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
-        """Let go of what refers back to this index and its user."""
+        """Drop the references back to this index and its user."""
         self.pending.retire()
         del self._find, self._files, self.late
 
@@ -109,7 +109,7 @@ class MemoryIndex:
     # --- in step with the state
 
     def follow(self, old: Row | None, new: Row | None) -> None:
-        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        """Follow a change of a memory's row from `old` to `new`; None is no row."""
         row = new or old
         if row is None:
             return
@@ -136,7 +136,7 @@ class MemoryIndex:
             self.pending.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
-        """Note what queries narrow a memory down by."""
+        """Note the metadata and times that queries filter by."""
         self.fields.put(self.traits.owners.of(row.memory_id), row.shown_metadata)
         known = times(row)
         for passage in passages:
@@ -145,7 +145,7 @@ class MemoryIndex:
                 self.traits.retime(place, known)
 
     def compare(self, rows: Sequence[Row]) -> None:
-        """Take these for all the rows there are: forget others, want what is missing."""
+        """Make the index one of these rows: forget others, and begin to index what is missing."""
         labels = {p.label for row in rows for p in indexed(self._kind, row)}
         for label in self.dense.labels():
             if label not in labels:
@@ -312,13 +312,13 @@ class MemoryIndex:
                 return
 
     async def save(self) -> None:
-        """Keep what would be slow to build again, if it has changed."""
+        """Save the graph and the words, if they have changed."""
         if self._changed and self._files is not None:
             await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
             await self.save_words()
 
     async def save_words(self) -> None:
-        """Keep the quick part of that: words, what texts say of themselves, their tokens."""
+        """Save the words, which is quick."""
         if self._files is not None:
             file = self._files.words_of(self.parts)
             await anyio.to_thread.run_sync(self._files.save_words, file)

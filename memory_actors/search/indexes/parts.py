@@ -98,12 +98,12 @@ class SessionOrder:
         """Place and label by session."""
 
     def leave(self, label: int, chain: str | None) -> None:
-        """Take note that a passage goes."""
+        """Forget a passage that goes, if it was the last of its session."""
         if chain is not None and self._last.get(chain, (0, None))[1] == label:
             del self._last[chain]
 
     def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Place:
-        """Return where a passage belongs that comes now."""
+        """Return the place of a passage that comes now."""
         if chain is None:
             return Place()
         known = self._last.get(chain)

@@ -60,7 +60,7 @@ class Pending:
         self._waits = False  # for an embedder that failed
 
     def retire(self) -> None:
-        """Let go of what refers back to the index."""
+        """Drop the references back to the index."""
         del self._read, self._settle
 
     def add(self, passage: Passage) -> None:
@@ -79,7 +79,7 @@ class Pending:
         return self._labels.pop(digest, ())
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all pending passages."""
         self._labels.clear()
 
     def __len__(self) -> int:
@@ -88,12 +88,12 @@ class Pending:
     # --- embedded from the log
 
     def start(self) -> None:
-        """Begin to index what is here."""
+        """Begin to index the pending passages."""
         if self._labels:
             self._tasks.start(self._task_name, self._index)
 
     def start_for(self, versions: Collection[int]) -> bool:
-        """Do so if passages of these events are here; say whether any is."""
+        """Begin to index if passages of these events are pending; say whether any is."""
         lacking = any(
             version_of(label) in versions for labels in self._labels.values() for label in labels
         )
@@ -102,7 +102,7 @@ class Pending:
         return lacking
 
     def start_later(self, drained: Callable[[], Awaitable[None]]) -> None:
-        """Do so after a pause, and once `drained` says that what was under way has come."""
+        """Begin to index after a pause, once `drained` says that all under way has come."""
 
         async def after_a_pause() -> None:
             await asyncio.sleep(RETRY_S)
@@ -113,7 +113,7 @@ class Pending:
         self._tasks.start(f"{self._task_name} later", after_a_pause)
 
     async def settled(self) -> None:
-        """Wait until what is being indexed is, for a few seconds at most."""
+        """Wait for passages that are being indexed, for a few seconds at most."""
         until_s = asyncio.get_running_loop().time() + WAIT_S
         while (task := self._tasks.running(self._task_name)) is not None and not self._waits:
             if asyncio.get_running_loop().time() > until_s:

@@ -90,12 +90,12 @@ class UserIndexes:
         return kept
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
-        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        """Follow a change of a memory's row from `old` to `new`; None is no row."""
         if kind.NAME in self._of or indexed(kind, new):
             self.made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
-        """Take these for all the rows of a kind that there are."""
+        """Make the index of a kind one of these rows."""
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
             self.made(kind).compare(found)
@@ -143,17 +143,17 @@ class UserIndexes:
             await self.made(kind).load(state)
 
     async def save(self) -> None:
-        """Keep what would be slow to build again."""
+        """Save the graphs and the words."""
         for index in self._of.values():
             await index.save()
 
     async def save_words(self) -> None:
-        """Keep the quick part of that."""
+        """Save the words, which is quick."""
         for index in list(self._of.values()):
             await index.save_words()
 
     def retire(self) -> None:
-        """Let go of what refers back to the user, so that its memory is free at once."""
+        """Drop the references back to the user, so that its memory is free at once."""
         for index in (*self._of.values(), *self._at_hand.values()):
             index.retire()
         self._of.clear()
