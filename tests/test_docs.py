@@ -41,7 +41,7 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
-PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+)`")
+PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
@@ -175,7 +175,7 @@ def test_the_examples_of_improve_run(tmp_path: Path) -> None:
 
 
 class Framework:
-    """As much of FastAPI as the example asks for: it holds handlers, and makes JSON of answers."""
+    """The part of FastAPI that the example uses: it holds handlers, and makes JSON of answers."""
 
     def __init__(self, lifespan: Any):
         self.lifespan, self.state = lifespan, SimpleNamespace()
@@ -227,7 +227,8 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def is_path(name: str) -> bool:
-    return any((ROOT / f"{name}{suffix}").exists() for suffix in ("", ".py"))
+    within = [ROOT, ROOT / "memory_actors", ROOT / "memory_actors/search"]
+    return any((top / f"{name}{end}").exists() for top in within for end in ("", ".py"))
 
 
 def is_importable(name: str) -> bool:
