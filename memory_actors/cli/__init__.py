@@ -22,7 +22,7 @@ from memory_actors.cli.audit import history, verify
 from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.context import context
 from memory_actors.cli.context_sync import sync
-from memory_actors.cli.demo.command import demo
+from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity

@@ -153,7 +153,12 @@ def why(app: App, /, memory_id: str) -> None:
     found = with_user(app, work)
     if app.json:
         print_json(found)
-        return
+    else:
+        print_why(found)
+
+
+def print_why(found: Why) -> None:
+    """Print the life of a memory, event by event, and how it stands now."""
     for step in found.steps:
         _print_step(step, found.memory_id)
     say(found.says, "bold")

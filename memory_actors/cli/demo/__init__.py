@@ -1,6 +1,244 @@
-"""A demonstration: what is remembered, what is found, and that it is still there afterwards."""
+"""demo: a conversation is remembered and asked about, a writer is killed, and nothing is lost."""
 
-from memory_actors.cli.demo.locomo import LocomoReport, run_locomo
-from memory_actors.cli.demo.run import DemoReport, run_demo
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from random import randint
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
 
-__all__ = ["DemoReport", "LocomoReport", "run_demo", "run_locomo"]
+import anyio
+import click
+import msgspec
+
+from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.processes import python, started
+from memory_actors.base.records import Item, Relationship
+from memory_actors.cli import options
+from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.output import print_json, say, shortened
+from memory_actors.cli.past import print_why
+from memory_actors.cli.recall import Asked, Row, ask, print_recall, recall, score_locomo
+from memory_actors.cli.running import ONE_CALL, ensure_model, log_to_stderr, run
+from memory_actors.interchange import Line, read_locomo
+from memory_actors.kinds.phrasing import spoken
+
+BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
+WRITERS: Final = 8
+WRITES: Final = (20, 60)
+"""From how many acknowledged writes to how many, by chance, the writing process lives."""
+
+
+@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user", "embedder"))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@pass_app
+def demo(app: App, /, path: Path | None) -> None:
+    """Import a conversation, ask questions, kill a writer and see that nothing is lost.
+
+    Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
+    --data names a directory.
+    """
+    if path is not None:
+        read_locomo(path)
+    ensure_model(app)
+    log_to_stderr(logging.ERROR)
+    with _directory(app) as directory:
+        if path is None:
+            told = run(lambda: _bundled(app, directory))
+        else:
+            told = run(lambda: score_locomo(app, directory, path))
+    if app.json:
+        print_json(told)
+
+
+@contextmanager
+def _directory(app: App) -> Iterator[Path]:
+    """Hold the directory that --data names, or a temporary one; never the user's usual memory."""
+    if app.data is not None:
+        yield app.directory
+        return
+    with TemporaryDirectory(prefix="memory-actors-demo-") as scratch:
+        yield Path(scratch)
+
+
+async def _bundled(app: App, directory: Path) -> dict[str, Any]:
+    async with MemorySystem.open(directory, embedder=app.model) as memory:
+        user, said, began_s = memory.user(app.user or "demo"), turns(), perf_counter()
+        await user.add_many(said)
+        import_s = perf_counter() - began_s
+        asked = [await ask(user, one) for one in known_questions()]
+        answers = [hit for one in asked for hit in one.hits if hit.memory_id in one.evidence]
+        why = await user.why((answers or asked[0].hits)[0].memory_id)
+        then, now = await facts(memory.user("demo facts"), BEFORE)
+        memories = await user.count()
+    row = recall(asked)
+    told = {
+        "memories": memories,
+        "sessions": len({turn.session_id for turn in said}),
+        "import_s": import_s,
+        "retrieve_ms_median": median(one.retrieve_ms for one in asked),
+        "turn_recall_at_5": row.turn_recall_at_5,
+        "turn_recall_at_10": row.turn_recall_at_10,
+        "questions": asked,
+        "killed": await kill(directory / "killed"),
+        "why": why,
+        "facts": {"then": then, "now": now},
+    }
+    if not app.json:
+        _print_bundled(told, asked, row)
+    return told
+
+
+def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: Row) -> None:
+    say("1  Remember", "bold cyan")
+    say(
+        f"A conversation of {told['sessions']} sessions, one memory a turn: {told['memories']} "
+        f"memories, stored and indexed in {told['import_s']:.1f} s."
+    )
+    say("\n2  Find", "bold cyan")
+    say("Ten questions, and the first memory that each finds. ● marks a turn that answers it.")
+    for number, one in enumerate(asked, start=1):
+        _print_asked(number, one)
+    print_recall(row)
+    say(f"A question takes {told['retrieve_ms_median']:.1f} ms (median).", "dim")
+    say("\n3  A kill in mid-write", "bold cyan")
+    killed = told["killed"]
+    say(f"Another process wrote notes, {WRITERS} at a time, until it was killed (SIGKILL).")
+    good = not killed.lost and killed.acknowledged > 0
+    _say_whether(
+        good,
+        f"{killed.acknowledged} writes were acknowledged, {killed.lost} of them are lost "
+        f"({killed.more} more, cut off before their acknowledgement, are there, too)",
+    )
+    _say_whether(killed.ok, "every event matches its checksum and its chain")
+    say(f"\n4  Why is {told['why'].memory_id} here?", "bold cyan")
+    print_why(told["why"])
+    say("\n5  A fact changes", "bold cyan")
+    say("Maya lived in Bristol, and has moved to Glasgow. The second fact ended the first.")
+    for when, true in ((f"On {BEFORE}", told["facts"]["then"]), ("Now", told["facts"]["now"])):
+        say(f"   {when}: " + ", ".join(f"{one.source} lives in {one.target}" for one in true))
+
+
+def _print_asked(number: int, asked: Asked) -> None:
+    ranks = {hit.memory_id: rank for rank, hit in enumerate(asked.hits, start=1)}
+    first = asked.hits[0]
+    mark = "●" if first.memory_id in asked.evidence else " "
+    places = ", ".join(
+        f"{turn} at {ranks[turn]}" if turn in ranks else f"{turn} not found"
+        for turn in asked.evidence
+    )
+    say(f"\n{number}. {asked.question}", "bold")
+    say(f"   Known answer: {asked.answer}")
+    say(f" {mark} {first.memory_id}  {shortened(spoken(first.content, first.role), 160)}")
+    say(f"   Evidence in the top 10: {places}", "dim")
+
+
+def _say_whether(good: bool, what: str) -> None:
+    say(f"{'✓' if good else '✗'} {what}", "green" if good else "red")
+
+
+# --- the conversation, and a fact
+
+
+def turns() -> list[Item]:
+    """Return the bundled conversation, one memory a turn."""
+    lines = (files(__package__) / "conversation.jsonl").read_bytes()
+    return [
+        Item(
+            content=str(line.content),
+            occurred_at=str(line.timestamp),
+            session_id=line.session,
+            role=line.role,
+            memory_id=line.id,
+        )
+        for line in msgspec.json.Decoder(Line).decode_lines(lines)
+    ]
+
+
+def known_questions() -> list[Asked]:
+    """Return the bundled questions."""
+    return msgspec.json.decode(
+        (files(__package__) / "questions.json").read_bytes(), type=list[Asked]
+    )
+
+
+async def facts(user: UserMemory, then: str) -> tuple[list[Relationship], list[Relationship]]:
+    """Tell where Maya lives, and where she has moved to; return what is known of then and now."""
+    for name, kind in (("Maya", "person"), ("Bristol", "city"), ("Glasgow", "city")):
+        await user.entities.add_entity(name, kind)
+    await user.entities.relate("Maya", "lives_in", "Bristol", valid_from="2024-09-07")
+    await user.entities.relate("Maya", "lives_in", "Glasgow", valid_from="2025-01-04")
+    graph = user.entities
+    return await graph.relationships("Maya", as_of=then), await graph.relationships("Maya")
+
+
+# --- a kill in mid-write
+
+
+class Killed(msgspec.Struct, frozen=True, kw_only=True):
+    """The store of a process that was killed while it wrote."""
+
+    acknowledged: int
+    lost: int
+    more: int
+    """Writes that are there, too, though the kill came before their acknowledgement."""
+    ok: bool
+    """True if every event matches its checksum and its chain."""
+
+
+class Wordless:
+    """An embedder that costs nothing, for notes that nobody searches."""
+
+    fingerprint = "wordless"
+    dimension = 2
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the same vector for each text."""
+        return [[1.0, 0.0] for _ in texts]
+
+
+def write_for_ever(directory: str) -> None:
+    """Add notes and print the id of each that was acknowledged: the process to be killed."""
+    log_to_stderr()
+
+    async def writing(user: UserMemory, writer: int) -> None:
+        for number in range(sys.maxsize):
+            receipt = await user.add(f"Note {number} of writer {writer}")
+            print(receipt.memory_id, flush=True)
+
+    async def whole() -> None:
+        async with _opened(Path(directory)) as memory, anyio.create_task_group() as group:
+            for writer in range(WRITERS):
+                group.start_soon(writing, memory.user("writer"), writer)
+
+    anyio.run(whole)
+
+
+async def kill(directory: Path) -> Killed:
+    """Kill a process in mid-write, and look in its store for all that it had acknowledged."""
+    code = f"import sys; from {__name__} import write_for_ever; write_for_ever(sys.argv[1])"
+    with started(python(code, directory)) as writing:
+        assert writing.stdout is not None
+        lines = [writing.stdout.readline() for _ in range(randint(*WRITES))]  # noqa: S311
+        writing.kill()
+        lines += writing.stdout.readlines()
+    acknowledged = {line.decode().strip() for line in lines if line.endswith(b"\n")}
+    async with _opened(directory) as memory:
+        there = {one.memory_id async for one in memory.user("writer").export()}
+        report = await memory.verify()
+    return Killed(
+        acknowledged=len(acknowledged),
+        lost=len(acknowledged - there),
+        more=len(there - acknowledged),
+        ok=report.ok,
+    )
+
+
+def _opened(directory: Path) -> AbstractAsyncContextManager[MemorySystem]:
+    return MemorySystem.open(directory, embedder=Wordless(), settings=ONE_CALL)

@@ -1,7 +1,7 @@
 """The pair that needs no model: what it finds, what it mends, what it leaves alone."""
 
 import socket
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from memory_actors.improve.local.critic import WEIGHTS, reading_ease, syllable_c
 from memory_actors.improve.local.prose import Prose
 from memory_actors.improve.local.terms import Terms
 
-NOTE = (files("memory_actors.cli.demo") / "improving.txt").read_text("utf-8")
+NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
 PLAIN = "The cat sat on the mat. It was warm there. The dog came in and barked at the cat."
 CODE = """\
