@@ -102,7 +102,7 @@ def test_passages_of_one_place_stand_by_label() -> None:
 
 def test_what_has_no_session_stands_alone() -> None:
     session = filled()
-    assert session.ends.place(9, 9, None, session.parts) == Place()
+    assert session.in_session.place(9, 9, None, session.parts) == Place()
 
 
 @given(
