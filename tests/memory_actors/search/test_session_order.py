@@ -119,7 +119,7 @@ def test_sessions_are_in_order_whatever_came_and_went(changes, chance) -> None:
         if goes:
             gone = chance.choice(expected[chain])
             expected[chain].remove(gone)
-            sessions.ends.leave(gone[1], chain)
+            sessions.in_session.leave(gone[1], chain)
             sessions.parts.forget(gone[1])
     for chain, passages in expected.items():
         assert sessions.order(chain) == [label for _, label in sorted(passages)]
