@@ -50,11 +50,12 @@ def replay(
     /,
     query: str | None,
     as_of: int | datetime,
-    kinds: Sequence[str],
+    memory_types: Sequence[str],
     limit: int,
     left: bool,
 ) -> None:
     """Show the memory as it was: what QUERY found then, or, without one, all that was there."""
+    kinds = memory_types or None
     if query is not None:
         ensure_model(app)
 
@@ -62,8 +63,8 @@ def replay(
         user_id = await chosen_user(app, memory)
         async with memory.replay(user_id, as_of, dropped="mark" if left else "raise") as past:
             if query is None:
-                return past.moment, past.lost, await past.list_memories(kinds or None, limit=limit)
-            hits = await past.retrieve(query, memory_types=kinds or None, top_k=limit)
+                return past.moment, past.lost, await past.list_memories(kinds, limit=limit)
+            hits = await past.retrieve(query, memory_types=kinds, top_k=limit)
             return past.moment, past.lost, hits
 
     moment, lost, memories = with_system(app, work)
@@ -75,7 +76,7 @@ def replay(
     if memories:
         print_table(memory_table(memories))
     else:
-        where = f"for user {app.user_id} in {', '.join(kinds) or 'any type of memory'}"
+        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
         say(f"Nothing {'there' if query is None else 'found'} {where}.")
 
 
