@@ -99,8 +99,9 @@ def mirrors(
     new: bool = False,
     embeds: bool = False,
     more: Sequence[Decorator] = (),
-    as_json: Callable[[Any], object] | None = None,
+    as_json: Callable[..., object] | None = None,
     work: Callable[..., Awaitable[Any]] | None = None,
+    check: Callable[[App, Mapping[str, Any]], None] | None = None,
     **instead: Decorator | None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Return a decorator that makes a command of a function which shows a result.
@@ -108,47 +109,38 @@ def mirrors(
     `new` says that the command may make the store, `embeds` that it needs the model. `instead` has
     other options for some parameters, by their names (None leaves one out), `more` has options that
     are no parameters: `agent` and `document` say on whose behalf, and in which document. `as_json`
-    says what of a result is printed as JSON, `work` what is done in place of the operation alone.
+    makes what is printed as JSON of a result, `work` does something in place of the operation
+    alone, `check` comes before the store is opened.
     """
     mirrored = OPERATIONS[operation]
 
     def decorate(show: Callable[..., None]) -> click.Command:
         def run(app: App, /, **given: Any) -> None:
+            if check is not None:
+                check(app, given)
             if embeds:
                 ensure_model(app)
             call = partial(_called, mirrored, work, given)
             result = with_user(app, call, create=new, agent=given.get("agent"))
-            tell(app, result, partial(_shown, show, {"app": app, **given}), as_json)
+            known = {"app": app, **given}
+            if app.json:
+                print_json(result if as_json is None else _asking(as_json, result, known))
+            else:
+                _asking(show, result, known)
 
         said_by = [options.said_by] if embeds and mirrored.writes else []
         command: Any = options.pass_app(run)
         for option in reversed([*_parameters(mirrored, instead), *more, *said_by]):
             command = option(command)
-        made = Command(
-            name or show.__name__,
-            callback=command,
-            params=list(reversed(command.__click_params__)),
-            help=inspect.getdoc(show),
-            shared=options.OF_NEW if new else options.OF_USER,
-        )
+        shared = options.OF_NEW if new else options.OF_USER
+        made: click.Command = click.command(
+            name or show.__name__, cls=Command, help=inspect.getdoc(show), shared=shared
+        )(command)
         if group is not None:
             group.add_command(made)
         return made
 
     return decorate
-
-
-def tell(
-    app: App,
-    result: T,
-    show: Callable[[T], object],
-    as_json: Callable[[T], object] | None = None,
-) -> None:
-    """Print a result as JSON, or show it to people."""
-    if app.json:
-        print_json(result if as_json is None else as_json(result))
-    else:
-        show(result)
 
 
 async def _called(
@@ -169,7 +161,9 @@ async def _called(
         else:
             named[parameter.name] = value
     if work is not None:
-        return await work(user, *places, **named)
+        wanted = inspect.signature(work).parameters
+        more = {name: value for name, value in given.items() if name in wanted}
+        return await work(user, *places, **{**named, **more})
     *owners, name = operation.name.split(".")
     target: Any = user
     for owner in owners:
@@ -193,10 +187,10 @@ def _is_id(parameter: Parameter) -> bool:
     return parameter.is_required and parameter.name.endswith("_id")
 
 
-def _shown(show: Callable[..., None], given: Mapping[str, Any], result: Any) -> None:
-    """Show a result, with those arguments that the function asks for by name."""
-    asked = list(inspect.signature(show).parameters)[1:]
-    show(result, **{name: given[name] for name in asked})
+def _asking(function: Callable[..., T], result: Any, known: Mapping[str, Any]) -> T:
+    """Return what a function makes of a result and of those arguments that it names."""
+    asked = list(inspect.signature(function).parameters)[1:]
+    return function(result, **{name: known[name] for name in asked})
 
 
 # --- from a parameter to an option
