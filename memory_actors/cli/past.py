@@ -5,11 +5,11 @@ from datetime import datetime
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory
 from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app
 from memory_actors.cli.output import (
@@ -23,7 +23,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
+from memory_actors.cli.running import chosen_user, ensure_model, with_system
 from memory_actors.cli.showing import memory_table, short_id
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
@@ -142,20 +142,10 @@ def _contents(change: Change) -> str:
 # --- why
 
 
-@click.command(cls=Command)
-@click.argument("memory_id")
-@pass_app
-def why(app: App, /, memory_id: str) -> None:
+@mirrors("why")
+def why(found: Why) -> None:
     """Show why a memory is there, or no longer is: its life from the first event on."""
-
-    async def work(user: UserMemory) -> Why:
-        return await user.why(await whole_id(user, memory_id))
-
-    found = with_user(app, work)
-    if app.json:
-        print_json(found)
-    else:
-        print_why(found)
+    print_why(found)
 
 
 def print_why(found: Why) -> None:
