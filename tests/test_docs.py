@@ -170,7 +170,7 @@ def test_the_examples_of_improve_run(tmp_path: Path) -> None:
 
 
 class Framework:
-    """As much of FastAPI as the example asks for: it holds handlers, and makes JSON of answers."""
+    """The part of FastAPI that the example uses: it holds handlers, and makes JSON of answers."""
 
     def __init__(self, lifespan: Any):
         self.lifespan, self.state = lifespan, SimpleNamespace()

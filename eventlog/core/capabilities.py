@@ -1,4 +1,4 @@
-"""What a store may do beyond its port: one protocol for each capability.
+"""Capabilities of a store beyond its port: one protocol for each.
 
 A store has a capability if it has its methods; nothing has to be declared. A feature that needs one
 asks for it with `require`, which refuses with an error that names it. So a store that can only

@@ -67,7 +67,7 @@ class _Stream:
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
-    """When the payload of a version was archived."""
+    """The time at which the payload of a version was archived."""
     erased_version: int = 0
 
 

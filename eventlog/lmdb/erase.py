@@ -34,9 +34,22 @@ from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
-from eventlog.lmdb.segment_table import SegmentRecord, all_segments, next_number, put_segment
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_id, scan, seal_record, unseal_record
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    U64,
+    ErasureRecord,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    all_segments,
+    key_id,
+    next_number,
+    put_segment,
+    scan,
+    seal_record,
+    unseal_record,
+)
 
 TABLE = "erasures"
 STUBS_AT_ONCE = 512  # replaced in one transaction: some 3 ms, which an append may have to wait

@@ -22,8 +22,7 @@ from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import StreamRecord
-from eventlog.lmdb.tables import U64, unseal_record
+from eventlog.lmdb.tables import U64, StreamRecord, unseal_record
 
 FORMAT = 1
 

@@ -22,11 +22,14 @@ from eventlog.core.records import ANY_VERSION, Appended, StreamHead
 from eventlog.core.requests import AppendRequest
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.lmdb.checkpoints import put_checkpoint
 from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
+    ErasureRecord,
     Record,
+    RequestRecord,
+    StreamRecord,
     blind_id,
     key_check,
     neighbours,
@@ -36,59 +39,6 @@ from eventlog.lmdb.tables import (
 from eventlog.lmdb.totals import Counting
 
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
-
-
-class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A stream's name and its end."""
-
-    name: str
-    """Empty when the stream was erased and nobody has written to it since."""
-    version: int
-    epoch: int
-    stored_bytes: int
-    chain: bytes
-    erased_version: int = 0
-    erased_at_us: int = 0
-
-    def head(self) -> StreamHead:
-        """Return it as callers see it."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
-
-
-class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an idempotency key stood for, and what came of it."""
-
-    key: bytes
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
-
-    def result(self, stream: str) -> Appended:
-        """Return the first result again."""
-        return Appended(
-            stream, self.first_version, self.last_version, self.last_position, duplicate=True
-        )
-
-
-class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An erasure that is under way."""
-
-    until: int
-    """The last version that it erases."""
-    at_us: int
-    events: int
-    """How many it erases."""
-    segments_until: int
-    """The last segment of the stream's archive that it deletes."""
-    projections: list[bytes]
-    """Ids of the names of checkpoints and projections that go with the stream."""
-    stubs_until: int = 0
-    """The last version whose frame is a stub."""
-    key_gone: bool = False
-    """Whether the stream's key has been deleted; until then nobody writes to it."""
 
 
 class Ledger:

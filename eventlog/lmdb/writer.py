@@ -55,11 +55,11 @@ class Job:
     done: Callable[[Outcome], None]
     """Called on the loop with what `run` returned or raised."""
     use_reserve: bool = False
-    """Whether it may have the last room of a full log."""
+    """True if it may have the last room of a full log."""
 
 
 class Landed(NamedTuple):
-    """What stands in the log after a commit."""
+    """The end and the totals of the log after a commit."""
 
     tail: Tail
     totals: dict[str, int] | None

@@ -47,9 +47,8 @@ from eventlog.files.atomic_directory import (
 from eventlog.files.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
 from eventlog.files.regular import ANEW, open_regular, opened
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
-from eventlog.lmdb.opening import Files
-from eventlog.lmdb.segment_table import all_segments
-from eventlog.lmdb.store_format import put_shrunk
+from eventlog.lmdb.opening import Files, put_shrunk
+from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification
 
 MANIFEST = "backup.json"
@@ -68,7 +67,7 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup consists of."""
+    """The list of what is in a backup."""
 
     format: int
     made_at_us: int
@@ -84,7 +83,7 @@ class Restored(Returned, frozen=True):
     directory: str
     position: int
     replaced: str | None
-    """Where the log is now that was there before."""
+    """The new place of the log that was there before."""
 
 
 # --- backup

@@ -30,10 +30,9 @@ from eventlog.core.records import Exported
 from eventlog.files.datafile import is_there, means_no_room, reason, written_whole
 from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.ledger import RequestRecord, StreamRecord
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import check_entry
-from eventlog.lmdb.tables import U64, scan, unseal_record
+from eventlog.lmdb.tables import U64, RequestRecord, StreamRecord, scan, unseal_record
 from eventlog.lmdb.totals import load_totals
 
 FORMAT = 1
@@ -79,7 +78,7 @@ class Key(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """Where a log stands that has all of it."""
+    """The end of a log that has all of it."""
 
     position: int
     digest: bytes

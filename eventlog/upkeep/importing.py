@@ -25,9 +25,16 @@ from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, 
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
 from eventlog.core.requests import I64_MAX, count
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, unseal_record
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    U64,
+    RequestRecord,
+    StreamRecord,
+    key_check,
+    unseal_record,
+)
 from eventlog.upkeep.exporting import (
     Begin,
     End,
@@ -57,7 +64,7 @@ class Importing:
         self.totals: dict[str, int] = {}
         self.last = 0
         self.position = 0
-        """Where the log stood when it was checked."""
+        """The last position of the log when it was checked."""
 
     def check(self) -> None:
         """Read the whole file and compare it with the log. Blocks.

@@ -82,7 +82,7 @@ class _Batch(Generic[S]):
     outcomes: list[tuple[_Ask, Reply | Exception]] = field(default_factory=list)
     payload_bytes: int = 0
     changes: list[Mapping[str, int]] = field(default_factory=list)
-    """What each command changes the totals over all streams by."""
+    """The changes of the totals over all streams by each command."""
 
 
 class Actor(Generic[S]):
@@ -120,12 +120,12 @@ class Actor(Generic[S]):
 
     @property
     def busy(self) -> bool:
-        """Whether a command waits or is being carried out."""
+        """True if a command waits or is being carried out."""
         return self._task is not None or bool(self._mailbox)
 
     @property
     def waiting(self) -> int:
-        """How many commands are in the mailbox."""
+        """The number of commands in the mailbox."""
         return len(self._mailbox)
 
     async def ask(self, request: Request, deadline_s: float = DEADLINE_S) -> Reply:

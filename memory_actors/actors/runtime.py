@@ -27,11 +27,11 @@ _logger = get_logger("memory_actors.actors.runtime")
 
 
 class Live(Protocol):
-    """What the runtime asks of an actor."""
+    """The part of an actor that the runtime needs."""
 
     @property
     def busy(self) -> bool:
-        """Whether it has work in flight."""
+        """True if it has work in flight."""
         ...
 
     @property
@@ -52,7 +52,7 @@ L = TypeVar("L", bound=Live)
 
 
 class RuntimeStatistics(Returned, frozen=True):
-    """How many actors live, and what they hold."""
+    """The number of live actors, and the bytes that they hold."""
 
     live: int
     live_bytes: int
@@ -82,7 +82,7 @@ class Runtime(Generic[L]):
         self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
         self._live_bytes = 0
         self.uses = 0
-        """How often somebody began to use an actor."""
+        """The number of times that somebody began to use an actor."""
         self._activations = 0
         self._passivations = 0
         self._closed = False

@@ -26,7 +26,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import opened, run, with_system
-from memory_actors.kinds.effects import Effect, effect, verb_of
+from memory_actors.kinds.events import Effect, effect, verb_of
 from memory_actors.users.usage import SystemUsage
 
 STYLES: Mapping[str, str] = MappingProxyType(

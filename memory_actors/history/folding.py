@@ -27,7 +27,7 @@ from memory_actors.users.live_user import UserDecider
 
 @dataclass(slots=True)
 class _Seen:
-    """What a fold came by: payloads that are gone, and what memories were compressed."""
+    """Notes that a fold has made: payloads that are gone, and memories that were compressed."""
 
     dropped: dict[int, Dropped] = field(default_factory=dict)
     compressed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from eventlog import EventStore, StreamHead
 from eventlog.core.records import to_datetime
-from eventlog.core.searching import last_version
+from eventlog.core.subscription import last_version
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of

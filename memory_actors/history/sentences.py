@@ -1,11 +1,11 @@
-"""What an event did to a memory, in plain English."""
+"""A sentence in plain English about what an event did to a memory."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from eventlog import Dropped, Recorded
-from memory_actors.kinds.effects import ENDS, Effect, field_naming, verb_of
+from memory_actors.kinds.events import ENDS, Effect, field_naming, verb_of
 
 AUTOMATIC: Mapping[str, str] = MappingProxyType({"CompressMemories": "compaction"})
 """Commands that nobody gives: who does."""

@@ -6,7 +6,7 @@ from typing import Any
 from eventlog import Recorded
 from memory_actors.base.reports import WhyStep
 from memory_actors.history.sentences import sentence
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming
+from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, field_naming
 
 
 def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:

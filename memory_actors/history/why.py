@@ -10,7 +10,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
 from memory_actors.history.steps import steps_of
-from memory_actors.kinds.effects import Effect
+from memory_actors.kinds.events import Effect
 from memory_actors.kinds.user_state import KINDS, kind_of_tag
 from memory_actors.users.handles.scope import Scope
 

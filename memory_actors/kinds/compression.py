@@ -12,19 +12,19 @@ original, which is gone by the end in any case, and is passed over too.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 from immutables import Map
 
-from eventlog import Dropped, Recorded
+from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import Draft, Held
+from memory_actors.kinds.rows import Draft, Held, derived, new_row
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")
@@ -102,25 +102,13 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
 
 
 R = TypeVar("R", bound=Compactable)
+A = TypeVar("A", bound=SummaryAdded)
 
 
-def summary_fields(event: Summary, recorded: Recorded[Any]) -> dict[str, Any]:
-    """Return the fields of a summary's row that every kind has."""
-    created_at_us = event.created_at_us if isinstance(event, SummaryAdded) else None
-    return {
-        "memory_id": event.memory_id,
-        "version": recorded.version,
-        "size_bytes": event.size_bytes,
-        "stored_bytes": recorded.stored_bytes,
-        "compressed": recorded.compressed,
-        "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
-        "occurred_at_us": event.occurred_at_us,
-        "metadata": event.metadata,
-        "pinned": False,
-        "original_count": event.original_count,
-        "bytes_before": event.bytes_before,
-        "digests": tuple(passage.digest for passage in event.passages),
-    }
+def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
+    """Return the row of a summary, with these fields of its kind."""
+    digests = tuple(passage.digest for passage in recorded.data.passages)
+    return new_row(cls, recorded, pinned=False, digests=digests, **fields)
 
 
 class Summaries(msgspec.Struct, frozen=True):
@@ -210,11 +198,12 @@ def compressible(row: Compactable) -> bool:
     return not (row.pinned or row.keep or row.original_count)
 
 
-def are_as_read(command: Compress, rows: Mapping[str, Compactable]) -> bool:
-    """Say whether every original is as it was when the summary was made, and the summary is new."""
+def originals_as_read(command: Compress, rows: Mapping[str, R]) -> list[R] | None:
+    """Return the originals if each is as it was when the summary was made, and that is new."""
     found = [(rows.get(memory_id), version) for memory_id, version in command.originals]
-    same = all(row is not None and row.version == version for row, version in found)
-    return same and command.summary.memory_id not in rows
+    same = [row for row, version in found if row is not None and row.version == version]
+    new = command.summary.memory_id not in rows
+    return same if new and len(same) == len(found) else None
 
 
 def summary_to_undo(command: UndoCompaction, rows: Mapping[str, R]) -> R:
@@ -258,11 +247,9 @@ def refuse_rewording(row: Compactable) -> None:
         )
 
 
-def coming_back(event: Summary, recorded_at_us: int) -> dict[str, Any]:
-    """Return the fields of the `SummaryAdded` that brings a summary back."""
-    known = event.created_at_us if isinstance(event, SummaryAdded) else None
-    first_seen = recorded_at_us if known is None else known
-    return {**msgspec.structs.asdict(event), "created_at_us": first_seen}
+def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
+    """Return the event that brings a summary back, of the one it began with and its last row."""
+    return derived(cls, began, created_at_us=row.created_at_us, metadata=row.metadata)
 
 
 def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> None:
@@ -278,19 +265,6 @@ def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> N
                 f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
                 "originals live: it would say again what they say; restore it when they are deleted"
             )
-
-
-def refuse_lost(memory_id: str, dropped: Dropped | None) -> NoReturn:
-    """Refuse to bring back what is not in the log, or not any more.
-
-    :raises NotFoundError: always.
-    """
-    if dropped is None:
-        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
-    raise NotFoundError(
-        f"memory {memory_id!r} cannot come back: retention dropped what it said on "
-        f"{dropped.since:%Y-%m-%d}; its summary is what is left"
-    )
 
 
 # --- reads

@@ -26,9 +26,10 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 
 S = TypeVar("S")
-R = TypeVar("R", bound="Row")
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
+
+Decide = Callable[[Any, Any, Limits], Sequence[Any]]
 
 PASSAGE_BITS = 10
 PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
@@ -53,6 +54,16 @@ class Add(Command, frozen=True, kw_only=True):
     """Ids that the caller chose: they may have been used before."""
     used: Mapping[str, Any] = {}
     """The first event of each of `own_ids` that was, alive or not."""
+
+
+class Update(Command, frozen=True, kw_only=True):
+    """Replace the content of a memory, its metadata, or both; None keeps what was."""
+
+    memory_id: str
+    content: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    metadata: dict[str, Any] | None = None
 
 
 class Delete(Command, frozen=True, kw_only=True):
@@ -142,22 +153,6 @@ def last_true_us(row: Row) -> int:
     return getattr(row, "last_seen_us", 0) or row.occurred_at_us
 
 
-def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
-    """Return a row after an update; `with_content` changes too if the content does."""
-    if event.metadata is not None:
-        row = msgspec.structs.replace(row, metadata=event.metadata)
-    if event.content is None:
-        return row
-    return msgspec.structs.replace(
-        row,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        **with_content,
-    )
-
-
 class Tally(msgspec.Struct, frozen=True):
     """What a state holds and what it lost, kept as it changes and never counted anew."""
 
@@ -208,8 +203,12 @@ class Part(Protocol):
     """One part of a user's state: its events, commands and decisions."""
 
     NAME: str
-    registry: EventRegistry
     initial: Any
+
+    @property
+    def registry(self) -> EventRegistry:
+        """Its events."""
+        ...
 
     @property
     def COMMANDS(self) -> tuple[type[Command], ...]:  # noqa: N802 - a constant of the module
@@ -345,6 +344,15 @@ def folding(
         return reduce(evolve, events, state)
 
     return fold
+
+
+def deciding(decisions: Mapping[type[Command], Callable[..., Sequence[Any]]]) -> Decide:
+    """Return the `decide` of a kind: a command goes to the decision of its type."""
+
+    def decide(command: Command, state: Any, limits: Limits) -> Sequence[Any]:
+        return decisions[type(command)](command, state, limits)
+
+    return decide
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -17,12 +17,10 @@ from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.origins import Origins, merged, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Trust
-from memory_actors.kinds.effects import BEGINS, ENDS, effect, verb_of
+from memory_actors.kinds.events import BEGINS, ENDS, effect, says
 from memory_actors.kinds.kind import Command
 
 NAME = "provenance"
-SAYS_NOTHING = frozenset({"unobserved", "superseded", "reinstated"})
-"""Changes that only take something away, or say how memories stand to each other."""
 
 registry = EventRegistry()
 
@@ -99,19 +97,9 @@ def _evolve(
         _put(draft, memory_id, said)
     elif what in ENDS:
         draft.pop(memory_id, None)
-    elif (said or memory_id in draft) and _says(recorded, memory_id):
+    elif (said or memory_id in draft) and says(recorded.data, memory_id):
         before = draft.get(memory_id, (UNSAID,))
         _put(draft, memory_id, merged((*before, *(said or (UNSAID,)))))
-
-
-def _says(recorded: Recorded[Any], memory_id: str) -> bool:
-    """Say whether a change puts words into a memory, or ends what it says."""
-    event = recorded.data
-    if memory_id in getattr(event, "closed_ids", ()):
-        return True
-    if getattr(event, "memory_id", None) != memory_id or getattr(event, "spacing", False):
-        return False
-    return verb_of(recorded.tag) not in SAYS_NOTHING
 
 
 def _put(draft: MapMutation[str, Origins], memory_id: str, origins: Origins) -> None:
@@ -131,7 +119,7 @@ def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
         what = effect(recorded.tag, recorded.data, memory_id)
         if what in BEGINS:
             origins = said
-        elif what not in ENDS and _says(recorded, memory_id):
+        elif what not in ENDS and says(recorded.data, memory_id):
             origins = merged((*origins, *said))
     return () if origins == (UNSAID,) else origins
 

@@ -1,17 +1,83 @@
-"""Rows by id with their sums, and which of them are the oldest: what most kinds are built on."""
+"""Rows, which most kinds are built on: made of events, and kept by id with their sums.
+
+A field that an event, a row and a command have in common has one name, so one is made of the other
+by `derived`, and only the fields that differ are spelled out.
+"""
 
 from collections.abc import Iterable
+from functools import cache
 from heapq import nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
+from msgspec.structs import replace
 
-from memory_actors.kinds.kind import Row, last_true_us
+from eventlog import Recorded
+from memory_actors.kinds.kind import Row, Update, Updated, last_true_us, same_json
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
 
 R = TypeVar("R", bound=Row)
+S = TypeVar("S", bound=msgspec.Struct)
+U = TypeVar("U", bound=Updated)
+
+# --- one struct made of another
+
+
+@cache
+def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[str, ...]:
+    names = set(source.__struct_fields__)
+    return tuple(name for name in cls.__struct_fields__ if name in names)
+
+
+def derived(cls: type[S], source: msgspec.Struct, **fields: Any) -> S:
+    """Return a struct with these fields, and else those that it has in common with another."""
+    for name in _shared(cls, type(source)):
+        if name not in fields:
+            fields[name] = getattr(source, name)
+    return cls(**fields)
+
+
+def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
+    """Return the row that an event begins, with these fields besides those that it names."""
+    created_at_us = getattr(recorded.data, "created_at_us", None)  # it was there before
+    of_log = {
+        "version": recorded.version,
+        "stored_bytes": recorded.stored_bytes,
+        "compressed": recorded.compressed,
+        "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
+    }
+    return derived(cls, recorded.data, **of_log | fields)
+
+
+def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
+    """Return a row after an update; `with_content` changes too if the content does."""
+    if event.metadata is not None:
+        row = replace(row, metadata=event.metadata)
+    if event.content is None:
+        return row
+    return replace(
+        row,
+        version=recorded.version,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
+        **with_content,
+    )
+
+
+def update_of(
+    event: type[U], command: Update, row: Row, *, same_content: bool = False, **fields: Any
+) -> U | None:
+    """Return the event that an update comes to, None if it changes nothing."""
+    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    if command.content is not None and not same_content:
+        return derived(event, command, memory_id=row.memory_id, metadata=metadata, **fields)
+    return None if metadata is None else event(memory_id=row.memory_id, metadata=metadata, **fields)
+
+
+# --- rows by id
 
 
 class Held(msgspec.Struct, Generic[R], frozen=True):

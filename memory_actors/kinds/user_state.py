@@ -39,7 +39,7 @@ from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
-from memory_actors.kinds.short_term.sessions import ShortTerm
+from memory_actors.kinds.short_term import ShortTerm
 from memory_actors.kinds.structured.state import Structured
 from memory_actors.kinds.working import Working
 

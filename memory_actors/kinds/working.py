@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -22,6 +24,7 @@ from memory_actors.kinds.kind import (
     Events,
     Passage,
     Tally,
+    Update,
     added_before,
     folding,
     no_chain,
@@ -29,15 +32,16 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
+from memory_actors.kinds.rows import new_row
 
 NAME = "working"
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
 
-@registry.event("working.set", keys=lambda event: (event.memory_id, *event.evicted_ids))
+@registry.about("working.set", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
 class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A key got a value, and the least recently used entries left."""
 
@@ -51,7 +55,7 @@ class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     evicted_ids: tuple[str, ...] = ()
 
 
-@registry.event("working.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("working.deleted", Effect.DELETED)
 class KeyDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A key was deleted by its user."""
 
@@ -89,28 +93,14 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, KeyDeleted):
-        return _with(state, {event.key}, None, state.evicted)
-    row = Row(
-        memory_id=event.memory_id,
-        key=event.key,
-        value=event.value,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=recorded.recorded_at_us,
-        occurred_at_us=recorded.recorded_at_us,
-        metadata=event.metadata,
-    )
-    evicted = state.evicted + len(event.evicted)
-    return _with(state, {event.key, *event.evicted}, row, evicted)
+        return _working(_without(state, event.key), state.evicted)
+    row = new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
+    held = _without(state, event.key, *event.evicted) | {event.key: row}
+    return _working(held, state.evicted + len(event.evicted))
 
 
-def _with(state: Working, without: set[str], row: Row | None, evicted: int) -> Working:
-    rows = {key: kept for key, kept in state.held.items() if key not in without}
-    if row is not None:
-        rows[row.key] = row
-    return _working(rows, evicted)
+def _without(state: Working, *keys: str) -> dict[str, Row]:
+    return {key: row for key, row in state.held.items() if key not in keys}
 
 
 def _working(held: dict[str, Row], evicted: int) -> Working:
@@ -131,23 +121,16 @@ fold = folding(evolve)
 class SetKey(Add, frozen=True, kw_only=True):
     """Set a key to a JSON value."""
 
-    memory_id: str
-    """For a new key; an existing one keeps its id."""
-    key: str
-    value: Any
-    size_bytes: int
-    metadata: dict[str, Any] = {}
+    entry: KeySet
+    """As it is if the key is new; an existing one keeps its id."""
     auto_prune: bool = False
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
 
 
-class UpdateKey(Command, frozen=True, kw_only=True):
+class UpdateKey(Update, frozen=True, kw_only=True):
     """Replace the value of an entry with a text, its metadata, or both."""
 
-    memory_id: str
-    content: str | None = None
-    metadata: dict[str, Any] | None = None
     least_recent: tuple[str, ...] | None = None
     """As in `SetKey`."""
 
@@ -174,24 +157,22 @@ def decide(command: Command, state: Working, limits: Limits) -> Sequence[Event]:
     if isinstance(command, SetKey):
         return _set(command, state, limits)
     if isinstance(command, UpdateKey):
-        return _set(_as_set(command, state), state, limits)
+        return _set(_as_set(command, _living(state, command.memory_id)), state, limits)
     assert isinstance(command, DeleteKey)
     row = _named(state, command.key) if command.key else _living(state, command.memory_id)
     return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
 
 
-def _as_set(command: UpdateKey, state: Working) -> SetKey:
-    row = _living(state, command.memory_id)
+def _as_set(command: UpdateKey, row: Row) -> SetKey:
     value = row.value if command.content is None else command.content
-    return SetKey(
-        now_us=command.now_us,
+    entry = KeySet(
         memory_id=row.memory_id,
         key=row.key,
         value=value,
         size_bytes=entry_bytes(row.key, value),
         metadata=row.metadata if command.metadata is None else command.metadata,
-        least_recent=command.least_recent,
     )
+    return SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
 
 
 def entry_bytes(key: str, value: Any) -> int:
@@ -201,43 +182,37 @@ def entry_bytes(key: str, value: Any) -> int:
 
 
 def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
+    entry = command.entry
     for own_id in command.own_ids:
-        added_before(command, own_id, KeySet, "key", command.key)
-    old = state.held.get(command.key)
-    if old is not None and same_json([old.value, old.metadata], [command.value, command.metadata]):
-        return []
+        added_before(command, own_id, KeySet, "key", entry.key)
+    old = state.held.get(entry.key)
+    if old is not None:
+        if same_json([old.value, old.metadata], [entry.value, entry.metadata]):
+            return []
+        entry = replace(entry, memory_id=old.memory_id)
     evicted = _make_room(command, state, limits)
-    return [
-        KeySet(
-            memory_id=command.memory_id if old is None else old.memory_id,
-            key=command.key,
-            value=command.value,
-            size_bytes=command.size_bytes,
-            metadata=command.metadata,
-            evicted=tuple(evicted),
-            evicted_ids=tuple(state.held[key].memory_id for key in evicted),
-        )
-    ]
+    ids = tuple(state.held[key].memory_id for key in evicted)
+    return [replace(entry, evicted=tuple(evicted), evicted_ids=ids)]
 
 
 def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     """Return the keys to evict. By size always; by count only with leave."""
-    if command.size_bytes > limits.working_bytes:
-        refuse_bytes(NAME, state.size_bytes, limits, "working_bytes", new=command.size_bytes)
-    others = {key: row for key, row in state.held.items() if key != command.key}
+    key, new_bytes = command.entry.key, command.entry.size_bytes
+    if new_bytes > limits.working_bytes:
+        refuse_bytes(NAME, state.size_bytes, limits, "working_bytes", new=new_bytes)
+    others = _without(state, key)
     # A key that is there stays, also above a limit that was lowered.
-    keys_max = limits.working_keys if command.key not in state.held else len(state.held)
+    keys_max = limits.working_keys if key not in state.held else len(state.held)
     if len(others) >= keys_max and not (command.auto_prune and keys_max):
         instead = "Delete a key, let the least recently used one go (auto_prune=True)"
         refuse_count(NAME, "keys", len(state.held), limits, "working_keys", instead=instead)
-    size = command.size_bytes + sum(row.size_bytes for row in others.values())
-    listed = [key for key in command.least_recent or () if key in others]
+    size = new_bytes + sum(row.size_bytes for row in others.values())
+    listed = [used for used in command.least_recent or () if used in others]
     order = list(dict.fromkeys([*listed, *others]))
     evicted: list[str] = []
     while len(others) - len(evicted) >= keys_max or size > limits.working_bytes:
-        key = order[len(evicted)]
-        evicted.append(key)
-        size -= others[key].size_bytes
+        evicted.append(order[len(evicted)])
+        size -= others[evicted[-1]].size_bytes
     return evicted
 
 

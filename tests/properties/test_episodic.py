@@ -14,7 +14,7 @@ from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import Compressed, passages_of
-from memory_actors.kinds.episodic.commands import (
+from memory_actors.kinds.episodic.decide import (
     AddStep,
     CompressEpisodes,
     DeleteEpisode,
@@ -24,14 +24,15 @@ from memory_actors.kinds.episodic.commands import (
     UndoEpisodeCompaction,
     UpdateEpisode,
 )
-from memory_actors.kinds.episodic.episode import (
+from memory_actors.kinds.episodic.events import (
     CompactionUndone,
+    EpisodeFinished,
     EpisodesCompressed,
     EpisodesPruned,
     EpisodeStarted,
-    Row,
     StepAdded,
 )
+from memory_actors.kinds.episodic.state import Row
 from memory_actors.kinds.kind import Tally
 
 LIMITS = Limits(episodes=3, episode_steps=4, episodic_bytes=150)
@@ -72,7 +73,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         self.now_us = 1_000_000_000
         self.ever: set[str] = set()
         self.originals: dict[str, list[Any]] = {}
-        """What was compressed, by its summary."""
+        """The compressed episodes, by their summary."""
 
     def ask(self, command: Any) -> None:
         before = self.state
@@ -107,7 +108,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         assert state.held.size_bytes <= max(limits.episodic_bytes, before.held.size_bytes)
 
     def check_promises(self, event: Any) -> None:
-        """What leaves is what may, in its order."""
+        """Only episodes that may leave do so, in their order."""
         if isinstance(event, EpisodeStarted):
             self.check_left(event, [self.state.held.rows[one] for one in event.evicted_ids])
         elif isinstance(event, EpisodesPruned):
@@ -190,7 +191,12 @@ class EpisodicMachine(RuleBasedStateMachine):
         for error in errors:
             self.step(name, 2, error)
         if failed is not None:
-            self.ask(FinishEpisode(now_us=self.now_us, memory_id=name, failed=failed, size_bytes=2))
+            self.ask(
+                FinishEpisode(
+                    now_us=self.now_us,
+                    end=EpisodeFinished(memory_id=name, failed=failed, size_bytes=2),
+                )
+            )
 
     @rule(
         name=NAMES, agent=AGENTS, goal=st.sampled_from([b"g", b"g", b"h"]), size=SIZES,
@@ -211,17 +217,23 @@ class EpisodicMachine(RuleBasedStateMachine):
         past = self.past([name])[name]
         self.ask(
             StartEpisode(
-                now_us=self.now_us, memory_id=name, agent_id=agent, goal="goal", size_bytes=size,
-                digest=goal, occurred_at_us=self.now_us, pinned=pinned, auto_prune=auto_prune,
+                now_us=self.now_us, auto_prune=auto_prune,
                 own_ids=(name,), used={name: past[0].data} if past else {},
+                episode=EpisodeStarted(
+                    memory_id=name, agent_id=agent, goal="goal", size_bytes=size,
+                    digest=goal, occurred_at_us=self.now_us, pinned=pinned,
+                ),
             )
         )  # fmt: skip
 
     def step(self, name: str, size: int, error: str | None) -> None:
         self.ask(
             AddStep(
-                now_us=self.now_us, memory_id=name, action="act", size_bytes=size,
-                digest=b"d", sha256=b"%d" % len(self.log), error=error,
+                now_us=self.now_us,
+                step=StepAdded(
+                    memory_id=name, number=0, action="act", size_bytes=size,
+                    digest=b"d", sha256=b"%d" % len(self.log), error=error,
+                ),
             )
         )  # fmt: skip
 
@@ -242,7 +254,11 @@ class EpisodicMachine(RuleBasedStateMachine):
     def finishes(self, data: Any, size: int, failed: bool, silent: bool) -> None:
         words = {} if silent else {"result": "r", "size_bytes": size, "digest": b"r"}
         name = self.any_name(data)
-        self.ask(FinishEpisode(now_us=self.now_us, memory_id=name, failed=failed, **words))
+        self.ask(
+            FinishEpisode(
+                now_us=self.now_us, end=EpisodeFinished(memory_id=name, failed=failed, **words)
+            )
+        )
 
     @precondition(some_are_living)
     @rule(data=st.data(), size=st.none() | SIZES, metadata=METADATA)

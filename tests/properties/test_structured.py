@@ -18,7 +18,7 @@ from memory_actors.kinds.structured import (
     RestoreDocuments,
     UpdateDocument,
 )
-from memory_actors.kinds.structured.document import DocumentsPruned, document_text, value_json
+from memory_actors.kinds.structured.state import DocumentsPruned, document_text, value_json
 
 LIMITS = Limits(documents=6, structured_bytes=120)
 LOWERED = Limits(documents=3, structured_bytes=50)

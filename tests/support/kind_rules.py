@@ -12,13 +12,20 @@ from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
 from memory_actors.kinds.compression import passages_of
-from memory_actors.kinds.episodic.commands import (
+from memory_actors.kinds.episodic.decide import (
     AddEpisodeSummary,
     CompressEpisodes,
     UndoEpisodeCompaction,
 )
-from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded
-from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.episodic.events import (
+    EpisodeFinished,
+    EpisodeStarted,
+    EpisodeSummaryAdded,
+    StepAdded,
+    step_bytes,
+    step_sha256,
+    step_text,
+)
 from memory_actors.kinds.long_term import (
     AddSummary,
     CompressMemories,
@@ -31,7 +38,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument
-from memory_actors.kinds.structured.document import document_text, value_json
+from memory_actors.kinds.structured.state import document_text, value_json
 from support.user_rules import ANY, UserRules, about, some, some_relate
 
 OWN = st.none() | st.none() | st.integers(0, 9)  # an id of the caller's own, by number
@@ -67,9 +74,12 @@ class WorkingRules(UserRules):
         memory_id = self.id(own)
         self.ask(
             working.SetKey(
-                now_us=self.now_us, memory_id=memory_id, key=key, value=value,
-                size_bytes=working.entry_bytes(key, value), metadata=metadata, auto_prune=prune,
-                least_recent=self.order(used), own_ids=() if own is None else (memory_id,),
+                now_us=self.now_us, auto_prune=prune, least_recent=self.order(used),
+                own_ids=() if own is None else (memory_id,),
+                entry=working.KeySet(
+                    memory_id=memory_id, key=key, value=value, metadata=metadata,
+                    size_bytes=working.entry_bytes(key, value),
+                ),
             )
         )  # fmt: skip
 
@@ -102,9 +112,11 @@ class ShortTermRules(UserRules):
         memory_id = self.id(own)
         self.ask(
             short_term.AddMessage(
-                now_us=self.now_us, memory_id=memory_id, session_id=session, content=text,
-                size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
-                own_ids=() if own is None else (memory_id,),
+                now_us=self.now_us, own_ids=() if own is None else (memory_id,),
+                message=short_term.MessageAdded(
+                    memory_id=memory_id, session_id=session, content=text,
+                    size_bytes=len(text.encode()), occurred_at_us=self.now_us, metadata=metadata,
+                ),
             )
         )  # fmt: skip
 
@@ -320,10 +332,12 @@ class EpisodicRules(UserRules):
         memory_id = self.id(own)
         self.ask(
             episodic.StartEpisode(
-                now_us=self.now_us, memory_id=memory_id, agent_id=agent, goal=goal,
-                size_bytes=len(goal.encode()), digest=text_digest(goal), occurred_at_us=at,
-                metadata=metadata, pinned=pinned, auto_prune=prune,
-                own_ids=() if own is None else (memory_id,),
+                now_us=self.now_us, auto_prune=prune, own_ids=() if own is None else (memory_id,),
+                episode=EpisodeStarted(
+                    memory_id=memory_id, agent_id=agent, goal=goal,
+                    size_bytes=len(goal.encode()), digest=text_digest(goal), occurred_at_us=at,
+                    metadata=metadata, pinned=pinned,
+                ),
             )
         )  # fmt: skip
 
@@ -338,9 +352,12 @@ class EpisodicRules(UserRules):
             action, seen, outcome, error = texts
             self.ask(
                 episodic.AddStep(
-                    now_us=self.now_us, memory_id=memory_id, action=action, observation=seen,
-                    outcome=outcome, error=error, size_bytes=step_bytes(*texts),
-                    digest=text_digest(step_text(*texts)), sha256=step_sha256(*texts),
+                    now_us=self.now_us,
+                    step=StepAdded(
+                        memory_id=memory_id, number=0, action=action, observation=seen,
+                        outcome=outcome, error=error, size_bytes=step_bytes(*texts),
+                        digest=text_digest(step_text(*texts)), sha256=step_sha256(*texts),
+                    ),
                 )
             )  # fmt: skip
 
@@ -352,7 +369,8 @@ class EpisodicRules(UserRules):
         memory_id = self.one_of(episodic, number)
         self.ask(
             episodic.FinishEpisode(
-                now_us=self.now_us, memory_id=memory_id, failed=failed, **words
+                now_us=self.now_us,
+                end=EpisodeFinished(memory_id=memory_id, failed=failed, **words),
             )
         )  # fmt: skip
 

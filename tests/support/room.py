@@ -1,4 +1,4 @@
-"""What a command must lead to where room is short: the exact boundary, and the exact victims.
+"""The outcome of a command where room is short: the exact boundary, and the exact victims.
 
 The oracle lets a command have all the room it wants and counts, row by row, what it would take. Is
 that within every limit, nothing may go and nothing be refused. Otherwise it takes away one victim,
@@ -32,7 +32,7 @@ ENDLESS = Limits(
     **{name: 1 << 50 for name in Limits.__struct_fields__ if name not in SET_BY_TIER}
 )  # fmt: skip
 Fits = Callable[[set[str]], bool]
-"""Whether there is room once these are gone."""
+"""Say whether there is room once these are gone."""
 REFUSED = None
 Victims = tuple[str, ...] | None
 """Ids in the order in which they go, or that there is no room."""
@@ -150,14 +150,15 @@ class Room:
         raise AssertionError("what fits by itself fits when all else has gone")
 
     def _of_session(self) -> Victims:
-        limits, name = self.limits, self.command.session_id
+        limits, message = self.limits, self.command.message
+        name = message.session_id
         there = self.before.at(self.command.now_us).short_term
         living, full = there.sessions, self.full.short_term.sessions
         new = set(self.full.short_term.session_of) - set(there.session_of)
         if not new:
             return ()  # it is there, or was
         none = 0 in (limits.short_term_messages, limits.short_term_sessions)
-        if none or self.command.size_bytes > limits.short_term_bytes:
+        if none or message.size_bytes > limits.short_term_bytes:
             return REFUSED
         gone: list[str] = []
         others = sorted(living.values(), key=lambda s: (s.expires_at_us, s.session_id))
@@ -178,7 +179,7 @@ class Room:
         command, limits, held = self.command, self.limits, self.before.episodic.held.rows
         if len(self.full.episodic.held) == len(held):
             return ()  # it is there, or was
-        mine = [row for row in held.values() if row.agent_id == command.agent_id]
+        mine = [row for row in held.values() if row.agent_id == command.episode.agent_id]
         over = max(0, len(mine) + 1 - limits.episodes)
         status = ("done", "failed", "running")
         may_go = [row for row in mine if not row.pinned]

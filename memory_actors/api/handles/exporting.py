@@ -17,7 +17,7 @@ from memory_actors.kinds import (
     structured,
     working,
 )
-from memory_actors.kinds.short_term.sessions import Session
+from memory_actors.kinds.short_term import Session
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import Found
 

@@ -4,10 +4,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry
 from memory_actors.base.records import Origin
+from memory_actors.kinds.events import Effect, KindRegistry
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 
 class Section(msgspec.Struct, frozen=True, gc=False):
@@ -29,14 +29,6 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """None before the first heading."""
 
 
-def _own_id(event: Any) -> tuple[str, ...]:
-    return (event.memory_id,)
-
-
-def _ids(event: Any) -> tuple[str, ...]:
-    return tuple(event.memory_ids)
-
-
 # --- documents
 
 
@@ -47,7 +39,7 @@ class DocumentCreated(msgspec.Struct, frozen=True, kw_only=True):
     document: str
 
 
-@registry.event("context.document_renamed", keys=_ids)
+@registry.about("context.document_renamed", Effect.CHANGED)
 class DocumentRenamed(msgspec.Struct, frozen=True, kw_only=True):
     """A document got another name, and with it all that is in it and in its archive."""
 
@@ -56,7 +48,7 @@ class DocumentRenamed(msgspec.Struct, frozen=True, kw_only=True):
     memory_ids: tuple[str, ...] = ()
 
 
-@registry.event("context.document_deleted", keys=_ids)
+@registry.about("context.document_deleted", Effect.DELETED)
 class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A document went, with all that was in it and in its archive."""
 
@@ -78,7 +70,7 @@ class DocumentSynced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 # --- blocks
 
 
-@registry.event("context.inserted", keys=_own_id)
+@registry.about("context.inserted", Effect.ADDED)
 class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A heading or an entry was put into a document."""
 
@@ -95,7 +87,7 @@ class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """None: when it was recorded."""
 
 
-@registry.event("context.restored", keys=_own_id)
+@registry.about("context.restored", Effect.RESTORED)
 class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A block came back into its document, from the archive or after it was removed."""
 
@@ -104,7 +96,7 @@ class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
     """Whose words it has: not those of who brought it back."""
 
 
-@registry.event("context.imported", keys=_own_id)
+@registry.about("context.imported", Effect.ADDED)
 class BlockImported(BlockInserted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A block came from another store, as it was there."""
 
@@ -113,7 +105,7 @@ class BlockImported(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
     """Where it was an archived entry."""
 
 
-@registry.event("context.edited", keys=_own_id)
+@registry.about("context.edited", Effect.CHANGED)
 class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A block got another text, other metadata, or both; None keeps what was."""
 
@@ -126,21 +118,21 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Whether blank lines alone changed, to make room for a neighbour: that is no use of it."""
 
 
-@registry.event("context.removed", keys=_own_id)
+@registry.about("context.removed", Effect.DELETED)
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
     """A block was removed by its user."""
 
     memory_id: str
 
 
-@registry.event("context.touched", keys=_ids)
+@registry.about("context.touched", Effect.CHANGED)
 class EntriesTouched(msgspec.Struct, frozen=True, kw_only=True):
     """Entries were of use: they are not the stalest now."""
 
     memory_ids: tuple[str, ...]
 
 
-@registry.event("context.pinned", keys=_ids)
+@registry.about("context.pinned", Effect.CHANGED)
 class EntriesPinned(msgspec.Struct, frozen=True, kw_only=True):
     """Entries are never archived to make room, or may be again."""
 
@@ -148,7 +140,9 @@ class EntriesPinned(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool
 
 
-@registry.event("context.archived", keys=lambda event: [one.memory_id for one in event.entries])
+@registry.about(
+    "context.archived", Effect.CHANGED, keys=lambda event: [one.memory_id for one in event.entries]
+)
 class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
     """Entries left their document for its archive."""
 

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry
 from memory_actors.base.records import Origin
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -28,7 +28,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 # --- entities
 
 
-@registry.event("entity.added", keys=lambda event: (event.memory_id,))
+@registry.about("entity.added", Effect.ADDED)
 class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An entity was added. Its name is passage 0 of the event, its observations follow."""
 
@@ -45,7 +45,7 @@ class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     pinned: bool = False
 
 
-@registry.event("entity.restored", keys=lambda event: (event.memory_id,))
+@registry.about("entity.restored", Effect.RESTORED)
 class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An entity that had gone came back, as it was when it went."""
 
@@ -54,7 +54,7 @@ class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True,
     """Whose words it has: not those of who brought it back."""
 
 
-@registry.event("entity.observed", keys=lambda event: (event.memory_id,))
+@registry.about("entity.observed", Effect.CHANGED)
 class EntityObserved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """More became known of an entity. Its observations are passages 1 and on, as when added."""
 
@@ -67,7 +67,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """True pins it; False keeps what was."""
 
 
-@registry.event("entity.unobserved", keys=lambda event: (event.memory_id,))
+@registry.about("entity.unobserved", Effect.CHANGED, says=False)
 class ObservationRemoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An observation of an entity was deleted."""
 
@@ -75,14 +75,14 @@ class ObservationRemoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     digest: bytes
 
 
-@registry.event("entity.updated", keys=lambda event: (event.memory_id,))
+@registry.about("entity.updated", Effect.CHANGED)
 class EntityUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One observation (passage 1) took the place of all, or the metadata changed, or both."""
 
     digest: bytes = b""
 
 
-@registry.event("entity.deleted", keys=lambda event: (event.memory_id, *event.relationship_ids))
+@registry.about("entity.deleted", Effect.DELETED, others={"relationship_ids": Effect.DELETED})
 class EntityDeleted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An entity was deleted by its user, and with it every relationship of it."""
 
@@ -90,7 +90,7 @@ class EntityDeleted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     relationship_ids: tuple[str, ...] = ()
 
 
-@registry.event("entity.pruned", keys=lambda event: event.memory_ids)
+@registry.about("entity.pruned", Effect.PRUNED)
 class EntitiesPruned(Pruned, frozen=True, kw_only=True):
     """The oldest entities with their relationships, or the oldest relationships, were deleted."""
 
@@ -98,7 +98,7 @@ class EntitiesPruned(Pruned, frozen=True, kw_only=True):
 # --- relationships
 
 
-@registry.event("relationship.added", keys=lambda event: (event.memory_id, *event.closed_ids))
+@registry.about("relationship.added", Effect.ADDED, others={"closed_ids": Effect.CHANGED})
 class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A relationship was added, and ended those that it contradicts."""
 
@@ -126,7 +126,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     pinned: bool = False
 
 
-@registry.event("relationship.restored", keys=lambda event: (event.memory_id, *event.closed_ids))
+@registry.about("relationship.restored", Effect.RESTORED, others={"closed_ids": Effect.CHANGED})
 class RelationshipRestored(
     RelationshipAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
@@ -137,7 +137,7 @@ class RelationshipRestored(
     """Whose words it has: not those of who brought it back."""
 
 
-@registry.event("relationship.updated", keys=lambda event: (event.memory_id,))
+@registry.about("relationship.updated", Effect.CHANGED)
 class RelationshipUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A relationship got a new fact (the content), new metadata, or both; None keeps what was."""
 
@@ -149,7 +149,7 @@ class RelationshipUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True
     """True pins it; False keeps what was."""
 
 
-@registry.event("relationship.ended", keys=lambda event: (event.memory_id,))
+@registry.about("relationship.ended", Effect.CHANGED)
 class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A relationship is valid no longer than until a time."""
 
@@ -157,7 +157,7 @@ class RelationshipEnded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     valid_to_us: int
 
 
-@registry.event("relationship.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("relationship.deleted", Effect.DELETED)
 class RelationshipDeleted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A relationship was deleted by its user."""
 

@@ -6,25 +6,17 @@ episodes: the next one takes the place of its oldest finished one, those that fa
 teach the most. What is running goes only with leave, and what is pinned never.
 
 Compaction may put summaries in the place of an agent's old episodes that have ended.
-
-Around it: `commands.py`, what can be asked; `episode.py`, the events and the row of one episode;
-`state.py`, all of a user's; `text.py`, what one says; `room.py`, what leaves for a new one;
-`restore.py`, how one comes back; `compression.py`, how many become a summary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from eventlog import Dropped, Recorded
-from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.compression import Summary, refuse_beside_originals, refuse_rewording
-from memory_actors.kinds.episodic import commands, compression, episode, room, text
-from memory_actors.kinds.episodic import state as episode_state
-from memory_actors.kinds.episodic.commands import (
+from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
+from memory_actors.kinds.episodic.decide import (
+    COMMANDS,
+    NAME,
     AddEpisodeSummary,
     AddStep,
     CompressEpisodes,
@@ -35,251 +27,45 @@ from memory_actors.kinds.episodic.commands import (
     StartEpisode,
     UndoEpisodeCompaction,
     UpdateEpisode,
+    compressible,
+    decide,
 )
-from memory_actors.kinds.episodic.compression import add_summary, all_returning, compress, undo
-from memory_actors.kinds.episodic.episode import (
-    EpisodeDeleted,
+from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
-    EpisodeRestored,
-    EpisodesPruned,
-    EpisodeStarted,
-    EpisodeUpdated,
-    Event,
-    Row,
+    EpisodesCompressed,
+    RowEvent,
     StepAdded,
     TextEvent,
-    leaving,
-    markers,
+    goal_of,
+    registry,
+    step_text,
 )
-from memory_actors.kinds.episodic.restore import returning
-from memory_actors.kinds.episodic.room import (
-    Coming,
-    refuse_growth,
-    refuse_steps,
-    refuse_without_room,
-    room_by_bytes,
-    room_by_count,
+from memory_actors.kinds.episodic.state import (
+    Dump,
+    Episodic,
+    Row,
+    Step,
+    Text,
+    dump,
+    evolve,
+    find,
+    fold,
+    initial,
+    load,
 )
-from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import (
-    Command,
+    Events,
+    Passage,
     Tally,
+    its_content,
     none_at_hand,
-    refuse_id,
-    same_json,
     timeless,
+    version_of,
 )
 
-NAME = room.NAME
-
-# --- events, state, evolve
-
-registry = episode.registry
-initial = Episodic()
-evolve = episode_state.evolve
-fold = episode_state.fold
-COMMANDS = commands.COMMANDS
-
-# --- decide
-
-
-def decide(command: Command, state: Episodic, limits: Limits) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: no room, and no leave to make some.
-    :raises InvalidInputError: an id that stands for another memory; an episode that is finished.
-    :raises NotFoundError: no such episode.
-    """
-    if isinstance(command, PutEpisode):
-        return _put(command, state, limits)
-    if isinstance(command, StartEpisode):
-        return _start(command, state, limits)
-    if isinstance(command, AddStep):
-        return _add_step(command, state, limits)
-    if isinstance(command, FinishEpisode):
-        return _finish(command, state, limits)
-    if isinstance(command, UpdateEpisode):
-        return _update(command, state, limits)
-    if isinstance(command, RestoreEpisodes):
-        return _restore(command, state, limits)
-    if isinstance(command, CompressEpisodes):
-        return compress(command, state, limits)
-    if isinstance(command, UndoEpisodeCompaction):
-        return undo(command, state, limits)
-    if isinstance(command, AddEpisodeSummary):
-        return add_summary(command, state, limits)
-    assert isinstance(command, DeleteEpisode)
-    _living(state, command.memory_id)
-    return [EpisodeDeleted(memory_id=command.memory_id)]
-
-
-def _start(command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
-    if _known(command, state):
-        return []
-    evicted, pruned = room_by_count(command, state, limits)
-    pruned += room_by_bytes(command, state, limits, gone={*evicted, *pruned})
-    started = EpisodeStarted(
-        memory_id=command.memory_id,
-        agent_id=command.agent_id,
-        goal=command.goal,
-        size_bytes=command.size_bytes,
-        digest=command.digest,
-        occurred_at_us=command.occurred_at_us,
-        metadata=command.metadata,
-        session_id=command.session_id,
-        pinned=command.pinned,
-        evicted_ids=evicted,
-    )
-    return [EpisodesPruned(memory_ids=pruned, cause="quota"), started] if pruned else [started]
-
-
-def _known(command: StartEpisode, state: Episodic) -> bool:
-    """Say whether this very episode was started before, even if it has gone since."""
-    first, row = command.used.get(command.memory_id), find(state, command.memory_id)
-    if first is None and row is None:
-        return False
-    if isinstance(first, Dropped) and row is None:
-        return True  # what it said is gone: nobody can tell, and an id is never used again
-    known = first if isinstance(first, EpisodeStarted) else row
-    if known is None or isinstance(first, Summary):
-        refuse_id(command.memory_id)
-    if (known.agent_id, known.digest) != (command.agent_id, command.digest):
-        refuse_id(command.memory_id)
-    return True
-
-
-def _put(command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
-    if _known(command, state):
-        return []
-    there = returning(command.memory_id, _past(command), limits.episode_steps)
-    refuse_steps(len(there.row.steps), limits)
-    whole = msgspec.structs.replace(command, size_bytes=there.row.size_bytes)
-    evicted, pruned = room_by_count(whole, state, limits)
-    pruned += room_by_bytes(whole, state, limits, gone={*evicted, *pruned})
-    events = [msgspec.structs.replace(there.events[0], evicted_ids=evicted), *there.events[1:]]
-    return [EpisodesPruned(memory_ids=pruned, cause="quota"), *events] if pruned else events
-
-
-def _past(command: PutEpisode) -> list[Recorded[Any]]:
-    """Return the events that would have led to an episode that is put."""
-    began = EpisodeRestored(
-        memory_id=command.memory_id,
-        agent_id=command.agent_id,
-        goal=command.goal,
-        size_bytes=command.size_bytes,
-        digest=command.digest,
-        occurred_at_us=command.occurred_at_us,
-        metadata=command.metadata,
-        session_id=command.session_id,
-        pinned=command.pinned,
-        created_at_us=command.now_us,
-        evicted=command.evicted,
-        steps_evicted=command.steps_evicted,
-    )
-    events = [began, *command.steps, *([] if command.end is None else [command.end])]
-    return [
-        Recorded("", version, version, command.now_us, "", event, 0, 0, b"")
-        for version, event in enumerate(events, start=1)
-    ]
-
-
-def _add_step(command: AddStep, state: Episodic, limits: Limits) -> Sequence[Event]:
-    row = _running(state, command.memory_id)
-    gone = leaving(row.steps, limits.episode_steps)
-    refuse_steps(len(row.steps) - len(gone) + 1, limits)
-    freed = sum(step.size_bytes for step in gone)
-    refuse_growth(command.size_bytes, freed, state, limits)
-    return [
-        StepAdded(
-            memory_id=command.memory_id,
-            number=row.next_number,
-            action=command.action,
-            size_bytes=command.size_bytes,
-            digest=command.digest,
-            sha256=command.sha256,
-            observation=command.observation,
-            outcome=command.outcome,
-            error=command.error,
-            evicted=markers(gone),
-        )
-    ]
-
-
-def _finish(command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
-    _running(state, command.memory_id)
-    refuse_growth(command.size_bytes, 0, state, limits)
-    return [
-        EpisodeFinished(
-            memory_id=command.memory_id,
-            failed=command.failed,
-            result=command.result,
-            size_bytes=command.size_bytes,
-            digest=command.digest,
-        )
-    ]
-
-
-def _update(command: UpdateEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
-    row = _living(state, command.memory_id)
-    goal = None if command.digest == row.goal.digest else command.content
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if goal is None:
-        return [] if metadata is None else [_updated(command, metadata=metadata)]
-    refuse_rewording(row)
-    refuse_growth(command.size_bytes, row.goal.size_bytes, state, limits)
-    changed = {"content": goal, "size_bytes": command.size_bytes, "digest": command.digest}
-    return [_updated(command, metadata=metadata, **changed)]
-
-
-def _updated(command: UpdateEpisode, **changed: Any) -> EpisodeUpdated:
-    return EpisodeUpdated(memory_id=command.memory_id, **changed)
-
-
-def _restore(command: RestoreEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:
-    back = all_returning(command, state, limits)
-    events = [event for one in back for event in one.events]
-    refuse_beside_originals(events, state.held.rows)
-    refuse_without_room([Coming.of(one.row) for one in back], state, limits)
-    return events
-
-
-def _running(state: Episodic, memory_id: str) -> Row:
-    row = _living(state, memory_id)
-    if not row.running:
-        raise InvalidInputError(f"episode {memory_id!r} is finished ({row.status}): start another")
-    return row
-
-
-def _living(state: Episodic, memory_id: str) -> Row:
-    row = find(state, memory_id)
-    if row is None:
-        raise NotFoundError(
-            f"no episode {memory_id!r}: it was never there, deleted, evicted, or compressed into a "
-            "summary; `why` tells what became of it"
-        )
-    return row
-
-
-# --- snapshot
-
-
-class Dump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their goals' versions."""
-
-    rows: list[Row] = []
-    evicted: int = 0
-    pruned: int = 0
-
-
-def dump(state: Episodic) -> Dump:
-    """Return the state as plain rows."""
-    return Dump(state.held.in_order(), state.evicted, state.pruned)
-
-
-def load(dumped: Dump) -> Episodic:
-    """Return the state back."""
-    return Episodic.of(dumped.rows, dumped.evicted, dumped.pruned)
-
+TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
+LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
+PART_CHARACTERS_MAX = 150  # of each text of a step
 
 # --- reads
 
@@ -311,18 +97,8 @@ def rows_of(state: Episodic, agent_id: str) -> Iterable[Row]:
     return map(state.held.rows.__getitem__, state.agents.get(agent_id, ()))
 
 
-def find(state: Episodic, memory_id: str) -> Row | None:
-    """Return a living episode's row."""
-    return state.held.rows.get(memory_id)
-
-
 at_hand = none_at_hand
 indexed_rows = rows
-passages = text.passages
-passage_text = text.passage_text
-sources = text.sources
-content = text.content
-data = text.data
 
 
 def chain(row: Row) -> str | None:
@@ -330,11 +106,95 @@ def chain(row: Row) -> str | None:
     return None if row.original_count else row.memory_id
 
 
-# --- compaction
+def texts(row: Row) -> list[Text]:
+    """Return the texts of an episode: the goal, the steps that are kept, the result."""
+    return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
 
-compressed = compression.compressed
-compressible = compression.compressible
-told = text.told
+
+def passages(row: Row) -> Sequence[Passage]:
+    """Return one passage for each text; of a summary, its parts."""
+    if row.original_count:
+        return summary_passages(row)
+    goal, *others = texts(row)
+    first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
+    return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
+
+
+def passage_text(row: Row, passage_label: int, events: Events) -> str:
+    """Return a goal, a step or a result as it is found, or a part of a summary."""
+    if row.original_count:
+        return summary_text(row, passage_label, events)
+    event: RowEvent = events[version_of(passage_label)].data
+    if isinstance(event, StepAdded):
+        return step_text(event.action, event.observation, event.outcome, event.error)
+    if isinstance(event, EpisodeFinished):
+        return event.result or ""
+    return goal_of(event)
+
+
+def sources(row: Row) -> Sequence[int]:
+    """Return the versions of the events that have its texts."""
+    return [version_of(text.label) for text in texts(row)]
+
+
+def content(row: Row, events: Events) -> str:
+    """Return an episode as people read it: the goal, the numbered steps, the result."""
+    if row.original_count:
+        return its_content(row, events)
+    return "\n".join(_lines(row, events))
+
+
+def _lines(row: Row, events: Events) -> Iterator[str]:
+    yield f"Goal: {passage_text(row, row.goal.label, events)}"
+    next_number = 1
+    for step in row.steps:
+        if missing := step.number - next_number:
+            yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
+        yield f"{step.number}. {passage_text(row, step.label, events)}"
+        next_number = step.number + 1
+    if not row.running:
+        yield _result_line(row, events)
+
+
+def _result_line(row: Row, events: Events) -> str:
+    if row.result is None:
+        return f"Result: {row.status}"
+    heading = "Result (failed)" if row.status == "failed" else "Result"
+    return f"{heading}: {passage_text(row, row.result.label, events)}"
+
+
+def data(row: Row, events: Events) -> dict[str, Any]:
+    """Return an episode as JSON; its evicted steps in the order they left, as far as known.
+
+    A summary is an episode without steps, and says what it was made of besides.
+    """
+    made_of = summary_data(row, events) if row.original_count else {}
+    return made_of | {
+        "agent_id": row.agent_id,
+        "goal": goal_of(events[row.version].data),
+        "status": row.status,
+        "result": None if row.result is None else passage_text(row, row.result.label, events),
+        "steps": [_step(step, events) for step in row.steps],
+        "evicted": [
+            {"number": gone.number, "sha256": gone.sha256.hex(), "snippet": gone.snippet}
+            for gone in row.evicted
+        ],
+        "steps_evicted": row.steps_evicted,
+    }
+
+
+def _step(step: Step, events: Events) -> dict[str, Any]:
+    event = events[version_of(step.label)].data
+    return {
+        "number": step.number,
+        "action": event.action,
+        "observation": event.observation,
+        "outcome": event.outcome,
+        "error": event.error,
+    }
+
+
+# --- compaction
 
 
 def whose(row: Row) -> str:
@@ -350,3 +210,36 @@ def summaries(state: Episodic) -> Iterable[Row]:
 def is_own(event: Any) -> bool:
     """Say whether an event has a text of one episode, and lets no other one go."""
     return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
+
+
+def compressed(rows: Sequence[Row], fields: Mapping[str, Any]) -> EpisodesCompressed:
+    """Return the event that puts a summary with these fields in the place of episodes."""
+    failed = all(row.status == "failed" for row in rows)
+    return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
+
+
+def told(row: Row, events: Events) -> str:
+    """Return an episode as a summariser reads it: as people do, within a limit.
+
+    Where it is longer, steps are left out: the older ones first, those with an error last.
+    """
+    ends = [f"Goal: {goal_of(events[row.version].data)}", _result_line(row, events)]
+    goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
+    room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
+    for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
+        said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
+        room -= len(said)
+        if room < 0:
+            break
+        kept[step.number] = said
+    return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
+
+
+def _told_step(step: StepAdded) -> str:
+    """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
+    texts = (step.action, step.observation, step.outcome, step.error)
+    return step_text(*(_shortened(text or "", PART_CHARACTERS_MAX) for text in texts))
+
+
+def _shortened(said: str, characters_max: int) -> str:
+    return said if len(said) <= characters_max else said[: characters_max - 1] + "…"

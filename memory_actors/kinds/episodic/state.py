@@ -1,32 +1,226 @@
-"""All episodes of a user: the state of episodic memory, and how it follows its events.
+"""Episodes as they are now: the row of one, what each event makes of it, and all of a user's.
 
-What an event says of an episode that is not there is passed over: see kinds/compression.py for why.
+A step leaves the row because an event names it; `leaving` says which to name. What an event says of
+an episode that is not there is passed over: see kinds/compression.py for why.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds.compression import CompactedDraft, Summaries
-from memory_actors.kinds.episodic.episode import (
+from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.records import UNSAID
+from memory_actors.kinds import kind
+from memory_actors.kinds.compression import (
+    Compactable,
+    CompactedDraft,
+    Summaries,
+    summary_again,
+    summary_row,
+)
+from memory_actors.kinds.episodic.events import (
     CompactionUndone,
     EpisodeDeleted,
+    EpisodeFinished,
+    EpisodeRestored,
     EpisodesCompressed,
     EpisodesPruned,
     EpisodeStarted,
     EpisodeSummaryAdded,
+    EpisodeUpdated,
     Event,
-    Row,
-    evolved,
+    Evicted,
+    RowEvent,
+    StepAdded,
+    SummaryEvent,
+    goal_of,
+    registry,
 )
-from memory_actors.kinds.rows import Groups, Held, put_in, take_from
+from memory_actors.kinds.kind import version_of
+from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
+
+SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
+MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
+
+Status: TypeAlias = Literal["running", "done", "failed"]
 
 _BEGINNINGS = (EpisodeStarted, EpisodesCompressed, EpisodeSummaryAdded)
 """Events that an episode, or a summary of some, begins with or comes back with."""
 
-# --- state
+# --- one episode
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A text of an episode, without the text."""
+
+    label: int
+    """Of its passage, and so of the event that has it."""
+    digest: bytes
+    size_bytes: int
+    stored_bytes: int
+    compressed: bool
+
+
+class Step(Text, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A step that is kept."""
+
+    number: int
+    sha256: bytes
+    failed: bool
+    """It had an error."""
+    snippet: str
+
+
+class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+    """An episode without its texts. Its sizes are those of the texts it still has.
+
+    A summary is an episode that has ended, without steps; its goal is its whole text.
+    """
+
+    agent_id: str
+    session_id: str | None
+    status: Status
+    goal: Text
+    steps: tuple[Step, ...] = ()
+    result: Text | None = None
+    """None while it runs, and where it ended without words."""
+    evicted: tuple[Evicted, ...] = ()
+    """The steps that left last, in the order they left."""
+    steps_evicted: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Of its goal, or of all that a summary says."""
+        return self.goal.digest
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes steps."""
+        return self.status == "running"
+
+    @property
+    def next_number(self) -> int:
+        """The number of its next step."""
+        return len(self.steps) + self.steps_evicted + 1
+
+
+def _evolved(row: Row | None, recorded: Recorded[Any]) -> Row:
+    """Return a row after a `RowEvent` about it; None is the row before it was started."""
+    event: RowEvent = recorded.data
+    if isinstance(event, EpisodeStarted):
+        return new_row(Row, recorded, status="running", goal=_text(recorded))
+    if isinstance(event, SummaryEvent):
+        status = "failed" if event.failed else "done"
+        return summary_row(Row, recorded, session_id=None, status=status, goal=_text(recorded))
+    assert row is not None, "an episode begins with its start"
+    if isinstance(event, StepAdded):
+        return _with_step(without_steps(row, event.evicted), event, recorded)
+    if isinstance(event, EpisodeFinished):
+        return _finished(row, event, recorded)
+    return _updated(row, event, recorded)
+
+
+def _text(recorded: Recorded[Any]) -> Text:
+    event = recorded.data
+    return Text(
+        label=kind.label(recorded.version),
+        digest=event.digest,
+        size_bytes=event.size_bytes,
+        stored_bytes=recorded.stored_bytes,
+        compressed=recorded.compressed,
+    )
+
+
+def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
+    step = derived(
+        Step,
+        _text(recorded),
+        number=event.number,
+        sha256=event.sha256,
+        failed=bool(event.error),
+        snippet=event.action[:SNIPPET_CHARS],
+    )
+    return _with_text(row, None, step, steps=(*row.steps, step))
+
+
+def without_steps(row: Row, evicted: tuple[Evicted, ...]) -> Row:
+    """Return a row without some of its steps, which leave their markers."""
+    if not evicted:
+        return row
+    numbers = {marker.number for marker in evicted}
+    left = [step for step in row.steps if step.number in numbers]
+    kept = tuple(step for step in row.steps if step.number not in numbers)
+    return _resized(
+        row,
+        steps=kept,
+        evicted=(*row.evicted, *evicted)[-MARKERS_MAX:],
+        steps_evicted=row.steps_evicted + len(evicted),
+        size_bytes=row.size_bytes - sum(step.size_bytes for step in left),
+        stored_bytes=row.stored_bytes - sum(step.stored_bytes for step in left),
+    )
+
+
+def _finished(row: Row, event: EpisodeFinished, recorded: Recorded[RowEvent]) -> Row:
+    status: Status = "failed" if event.failed else "done"
+    if event.result is None:
+        return replace(row, status=status)
+    result = _text(recorded)
+    return _with_text(row, None, result, status=status, result=result)
+
+
+def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> Row:
+    if event.metadata is not None:
+        row = replace(row, metadata=event.metadata)
+    if event.content is None:
+        return row
+    goal = _text(recorded)
+    return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
+
+
+def _with_text(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
+    """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
+    return _resized(
+        row,
+        size_bytes=row.size_bytes + new.size_bytes - (old.size_bytes if old else 0),
+        stored_bytes=row.stored_bytes + new.stored_bytes - (old.stored_bytes if old else 0),
+        **fields,
+    )
+
+
+def _resized(row: Row, **fields: Any) -> Row:
+    """Return a row with other texts, and whether one of them is stored compressed."""
+    changed = replace(row, **fields)
+    ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
+    compressed = any(text.compressed for text in (*ends, *changed.steps))
+    if compressed == changed.compressed:
+        return changed
+    return replace(changed, compressed=compressed)
+
+
+# --- what a decision asks of a row
+
+
+def leaving(older: Sequence[Step], steps_max: int) -> list[Step]:
+    """Return which of the `older` steps leave, for them and the newest to keep to a limit.
+
+    Of those between the first and the newest the oldest leaves, errors last; then the first.
+    """
+    over = len(older) + 1 - steps_max
+    in_order = sorted(older, key=lambda step: (step is older[0], step.failed))
+    return in_order[: max(0, over)]
+
+
+def markers(steps: Sequence[Step]) -> tuple[Evicted, ...]:
+    """Return what is left of steps that leave."""
+    return tuple(Evicted(step.number, step.sha256, step.snippet) for step in steps)
+
+
+# --- all of a user's episodes
 
 
 class Episodic(msgspec.Struct, frozen=True):
@@ -92,7 +286,7 @@ class _Draft:
             self._make_way(event)
             row = self.held.rows.get(event.memory_id)
             if row is not None or isinstance(event, _BEGINNINGS):
-                self.held.put(evolved(row, recorded))
+                self.held.put(_evolved(row, recorded))
 
     def _make_way(self, event: Event) -> None:
         """Let go what an event takes the place of, and give its agent the new one."""
@@ -142,3 +336,85 @@ class _Draft:
             pruned=self.pruned,
             summaries=self.held.summaries,
         )
+
+
+initial = Episodic()
+
+
+def find(state: Episodic, memory_id: str) -> Row | None:
+    """Return a living episode's row."""
+    return state.held.rows.get(memory_id)
+
+
+# --- snapshot
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their goals' versions."""
+
+    rows: list[Row] = []
+    evicted: int = 0
+    pruned: int = 0
+
+
+def dump(state: Episodic) -> Dump:
+    """Return the state as plain rows."""
+    return Dump(state.held.in_order(), state.evicted, state.pruned)
+
+
+def load(dumped: Dump) -> Episodic:
+    """Return the state back."""
+    return Episodic.of(dumped.rows, dumped.evicted, dumped.pruned)
+
+
+# --- an episode that has gone
+
+LIVES = Lives("memory", registry, initial, fold, find)
+
+
+class Returning(NamedTuple):
+    """An episode on its way back."""
+
+    row: Row
+    """As it was when it went, with no more steps than it may keep now."""
+    events: list[RowEvent]
+    """Its goal, the steps it keeps, its end; each names whose words it has."""
+
+
+def returning(life: Life[Row], steps_max: int) -> Returning:
+    """Return an episode as its last events left it, with no more steps than it may keep now."""
+    row, events = life.row, life.by_version
+    began = life.events[0].data
+    if isinstance(began, SummaryEvent):
+        return Returning(row, [summary_again(EpisodeSummaryAdded, began, row)])
+    row = without_steps(row, markers(leaving(row.steps[:-1], steps_max)))
+    row = replace(row, keep=row.keep or life.compressed)
+    goal = derived(
+        EpisodeRestored,
+        row,
+        goal=goal_of(events[row.version].data),
+        size_bytes=row.goal.size_bytes,
+        digest=row.goal.digest,
+        origins=_origins_of_goal(life.events),
+    )
+    told: list[RowEvent] = [
+        # What this step evicted in its time, the restored episode names already.
+        _said_again(events[version_of(step.label)], evicted=())
+        for step in row.steps
+    ]
+    ends = [one for one in life.events if isinstance(one.data, EpisodeFinished)]
+    if not row.running:
+        told.append(_said_again(ends[-1]))
+    return Returning(row, [goal, *told])
+
+
+def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
+    again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
+    return again
+
+
+def _origins_of_goal(life: Sequence[Recorded[Any]]) -> Origins:
+    """Return the origins of an episode's goal and metadata; () if nobody said."""
+    told = (one for one in life if isinstance(one.data, EpisodeStarted | EpisodeUpdated))
+    origins = merged(origin for one in told for origin in origins_of(one) or (UNSAID,))
+    return () if origins == (UNSAID,) else origins

@@ -4,12 +4,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventlog import EventRegistry
 from memory_actors.base.records import Origin
 from memory_actors.kinds import compression
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 
 class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -22,7 +22,7 @@ class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=
     """When the log got it."""
 
 
-@registry.event("long_term.added", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.added", Effect.ADDED)
 class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory was added."""
 
@@ -44,7 +44,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """When it was said last, if it was said again; else 0."""
 
 
-@registry.event("long_term.restored", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.restored", Effect.RESTORED)
 class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory that had gone came back, as it was when it went."""
 
@@ -57,7 +57,7 @@ class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True,
     settled: bool = False
 
 
-@registry.event("long_term.updated", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.updated", Effect.CHANGED)
 class MemoryUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A memory got a new content, new metadata, or both; None keeps what was."""
 
@@ -65,7 +65,7 @@ class MemoryUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=F
     same: bytes = b""
 
 
-@registry.event("long_term.seen", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.seen", Effect.CHANGED)
 class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a memory says was said again: in the same words, by the same, with the same metadata."""
 
@@ -74,14 +74,14 @@ class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When it was true again."""
 
 
-@registry.event("long_term.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.deleted", Effect.DELETED)
 class MemoryDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A memory was deleted by its user."""
 
     memory_id: str
 
 
-@registry.event("long_term.pruned", keys=lambda event: event.memory_ids)
+@registry.about("long_term.pruned", Effect.PRUNED)
 class MemoriesPruned(Pruned, frozen=True, kw_only=True):
     """The oldest memories were deleted to make room."""
 
@@ -89,8 +89,8 @@ class MemoriesPruned(Pruned, frozen=True, kw_only=True):
 # --- facts that change
 
 
-@registry.event(
-    "long_term.superseded", keys=lambda event: (event.memory_id, event.superseded_by_id)
+@registry.about(
+    "long_term.superseded", Effect.CHANGED, others={"superseded_by_id": Effect.CHANGED}, says=False
 )
 class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A newer memory gives the same attribute of the same thing another value."""
@@ -106,7 +106,7 @@ class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What they have in common and where they differ, or who said so."""
 
 
-@registry.event("long_term.reinstated", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.reinstated", Effect.CHANGED, says=False)
 class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that was superseded holds after all, and is left alone from now on."""
 
@@ -116,8 +116,8 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
 # --- compaction
 
 
-@registry.event(
-    "long_term.compressed", keys=lambda event: (event.memory_id, *event.compressed_from_ids)
+@registry.about(
+    "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
     compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
@@ -125,14 +125,14 @@ class MemoriesCompressed(
     """A summary took the place of memories, which went."""
 
 
-@registry.event("long_term.summary_added", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.summary_added", Effect.ADDED)
 class SummaryAdded(
     compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no memory went for it."""
 
 
-@registry.event("long_term.compaction_undone", keys=lambda event: (event.memory_id,))
+@registry.about("long_term.compaction_undone", Effect.UNDONE)
 class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 

@@ -1,23 +1,31 @@
 """The living long-term memories, summaries among them, and how events change them.
 
 What an event says of a memory that is not there is passed over: see kinds/compression.py for why.
+
+Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
+them, in the same session and with the same metadata: else each knows something that the other does
+not. Nor are those duplicates that come from elsewhere: each source is trusted, or purged, by itself
+(the state of origins is not this kind's, so a command brings it along). A memory is found by a hash
+of all that must be the same, which is compared in full afterwards. It takes some 100 bytes a
+memory. Python salts its hashes, so they stay in the process.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
+from immutables import Map, MapMutation
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds.compression import (
     Compactable,
     CompactedDraft,
     Summaries,
-    summary_fields,
+    summary_again,
+    summary_row,
 )
-from memory_actors.kinds.kind import updated_row
-from memory_actors.kinds.long_term import duplicates
-from memory_actors.kinds.long_term.duplicates import Duplicates
+from memory_actors.kinds.lives import Life, Lives
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
@@ -29,12 +37,59 @@ from memory_actors.kinds.long_term.events import (
     MemorySeen,
     MemorySuperseded,
     MemoryUpdated,
+    SummaryAdded,
     SummaryEvent,
     Superseded,
+    registry,
 )
-from memory_actors.kinds.rows import Held
+from memory_actors.kinds.rows import Held, derived, new_row, updated_row
 
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
+
+# --- which say the same
+
+Duplicates: TypeAlias = Map[int, str | tuple[str, ...]]
+"""By hash: the id of a memory, or of several, in order, that were all kept."""
+
+
+Identity: TypeAlias = tuple[bytes, str | None, bytes]
+"""What must be the same: the digest of the text, the session, the metadata as JSON."""
+
+
+def identity(one: Any) -> Identity:
+    """Return what is the same of those that say the same as a row, or a `MemoryAdded`."""
+    told = msgspec.json.encode(one.metadata, order="sorted") if one.metadata else b""
+    return one.same or one.digest, one.session_id, told
+
+
+def named(known: Duplicates, one: Any) -> Iterator[str]:
+    """Yield the memories that may say the same, in the order of their ids."""
+    ids = known.get(hash(identity(one)), ())
+    yield from (ids,) if isinstance(ids, str) else ids
+
+
+def _note(draft: MapMutation[int, str | tuple[str, ...]], one: Any) -> None:
+    """Take note of a memory."""
+    key, memory_id = hash(identity(one)), one.memory_id
+    ids = draft.get(key)
+    if ids is None:
+        draft[key] = memory_id
+    else:
+        draft[key] = tuple(sorted((memory_id, ids) if isinstance(ids, str) else (memory_id, *ids)))
+
+
+def _forget(draft: MapMutation[int, str | tuple[str, ...]], one: Any) -> None:
+    """Forget a memory."""
+    key = hash(identity(one))
+    ids = draft[key]
+    left = () if isinstance(ids, str) else tuple(known for known in ids if known != one.memory_id)
+    if left:
+        draft[key] = left if len(left) > 1 else left[0]
+    else:
+        del draft[key]
+
+
+# --- state
 
 
 class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -54,9 +109,6 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """What was found to say otherwise since, in the order of the log."""
     settled: bool = False
     """Whether it was said to hold all the same."""
-
-
-M = TypeVar("M", Row, MemoryRestored)
 
 
 class LongTerm(msgspec.Struct, frozen=True):
@@ -82,7 +134,7 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
     for recorded in events:
         event = recorded.data
         if isinstance(event, MemoryAdded):
-            draft.put(_new_row(event, recorded))
+            draft.put(new_row(Row, recorded, began=recorded.version))
         elif isinstance(event, MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated):
             row = draft.rows.get(event.memory_id)
             if row is not None:
@@ -92,7 +144,9 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         elif isinstance(event, SummaryEvent):
             if isinstance(event, MemoriesCompressed):
                 draft.discard(event.compressed_from_ids)
-            draft.put(_summary_row(event, recorded))
+            draft.put(
+                summary_row(Row, recorded, session_id=None, role=None, began=recorded.version)
+            )
         else:
             draft.discard(event.memory_ids)
             draft.pruned += len(event.memory_ids)
@@ -114,7 +168,7 @@ class _Draft(CompactedDraft[Row]):
         self._forget(row.memory_id)
         super().put(row)
         if not row.original_count:
-            duplicates.put(self.duplicates, row)
+            _note(self.duplicates, row)
 
     def drop(self, memory_id: str) -> Row:
         """Take a row away and return it."""
@@ -124,7 +178,7 @@ class _Draft(CompactedDraft[Row]):
     def _forget(self, memory_id: str) -> None:
         row = self.rows.get(memory_id)
         if row is not None and not row.original_count:
-            duplicates.drop(self.duplicates, row)
+            _forget(self.duplicates, row)
 
     def discard(self, memory_ids: Sequence[str]) -> None:
         """Take rows away where they are there."""
@@ -137,31 +191,6 @@ class _Draft(CompactedDraft[Row]):
         return LongTerm(self.finish(), self.pruned, self.summaries, self.duplicates.finish())
 
 
-def _new_row(event: MemoryAdded, recorded: Recorded[Event]) -> Row:
-    again = event if isinstance(event, MemoryRestored) else None
-    return Row(
-        memory_id=event.memory_id,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=recorded.recorded_at_us if again is None else again.created_at_us,
-        occurred_at_us=event.occurred_at_us,
-        metadata=event.metadata,
-        digest=event.digest,
-        session_id=event.session_id,
-        role=event.role,
-        began=recorded.version,
-        pinned=event.pinned,
-        keep=again is not None and again.keep,
-        same=event.same,
-        times_seen=event.times_seen,
-        last_seen_us=event.last_seen_us,
-        superseded=() if again is None else again.superseded,
-        settled=again is not None and again.settled,
-    )
-
-
 def _changed(
     row: Row,
     event: MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated,
@@ -169,37 +198,16 @@ def _changed(
 ) -> Row:
     """Return a row after an event about it alone."""
     if isinstance(event, MemoryUpdated):
-        return updated_row(row, event, recorded, **_reworded(event))
+        # What it says now was said once.
+        said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
+        return updated_row(row, event, recorded, digest=event.digest, same=event.same, **said)
     if isinstance(event, MemorySeen):
-        return _seen_row(row, event)
-    return standing(row, event, recorded.recorded_at_us)
-
-
-def _reworded(event: MemoryUpdated) -> dict[str, Any]:
-    """Return what of a row changes with its text: what it says now was said once."""
-    return {
-        "digest": event.digest, "same": event.same, "times_seen": 1, "last_seen_us": 0,
-        "superseded": (), "settled": False,
-    }  # fmt: skip
-
-
-def _seen_row(row: Row, event: MemorySeen) -> Row:
-    last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
-    return msgspec.structs.replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
-
-
-def standing(memory: M, event: MemorySuperseded | MemoryReinstated, at_us: int) -> M:
-    """Return a memory that something newer speaks against, or that holds all the same."""
+        last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
+        return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
     if isinstance(event, MemoryReinstated):
-        return msgspec.structs.replace(memory, superseded=(), settled=True)
-    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=at_us)
-    marks = (*memory.superseded, mark)[-SUPERSEDED_MAX:]
-    return msgspec.structs.replace(memory, superseded=marks)
-
-
-def _summary_row(event: SummaryEvent, recorded: Recorded[Event]) -> Row:
-    fields = summary_fields(event, recorded)
-    return Row(**fields, digest=event.digest, session_id=None, role=None, began=recorded.version)
+        return replace(row, superseded=(), settled=True)
+    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us)
+    return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
 
 
 # --- snapshot
@@ -224,3 +232,42 @@ def load(dumped: Dump) -> LongTerm:
         draft.put(row)
     draft.pruned = dumped.pruned
     return draft.folded()
+
+
+# --- look-ups
+
+
+def find(state: LongTerm, memory_id: str) -> Row | None:
+    """Return a living memory's row."""
+    return state.held.rows.get(memory_id)
+
+
+def age(row: Row) -> tuple[int, int]:
+    """Return what orders memories by when they were last true, then by when they were said."""
+    return max(row.occurred_at_us, row.last_seen_us), row.version
+
+
+def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -> list[Row]:
+    """Return the living memories that say otherwise, the newest first, as known at a time."""
+    found = [
+        newer
+        for mark in row.superseded
+        if as_of_us is None or mark.at_us <= as_of_us
+        if (newer := rows.get(mark.by)) is not None and newer.digest == mark.digest
+    ]
+    return sorted(found, key=age, reverse=True)
+
+
+# --- a memory that has gone
+
+LIVES = Lives("memory", registry, initial, fold, find)
+Restored: TypeAlias = MemoryRestored | SummaryAdded
+
+
+def as_it_was(life: Life[Row]) -> Restored:
+    """Return the event by which a memory comes back, or a summary."""
+    row, began = life.row, life.events[0].data
+    if isinstance(began, SummaryEvent):
+        return summary_again(SummaryAdded, began, row)
+    content = life.by_version[row.version].data.content
+    return derived(MemoryRestored, row, content=content, keep=row.keep or life.compressed)

@@ -23,7 +23,7 @@ from memory_actors.kinds import (
 from memory_actors.kinds.compression import CompactionUndone
 from memory_actors.kinds.context.state import block
 from memory_actors.kinds.entity.graph import Relationship
-from memory_actors.kinds.episodic import episode
+from memory_actors.kinds.episodic import events as episodic_events
 from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.kinds.long_term import events as long_term_events
 from memory_actors.kinds.provenance import SourcePurged
@@ -50,7 +50,7 @@ PURGED: tuple[tuple[Kind, ModuleType], ...] = (
 _UNDONE: Mapping[str, type[CompactionUndone]] = MappingProxyType(
     {
         long_term.NAME: long_term_events.CompactionUndone,
-        episodic.NAME: episode.CompactionUndone,
+        episodic.NAME: episodic_events.CompactionUndone,
     }
 )
 

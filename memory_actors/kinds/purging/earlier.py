@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from eventlog import Recorded
 from memory_actors.base.origins import matches, origins_of
 from memory_actors.base.records import Trust
-from memory_actors.kinds.effects import ENDS, effect
+from memory_actors.kinds.events import ENDS, effect
 from memory_actors.kinds.purging.command import PURGED_SOURCE, PURGED_TRUST
 
 

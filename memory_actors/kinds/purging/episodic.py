@@ -12,18 +12,17 @@ import msgspec
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.episodic.episode import (
+from memory_actors.kinds.episodic.events import (
     EpisodeDeleted,
     EpisodeRestored,
     EpisodeStarted,
     EpisodeUpdated,
     Event,
     Evicted,
-    Row,
     StepAdded,
 )
-from memory_actors.kinds.episodic.restore import returning as coming_back
-from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.episodic.state import LIVES, Episodic, Row
+from memory_actors.kinds.episodic.state import returning as coming_back
 from memory_actors.kinds.purging.cleaning import Life
 
 
@@ -43,11 +42,8 @@ def returning(life: Life, limits: Limits) -> list[Event] | None:
     steps = {one.data.number: one.data for one in life.past if _is_tainted_step(one, life)}
     events = life.cleaned(EpisodeStarted, _gives_goal)
     try:
-        there = coming_back(
-            life.memory_id,
-            [_without_markers(one, set(steps)) for one in _each_step_once(events)],
-            limits.episode_steps,
-        )
+        left = [_without_markers(one, set(steps)) for one in _each_step_once(events)]
+        there = coming_back(LIVES.last(life.memory_id, left), limits.episode_steps)
     except NotFoundError:
         return None
     first, *others = there.events

@@ -4,7 +4,6 @@ from typing import Any
 
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.long_term.compression import Restored, as_it_was
 from memory_actors.kinds.long_term.events import (
     Event,
     MemoryAdded,
@@ -12,7 +11,7 @@ from memory_actors.kinds.long_term.events import (
     MemoryUpdated,
     SummaryAdded,
 )
-from memory_actors.kinds.long_term.state import LongTerm, Row
+from memory_actors.kinds.long_term.state import LIVES, LongTerm, Restored, Row, as_it_was
 from memory_actors.kinds.purging.cleaning import Life
 
 
@@ -48,7 +47,7 @@ def returning(life: Life, _limits: Limits) -> list[Event] | None:
 def _left(life: Life) -> Restored | None:
     events = life.cleaned(MemoryAdded, _gives_content)
     try:
-        return as_it_was(life.memory_id, events)
+        return as_it_was(LIVES.last(life.memory_id, events))
     except NotFoundError:
         return None
 

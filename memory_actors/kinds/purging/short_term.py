@@ -4,8 +4,14 @@ from typing import Any
 
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.purging.cleaning import Life
-from memory_actors.kinds.short_term import Event, MessageAdded, MessageDeleted, MessageUpdated
-from memory_actors.kinds.short_term.sessions import Row, ShortTerm
+from memory_actors.kinds.short_term import (
+    Event,
+    MessageAdded,
+    MessageDeleted,
+    MessageUpdated,
+    Row,
+    ShortTerm,
+)
 
 
 def without(life: Life, row: Row, _state: ShortTerm, _limits: Limits) -> list[Event] | None:

@@ -3,11 +3,10 @@
 A put replaces the document that has its collection and key, which keeps its id. Values stay in the
 log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
 the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
-
-`document.py` has the events and the row of a document, and what it says; `state.py` folds them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from immutables import Map
@@ -24,6 +23,7 @@ from memory_actors.kinds.kind import (
     Passage,
     Restore,
     Tally,
+    deciding,
     no_chain,
     none_at_hand,
     own_version,
@@ -31,38 +31,33 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
-from memory_actors.kinds.rows import Held, oldest
-from memory_actors.kinds.structured import document
-from memory_actors.kinds.structured import state as structured_state
-from memory_actors.kinds.structured.document import (
+from memory_actors.kinds.rows import Held, derived, oldest
+from memory_actors.kinds.structured.state import (
+    LIVES,
     DocumentDeleted,
     DocumentPut,
     DocumentRestored,
     DocumentsPruned,
     DocumentUpdated,
+    Dump,
     Event,
     Row,
+    Structured,
     as_it_was,
     document_text,
+    dump,
+    evolve,
+    find,
+    find_key,
+    fold,
+    initial,
+    load,
+    registry,
     value_json,
     value_of,
 )
-from memory_actors.kinds.structured.state import Structured
 
 NAME = "structured"
-
-# --- events
-
-registry = document.registry
-
-# --- state, evolve, snapshot
-
-initial = Structured()
-evolve = structured_state.evolve
-fold = structured_state.fold
-Dump = structured_state.Dump
-dump = structured_state.dump
-load = structured_state.load
 
 # --- commands
 
@@ -108,27 +103,7 @@ class RestoreDocuments(Restore, frozen=True, kw_only=True):
     """Bring back documents that were pruned or deleted."""
 
 
-COMMANDS = (PutDocument, UpdateDocument, DeleteDocument, RestoreDocuments)
-
 # --- decide
-
-
-def decide(command: Command, state: Structured, limits: Limits) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: no room, and no leave to make some.
-    :raises InvalidInputError: an id that stands for another memory, or a key that is taken.
-    :raises NotFoundError: no such document.
-    """
-    if isinstance(command, PutDocument):
-        return _put(command, state, limits)
-    if isinstance(command, UpdateDocument):
-        return _update(command, state, limits)
-    if isinstance(command, RestoreDocuments):
-        return _restore(command, state, limits)
-    assert isinstance(command, DeleteDocument)
-    _living(state, command.memory_id)
-    return [DocumentDeleted(memory_id=command.memory_id)]
 
 
 def _put(command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
@@ -147,18 +122,8 @@ def _as_put(command: PutDocument, old: Row | None) -> DocumentPut:
         metadata = {} if old is None else old.metadata
     if pinned is None:
         pinned = False if old is None else old.pinned
-    return DocumentPut(
-        memory_id=command.memory_id if old is None else old.memory_id,
-        collection=command.collection,
-        key=command.key,
-        value=command.value,
-        size_bytes=command.size_bytes,
-        digest=command.digest,
-        value_digest=command.value_digest,
-        occurred_at_us=command.occurred_at_us,
-        metadata=metadata,
-        pinned=pinned,
-    )
+    memory_id = command.memory_id if old is None else old.memory_id
+    return derived(DocumentPut, command, memory_id=memory_id, metadata=metadata, pinned=pinned)
 
 
 def _refuse_foreign_id(command: PutDocument, put: DocumentPut, state: Structured) -> None:
@@ -206,29 +171,18 @@ def _refuse(held: Held[Row], limits: Limits, new: int, new_bytes: int) -> NoRetu
 
 def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Sequence[Event]:
     row = _living(state, command.memory_id)
-    value = None if command.value_digest == row.value_digest else command.value
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if value is None:
+    if command.value is None or command.value_digest == row.value_digest:
         changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata)
         return [] if metadata is None else [changed]
     growth = command.size_bytes - row.size_bytes
     if growth > 0 and state.held.size_bytes + growth > limits.structured_bytes:
         _refuse(state.held, limits, 0, command.size_bytes)
-    return [
-        DocumentUpdated(
-            memory_id=row.memory_id,
-            value=value,
-            size_bytes=command.size_bytes,
-            digest=command.digest,
-            value_digest=command.value_digest,
-            metadata=metadata,
-        )
-    ]
+    return [derived(DocumentUpdated, command, metadata=metadata)]
 
 
 def _restore(command: RestoreDocuments, state: Structured, limits: Limits) -> Sequence[Event]:
-    gone = [memory_id for memory_id in command.memory_ids if memory_id not in state.held.rows]
-    restored = [as_it_was(one, command.past.get(one, ())) for one in dict.fromkeys(gone)]
+    restored = [as_it_was(life) for life in LIVES.gone(command, state.held.rows)]
     _refuse_taken_keys(restored, state)
     over_count = len(state.held) + len(restored) - limits.documents
     size = sum(event.size_bytes for event in restored)
@@ -250,12 +204,34 @@ def _refuse_taken_keys(restored: Sequence[DocumentRestored], state: Structured) 
         seen.add(place)
 
 
+def _delete(command: DeleteDocument, state: Structured, _limits: Limits) -> Sequence[Event]:
+    _living(state, command.memory_id)
+    return [DocumentDeleted(memory_id=command.memory_id)]
+
+
 def _living(state: Structured, memory_id: str) -> Row:
     row = find(state, memory_id)
     if row is None:
         raise NotFoundError(f"no document {memory_id!r}: it was never there, or it was deleted")
     return row
 
+
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
+    {
+        PutDocument: _put,
+        UpdateDocument: _update,
+        DeleteDocument: _delete,
+        RestoreDocuments: _restore,
+    }
+)
+COMMANDS = tuple(_DECISIONS)
+decide = deciding(_DECISIONS)
+"""Turn a command into events.
+
+:raises QuotaExceededError: no room, and no leave to make some.
+:raises InvalidInputError: an id that stands for another memory, or a key that is taken.
+:raises NotFoundError: no such document.
+"""
 
 # --- reads
 
@@ -289,17 +265,6 @@ def rows_of(state: Structured, collection: str) -> Iterable[Row]:
 def collections(state: Structured) -> Mapping[str, int]:
     """Return how many documents each collection has, by name."""
     return {name: len(state.collections[name]) for name in sorted(state.collections)}
-
-
-def find(state: Structured, memory_id: str) -> Row | None:
-    """Return a living document's row."""
-    return state.held.rows.get(memory_id)
-
-
-def find_key(state: Structured, collection: str, key: str) -> Row | None:
-    """Return the row of the document that has a collection and key."""
-    memory_id = state.collections.get(collection, Map()).get(key)
-    return None if memory_id is None else state.held.rows[memory_id]
 
 
 def passages(row: Row) -> Sequence[Passage]:

@@ -28,8 +28,7 @@ from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.structured.document import Row, document_text, value_json
-from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.structured.state import Row, Structured, document_text, value_json
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE
 from memory_actors.users.handles.handle import Handle

@@ -1,6 +1,7 @@
 """Episodes as callers have them, checked, and their parts as events have them."""
 
 from datetime import datetime
+from typing import TypeAlias
 
 import msgspec
 
@@ -13,8 +14,15 @@ from memory_actors.base.validation import (
     plain,
     text_bytes,
 )
-from memory_actors.kinds.episodic.episode import MARKERS_MAX, EpisodeFinished, Evicted, StepAdded
-from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.episodic.events import (
+    EpisodeFinished,
+    Evicted,
+    StepAdded,
+    step_bytes,
+    step_sha256,
+    step_text,
+)
+from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.phrasing import text_digest
 
 
@@ -64,9 +72,13 @@ def checked_episode(given: Episode) -> Episode:
     return given
 
 
+StepTexts: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""Action, observation, outcome, error."""
+
+
 def step_texts(
     action: str, observation: str | None, outcome: str | None, error: str | None
-) -> tuple[str, str | None, str | None, str | None]:
+) -> StepTexts:
     """Return the texts of a step; one that is empty is none.
 
     :raises InvalidInputError: one of them is no text, or they are too long together.
@@ -86,7 +98,14 @@ def _said(text: str | None) -> str | None:
 
 def steps_of(given: Episode) -> tuple[StepAdded, ...]:
     """Return the events of the steps that an episode has kept."""
-    return tuple(_step(given.memory_id, step) for step in given.steps)
+    return tuple(
+        step_of(
+            given.memory_id,
+            one.number,
+            step_texts(one.action, one.observation, one.outcome, one.error),
+        )
+        for one in given.steps
+    )
 
 
 def evicted_of(given: Episode) -> tuple[Evicted, ...]:
@@ -116,12 +135,17 @@ def end_of(given: Episode) -> EpisodeFinished | None:
         if given.result is not None:
             raise InvalidInputError("a running episode has no result: say how it ended")
         return None
+    size_bytes = 0 if given.result is None else content_bytes(given.result)
+    return finished(given.memory_id, given.result, size_bytes, failed=given.status == "failed")
+
+
+def finished(
+    memory_id: str, result: str | None, size_bytes: int, *, failed: bool
+) -> EpisodeFinished:
+    """Return the event by which an episode ends."""
+    digest = b"" if result is None else text_digest(result)
     return EpisodeFinished(
-        memory_id=given.memory_id,
-        failed=given.status == "failed",
-        result=given.result,
-        size_bytes=0 if given.result is None else content_bytes(given.result),
-        digest=b"" if given.result is None else text_digest(given.result),
+        memory_id=memory_id, failed=failed, result=result, size_bytes=size_bytes, digest=digest
     )
 
 
@@ -144,11 +168,11 @@ def _check_numbers(given: Episode) -> None:
         )
 
 
-def _step(memory_id: str, step: Step) -> StepAdded:
-    texts = step_texts(step.action, step.observation, step.outcome, step.error)
+def step_of(memory_id: str, number: int, texts: StepTexts) -> StepAdded:
+    """Return the event of a step with these texts."""
     return StepAdded(
         memory_id=memory_id,
-        number=step.number,
+        number=number,
         action=texts[0],
         observation=texts[1],
         outcome=texts[2],

@@ -15,9 +15,13 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import CompactedKind
-from memory_actors.kinds.episodic import commands
-from memory_actors.kinds.episodic.episode import EpisodeSummaryAdded, Row, SummaryEvent
-from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.episodic.events import (
+    EpisodeStarted,
+    EpisodeSummaryAdded,
+    SummaryEvent,
+    step_text,
+)
+from memory_actors.kinds.episodic.state import Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.users.handles.episode_parts import (
@@ -25,6 +29,8 @@ from memory_actors.users.handles.episode_parts import (
     end_of,
     episode_of,
     evicted_of,
+    finished,
+    step_of,
     step_texts,
     steps_of,
 )
@@ -56,11 +62,11 @@ class Episodes(Summarized):
 
     kind: ClassVar[CompactedKind] = episodic
     takes = frozenset({"occurred_at", "session_id", "pinned"})
-    _delete_command = commands.DeleteEpisode
-    _restore_command = commands.RestoreEpisodes
-    _compress_command = commands.CompressEpisodes
-    _undo_command = commands.UndoEpisodeCompaction
-    _add_summary_command = commands.AddEpisodeSummary
+    _delete_command = episodic.DeleteEpisode
+    _restore_command = episodic.RestoreEpisodes
+    _compress_command = episodic.CompressEpisodes
+    _undo_command = episodic.UndoEpisodeCompaction
+    _add_summary_command = episodic.AddEpisodeSummary
 
     async def start(
         self,
@@ -83,10 +89,8 @@ class Episodes(Summarized):
         """
         now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
         own_id = check_optional_name(memory_id, "memory_id")
-        command = commands.StartEpisode(
-            now_us=now_us,
+        episode = EpisodeStarted(
             memory_id=own_id or self._scope.new_id(now_us),
-            own_ids=() if own_id is None else (own_id,),
             agent_id=self._agent(agent_id),
             size_bytes=content_bytes(goal),
             goal=plain(goal),
@@ -95,10 +99,15 @@ class Episodes(Summarized):
             metadata=own_metadata(metadata),
             session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
             pinned=pinned,
+        )
+        command = episodic.StartEpisode(
+            now_us=now_us,
+            own_ids=() if own_id is None else (own_id,),
+            episode=episode,
             auto_prune=self._scope.prunes(auto_prune),
         )
-        written = await self._write(command, [command.goal])
-        return self._receipt(command.memory_id, "add", written, command)
+        written = await self._write(command, [episode.goal])
+        return self._receipt(episode.memory_id, "add", written, episode)
 
     async def step(
         self,
@@ -115,18 +124,8 @@ class Episodes(Summarized):
         :raises InvalidInputError: it is finished.
         """
         texts = step_texts(action, observation, outcome, error)
-        text = step_text(*texts)
-        command = commands.AddStep(
-            now_us=self._scope.now_us(),
-            memory_id=check_name(episode_id, "episode_id"),
-            action=texts[0],
-            observation=texts[1],
-            outcome=texts[2],
-            error=texts[3],
-            size_bytes=step_bytes(*texts),
-            digest=text_digest(text),
-            sha256=step_sha256(*texts),
-        )
+        step = step_of(check_name(episode_id, "episode_id"), 0, texts)
+        command, text = episodic.AddStep(now_us=self._scope.now_us(), step=step), step_text(*texts)
         return self._changed(episode_id, "update", await self._write(command, [text]))
 
     async def finish(
@@ -139,14 +138,8 @@ class Episodes(Summarized):
         """
         size_bytes = 0 if result is None else content_bytes(result)
         result = None if result is None else plain(result)
-        command = commands.FinishEpisode(
-            now_us=self._scope.now_us(),
-            memory_id=check_name(episode_id, "episode_id"),
-            failed=not success,
-            result=result,
-            size_bytes=size_bytes,
-            digest=b"" if result is None else text_digest(result),
-        )
+        end = finished(check_name(episode_id, "episode_id"), result, size_bytes, failed=not success)
+        command = episodic.FinishEpisode(now_us=self._scope.now_us(), end=end)
         texts = [] if result is None else [result]
         return self._changed(episode_id, "update", await self._write(command, texts))
 
@@ -163,10 +156,8 @@ class Episodes(Summarized):
         given = checked_episode(episode)
         now_us, occurred_at_us = self._scope.now_us(), time_us(given.occurred_at, "occurred_at")
         memory_id = check_name(given.memory_id, "memory_id")
-        command = commands.PutEpisode(
-            now_us=now_us,
+        started = EpisodeStarted(
             memory_id=memory_id,
-            own_ids=(memory_id,),
             agent_id=check_name(given.agent_id, "agent_id"),
             goal=given.goal,
             size_bytes=content_bytes(given.goal),
@@ -176,6 +167,11 @@ class Episodes(Summarized):
             session_id=check_optional_name(given.session_id, "session_id")
             or self._scope.session_id,
             pinned=given.pinned,
+        )
+        command = episodic.PutEpisode(
+            now_us=now_us,
+            own_ids=(memory_id,),
+            episode=started,
             steps=steps_of(given),
             end=end_of(given),
             evicted=evicted_of(given),
@@ -184,7 +180,7 @@ class Episodes(Summarized):
         said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self._write(command, [given.goal, *said, *ending])
-        return self._receipt(memory_id, "add", written, command)
+        return self._receipt(memory_id, "add", written, started)
 
     async def get(self, episode_id: str) -> Episode:
         """Return an episode. A summary of some is one without steps; its goal is what it says.
@@ -232,7 +228,7 @@ class Episodes(Summarized):
         """Replace an episode's goal, its metadata, or both."""
         size_bytes = 0 if content is None else content_bytes(content)
         content = None if content is None else plain(content)
-        command = commands.UpdateEpisode(
+        command = episodic.UpdateEpisode(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
@@ -256,7 +252,7 @@ class Episodes(Summarized):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: Row | commands.StartEpisode | SummaryEvent) -> str | None:
+    def _whose(self, row: Row | EpisodeStarted | SummaryEvent) -> str | None:
         """Return the agent."""
         return row.agent_id
 

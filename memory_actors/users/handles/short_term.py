@@ -16,7 +16,6 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.short_term import sessions
 from memory_actors.users.handles.handle import Handle
 
 DEFAULT_SESSION = "default"
@@ -60,16 +59,19 @@ class ShortTermMemory(Handle):
         own_id = check_optional_name(memory_id, "memory_id")
         command = short_term.AddMessage(
             now_us=now_us,
-            memory_id=own_id or self._scope.new_id(now_us),
             own_ids=() if own_id is None else (own_id,),
-            session_id=self._session(session_id),
-            size_bytes=content_bytes(content),
-            content=plain(content),
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=own_metadata(metadata),
-            role=check_optional_name(role, "role"),
+            message=short_term.MessageAdded(
+                memory_id=own_id or self._scope.new_id(now_us),
+                session_id=self._session(session_id),
+                size_bytes=content_bytes(content),
+                content=plain(content),
+                occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+                metadata=own_metadata(metadata),
+                role=check_optional_name(role, "role"),
+            ),
         )
-        return self._receipt(command.memory_id, "add", await self._write(command), command)
+        message = command.message
+        return self._receipt(message.memory_id, "add", await self._write(command), message)
 
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
@@ -107,7 +109,7 @@ class ShortTermMemory(Handle):
         )
 
     async def _update(
-        self, row: sessions.Row, content: str | None, metadata: Metadata | None
+        self, row: short_term.Row, content: str | None, metadata: Metadata | None
     ) -> Receipt:
         """Replace a message's content, its metadata, or both."""
         command = short_term.UpdateMessage(
@@ -125,5 +127,5 @@ class ShortTermMemory(Handle):
             return check_name(session_id, "session_id")
         return self._scope.session_id or DEFAULT_SESSION
 
-    def _whose(self, row: sessions.Row | short_term.AddMessage) -> str | None:
+    def _whose(self, row: short_term.Row | short_term.MessageAdded) -> str | None:
         return row.session_id

@@ -108,12 +108,14 @@ class WorkingMemory(Handle):
             )
         command = working.SetKey(
             now_us=now_us,
-            memory_id=new_id,
             own_ids=() if own_id is None else (own_id,),
-            key=key,
-            value=copy,
-            size_bytes=size_bytes,
-            metadata=own_metadata(metadata),
+            entry=working.KeySet(
+                memory_id=new_id,
+                key=key,
+                value=copy,
+                size_bytes=size_bytes,
+                metadata=own_metadata(metadata),
+            ),
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command)

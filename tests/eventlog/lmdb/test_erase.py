@@ -249,7 +249,7 @@ async def test_a_second_call_or_opening_finishes_after_an_error(
         assert (await log.verify()).findings == []
         assert await others_are_whole(log)
         with log._env.read() as txn:
-            assert not log._upkeep._erasing.pending(txn)
+            assert not log._erasing.pending(txn)
         if how == "reopen":
             assert [event.data.text for event in await log.read_stream(NAME, 40)] == ["new"]
 

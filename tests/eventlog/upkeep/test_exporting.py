@@ -22,8 +22,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.core import frame
-from eventlog.lmdb.ledger import RequestRecord
-from eventlog.lmdb.tables import seal, seal_record, unseal_record
+from eventlog.lmdb.tables import RequestRecord, seal, seal_record, unseal_record
 from eventlog.upkeep import exporting, importing
 
 pytestmark = pytest.mark.anyio

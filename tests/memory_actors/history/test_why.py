@@ -10,7 +10,7 @@ from support.given import pro
 
 from memory_actors import Limits, NotFoundError, UserMemory, Why
 from memory_actors.history.sentences import sentence
-from memory_actors.kinds.effects import Effect, effect
+from memory_actors.kinds.events import Effect, KindRegistry, effect
 from memory_actors.kinds.user_state import event_registry
 
 pytestmark = pytest.mark.anyio
@@ -140,17 +140,19 @@ async def test_relationships_entities_and_episodes_have_lives_too(open_memory: A
         assert [step.says for step in why.steps] == ["Started.", "Got a step.", "Finished."]
 
 
-def test_an_unknown_event_is_told_by_its_tag() -> None:
-    """An event of a kind that is not known here is told by its tag."""
+def test_an_event_has_its_declared_effect() -> None:
+    """An event has the effect that it is declared with, and an unknown one is a change."""
 
-    class Renamed(msgspec.Struct):
+    @KindRegistry().about("atlas.named", Effect.ADDED, others={"closed_ids": Effect.EXPIRED})
+    class Named(msgspec.Struct):
         memory_id: str
         closed_ids: tuple[str, ...] = ()
 
-    event = Renamed("m1", ("m2",))
-    assert effect("atlas.added", event, "m1") is Effect.ADDED
-    assert effect("atlas.renamed", event, "m1") is Effect.CHANGED
-    assert effect("atlas.renamed", event, "m2") is Effect.CHANGED
+    event = Named("m1", ("m2",))
+    assert effect("atlas.named", event, "m1") is Effect.ADDED
+    assert effect("atlas.named", event, "m2") is Effect.EXPIRED
+    assert effect("atlas.named", None, "m1") is Effect.ADDED, "by its tag, when it was dropped"
+    assert effect("atlas.unknown", None, "m1") is Effect.CHANGED
 
 
 def test_every_tag_has_an_effect_in_words() -> None:

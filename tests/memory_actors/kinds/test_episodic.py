@@ -9,7 +9,7 @@ from support.given import Given, fold, recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic.commands import (
+from memory_actors.kinds.episodic.decide import (
     AddStep,
     DeleteEpisode,
     FinishEpisode,
@@ -17,8 +17,7 @@ from memory_actors.kinds.episodic.commands import (
     StartEpisode,
     UpdateEpisode,
 )
-from memory_actors.kinds.episodic.episode import (
-    MARKERS_MAX,
+from memory_actors.kinds.episodic.events import (
     EpisodeDeleted,
     EpisodeFinished,
     EpisodeRestored,
@@ -27,8 +26,11 @@ from memory_actors.kinds.episodic.episode import (
     EpisodeUpdated,
     Evicted,
     StepAdded,
+    step_bytes,
+    step_sha256,
+    step_text,
 )
-from memory_actors.kinds.episodic.text import step_bytes, step_sha256, step_text
+from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.kind import Tally, index_of, version_of
 
 
@@ -63,24 +65,27 @@ def whole(name: str, *, failed: bool = False, **how: Any) -> list[Any]:
 
 
 def start(name: str, *, agent: str = "a", size: int = 10, **how: Any) -> StartEpisode:
-    return StartEpisode(
-        now_us=1, memory_id=name, agent_id=agent, goal=f"goal {name}", size_bytes=size,
+    asked = {one: how.pop(one) for one in ("auto_prune", "own_ids", "used") if one in how}
+    episode = EpisodeStarted(
+        memory_id=name, agent_id=agent, goal=f"goal {name}", size_bytes=size,
         digest=name.encode(), occurred_at_us=0, **how,
     )  # fmt: skip
+    return StartEpisode(now_us=1, episode=episode, **asked)
 
 
 def step(name: str, number: int, *, size: int = 10, error: str | None = None) -> AddStep:
-    return AddStep(
-        now_us=1, memory_id=name, action=f"act {number}", size_bytes=size,
+    taken = StepAdded(
+        memory_id=name, number=0, action=f"act {number}", size_bytes=size,
         digest=b"d%d" % number, sha256=b"h%d" % number, error=error,
     )  # fmt: skip
+    return AddStep(now_us=1, step=taken)
 
 
 def finish(name: str, *, failed: bool = False, size: int = 10) -> FinishEpisode:
-    return FinishEpisode(
-        now_us=1, memory_id=name, failed=failed, result=f"result {name}", size_bytes=size,
-        digest=b"r",
-    )  # fmt: skip
+    end = EpisodeFinished(
+        memory_id=name, failed=failed, result=f"result {name}", size_bytes=size, digest=b"r"
+    )
+    return FinishEpisode(now_us=1, end=end)
 
 
 def given(*events: Any, **limits: Any) -> Given:
@@ -294,7 +299,7 @@ def test_an_empty_error_is_none() -> None:
 
 
 def test_the_oldest_error_goes_when_all_are_errors() -> None:
-    """When all the rest are errors, the oldest of them goes."""
+    """The oldest error goes when all the rest are errors too."""
     past = [
         started("e"), stepped("e", 1, error="no"), stepped("e", 2, error="no"),
         stepped("e", 3, error="no"),
@@ -363,7 +368,9 @@ def test_an_episode_finishes_once(failed: bool) -> None:
 
 
 def test_an_episode_may_finish_without_words() -> None:
-    (event,) = given(started("e")).when(FinishEpisode(now_us=1, memory_id="e"))
+    (event,) = given(started("e")).when(
+        FinishEpisode(now_us=1, end=EpisodeFinished(memory_id="e", failed=False))
+    )
     row = episodic.find(fold(episodic, [started("e"), event]), "e")
     assert (row.status, row.result, row.size_bytes, row.stored_bytes) == ("done", None, 10, 10)
 

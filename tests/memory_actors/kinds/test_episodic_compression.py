@@ -11,7 +11,8 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExc
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import passages_of
-from memory_actors.kinds.episodic.commands import (
+from memory_actors.kinds.episodic import TOLD_CHARACTERS_MAX, told
+from memory_actors.kinds.episodic.decide import (
     AddEpisodeSummary,
     AddStep,
     CompressEpisodes,
@@ -21,7 +22,7 @@ from memory_actors.kinds.episodic.commands import (
     UndoEpisodeCompaction,
     UpdateEpisode,
 )
-from memory_actors.kinds.episodic.episode import (
+from memory_actors.kinds.episodic.events import (
     CompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
@@ -33,7 +34,6 @@ from memory_actors.kinds.episodic.episode import (
     EpisodeUpdated,
     StepAdded,
 )
-from memory_actors.kinds.episodic.text import TOLD_CHARACTERS_MAX, told
 from memory_actors.kinds.kind import Passage, is_summary, label
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
@@ -198,19 +198,29 @@ def test_a_summary_takes_metadata_only() -> None:
     with pytest.raises(InvalidInputError, match="undo the compaction, or delete"):
         there.when(UpdateEpisode(now_us=9, memory_id="sum", content="x", digest=b"x", size_bytes=1))
     for command in (
-        AddStep(now_us=9, memory_id="sum", action="x", size_bytes=1, digest=b"x", sha256=b"x"),
-        FinishEpisode(now_us=9, memory_id="sum"),
+        AddStep(
+            now_us=9,
+            step=StepAdded(
+                memory_id="sum", number=0, action="x", size_bytes=1, digest=b"x", sha256=b"x"
+            ),
+        ),
+        FinishEpisode(now_us=9, end=EpisodeFinished(memory_id="sum", failed=False)),
     ):
         with pytest.raises(InvalidInputError, match="is finished"):
             there.when(command)
 
 
+def start_of(name: str, goal: str, digest: bytes, **asked: Any) -> StartEpisode:
+    episode = EpisodeStarted(
+        memory_id=name, agent_id="a", goal=goal, size_bytes=1, digest=digest, occurred_at_us=9
+    )
+    return StartEpisode(now_us=9, episode=episode, **asked)
+
+
 def test_a_summary_leaves_a_full_agent_too() -> None:
     """A summary leaves a full agent like any episode that ended."""
     there = given(*ABC, compressed("a", "b"), episodes=2)
-    start = StartEpisode(
-        now_us=9, memory_id="n", agent_id="a", goal="g", size_bytes=1, digest=b"g", occurred_at_us=9
-    )
+    start = start_of("n", "g", b"g")
     (event,) = there.when(start)
     assert event.evicted_ids == ("c",), "as old as the last of its originals, and later in the log"
     (event,) = given(compressed("a", "b"), *ABC[6:], episodes=2).when(start)
@@ -323,19 +333,13 @@ def test_a_summary_of_another_store_is_added_once() -> None:
 
 def test_no_episode_is_started_under_the_id_of_a_summary() -> None:
     summary = compressed("a", "b", "c")
-    start = StartEpisode(
-        now_us=9, memory_id="sum", agent_id="a", goal=TEXT, size_bytes=1, digest=b"sum",
-        occurred_at_us=9, used={"sum": summary},
-    )  # fmt: skip
+    start = start_of("sum", TEXT, b"sum", used={"sum": summary})
     with pytest.raises(InvalidInputError, match="another memory"):
         given(*ABC, summary).when(start)
 
 
 def test_an_id_whose_texts_are_gone_is_not_used_again() -> None:
-    start = StartEpisode(
-        now_us=9, memory_id="a", agent_id="a", goal="new", size_bytes=1, digest=b"new",
-        occurred_at_us=9, used={"a": Dropped(since_us=1)},
-    )  # fmt: skip
+    start = start_of("a", "new", b"new", used={"a": Dropped(since_us=1)})
     assert given().when(start) == []
 
 

@@ -1,4 +1,4 @@
-"""What the stateful property tests of all kinds found, each as it was shrunk."""
+"""Faults that the stateful property tests of all kinds found, each as it was shrunk."""
 
 import asyncio
 from typing import Any
@@ -16,9 +16,7 @@ def key_set(key: str, value: Any = 1) -> working.KeySet:
 
 
 def set_key(key: str, value: Any, **more: Any) -> working.SetKey:
-    size = working.entry_bytes(key, value)
-    fields = {"memory_id": "new", "key": key, "value": value, "size_bytes": size} | more
-    return working.SetKey(now_us=1, **fields)
+    return working.SetKey(now_us=1, entry=key_set(key, value), **more)
 
 
 # --- limits of zero, and below what is there
@@ -34,11 +32,11 @@ def test_a_working_memory_of_no_keys_refuses_one(auto_prune: bool) -> None:
 @pytest.mark.parametrize("limit", ["short_term_messages", "short_term_sessions"])
 def test_a_short_term_memory_of_nothing_refuses_a_message(limit: str) -> None:
     given = Given(short_term, limits=Limits(**{limit: 0}))
-    message = short_term.AddMessage(
-        now_us=1, memory_id="m", session_id="s", content="a", size_bytes=1, occurred_at_us=1
+    message = short_term.MessageAdded(
+        memory_id="m", session_id="s", content="a", size_bytes=1, occurred_at_us=1
     )
     with pytest.raises(QuotaExceededError):
-        given.when(message)
+        given.when(short_term.AddMessage(now_us=1, message=message))
 
 
 @pytest.mark.parametrize("auto_prune", [False, True])

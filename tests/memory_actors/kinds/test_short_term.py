@@ -18,7 +18,6 @@ from memory_actors.kinds.short_term import (
     UpdateMessage,
     at,
 )
-from memory_actors.kinds.short_term.sessions import messages
 
 HOUR_US = 3600 * SECOND_US
 
@@ -31,10 +30,10 @@ def added(name: str, *, session: str = "s", size: int = 10, expires: int = HOUR_
 
 
 def add(name: str, *, session: str = "s", size: int = 10, now: int = 0) -> AddMessage:
-    return AddMessage(
-        now_us=now, memory_id=name, session_id=session, content=name, size_bytes=size,
-        occurred_at_us=now,
-    )  # fmt: skip
+    message = MessageAdded(
+        memory_id=name, session_id=session, content=name, size_bytes=size, occurred_at_us=now
+    )
+    return AddMessage(now_us=now, message=message)
 
 
 def test_a_message_renews_the_life_of_its_session() -> None:
@@ -104,8 +103,8 @@ def test_expiry_of_one_session_is_found_while_another_is_used() -> None:
 
 def test_a_session_is_not_read_once_its_time_is_up() -> None:
     state = fold(short_term, [added("a", expires=10)])
-    assert [row.memory_id for row in messages(at(state, 9), "s")] == ["a"]
-    assert messages(at(state, 10), "s") == ()
+    assert [row.memory_id for row in at(state, 9).session("s").rows] == ["a"]
+    assert at(state, 10).session("s").rows == ()
 
 
 def test_an_expired_message_cannot_be_changed() -> None:
@@ -123,7 +122,7 @@ def test_a_clock_that_goes_back_revives_nothing_that_was_named() -> None:
         short_term,
         [added("a"), SessionsExpired(session_ids=("s",), memory_ids=("a",), cause="ttl")],
     )
-    assert messages(at(state, 0), "s") == ()
+    assert at(state, 0).session("s").rows == ()
     assert state.next_expiry_us == 0
 
 
@@ -132,7 +131,7 @@ def test_deleting_takes_a_message_out_of_its_session() -> None:
     (event,) = given.when(DeleteMessage(now_us=0, memory_id="a"))
     assert event == MessageDeleted(memory_id="a", session_id="s")
     after = fold(short_term, [added("a"), added("b"), event])
-    assert [row.memory_id for row in messages(at(after, 0), "s")] == ["b"]
+    assert [row.memory_id for row in at(after, 0).session("s").rows] == ["b"]
     assert after.sessions["s"].size_bytes == 10
 
 

@@ -16,7 +16,7 @@ from memory_actors.kinds.structured import (
     RestoreDocuments,
     UpdateDocument,
 )
-from memory_actors.kinds.structured.document import (
+from memory_actors.kinds.structured.state import (
     TEXT_CHARS_MAX,
     DocumentDeleted,
     DocumentPut,

@@ -16,7 +16,8 @@ def was_set(key: str, value: Any = 1, *, size: int = 10, **more: Any) -> KeySet:
 
 
 def set_key(key: str, value: Any = 2, *, size: int = 10, **more: Any) -> SetKey:
-    return SetKey(now_us=1, memory_id="new", key=key, value=value, size_bytes=size, **more)
+    entry = KeySet(memory_id="new", key=key, value=value, size_bytes=size)
+    return SetKey(now_us=1, entry=entry, **more)
 
 
 def test_a_new_key_gets_the_new_id() -> None:

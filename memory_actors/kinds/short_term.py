@@ -10,12 +10,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
-from eventlog import EventRegistry, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -23,6 +25,7 @@ from memory_actors.kinds.kind import (
     Events,
     Passage,
     Tally,
+    Update,
     Updated,
     added_before,
     folding,
@@ -31,23 +34,20 @@ from memory_actors.kinds.kind import (
     no_data,
     no_rows,
     own_version,
-    same_json,
-    updated_row,
 )
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.short_term import sessions
-from memory_actors.kinds.short_term.sessions import Row, Session, ShortTerm, expiry
+from memory_actors.kinds.rows import new_row, update_of, updated_row
 
 NAME = "short_term"
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
 
-registry = EventRegistry()
+registry = KindRegistry()
 
 # --- events
 
 
-@registry.event("short_term.added", keys=lambda event: (event.memory_id, *event.evicted_ids))
+@registry.about("short_term.added", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
 class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message was added to a session, and the oldest left it."""
 
@@ -55,7 +55,7 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     session_id: str
     content: str
     size_bytes: int
-    expires_at_us: int
+    expires_at_us: int = 0
     """When the whole session expires."""
     occurred_at_us: int
     evicted_ids: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     role: str | None = None
 
 
-@registry.event("short_term.updated", keys=lambda event: (event.memory_id,))
+@registry.about("short_term.updated", Effect.CHANGED)
 class MessageUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A message got a new content, new metadata, or both; None keeps what was."""
 
     session_id: str
 
 
-@registry.event("short_term.deleted", keys=lambda event: (event.memory_id,))
+@registry.about("short_term.deleted", Effect.DELETED)
 class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A message was deleted by its user."""
 
@@ -78,7 +78,7 @@ class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
 
 
-@registry.event("short_term.expired", keys=lambda event: event.memory_ids)
+@registry.about("short_term.expired", Effect.EXPIRED)
 class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
     """Whole sessions went."""
 
@@ -90,7 +90,113 @@ class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
 
 Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
 
-# --- state (see sessions.py)
+# --- state
+
+
+class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A message without its text."""
+
+    session_id: str
+    role: str | None
+    began: int
+    """Version of the event that added it: its place in its session."""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The messages of one session, oldest first."""
+
+    session_id: str
+    rows: tuple[Row, ...] = ()
+    size_bytes: int = 0
+    stored_bytes: int = 0
+    expires_at_us: int = 0
+
+    def holding(self, rows: Iterable[Row], expires_at_us: int | None = None) -> "Session":
+        """Return the session with these messages; None keeps the time it expires."""
+        held = tuple(rows)
+        return Session(
+            session_id=self.session_id,
+            rows=held,
+            size_bytes=sum(row.size_bytes for row in held),
+            stored_bytes=sum(row.stored_bytes for row in held),
+            expires_at_us=self.expires_at_us if expires_at_us is None else expires_at_us,
+        )
+
+
+class ShortTerm(msgspec.Struct, frozen=True):
+    """All sessions that have not been named as expired."""
+
+    sessions: Map[str, Session] = Map()
+    session_of: Map[str, str] = Map()
+    """Memory id -> session id."""
+    next_expiry_us: int = 0
+    """No session expires before this; 0 when there is none."""
+    size_bytes: int = 0
+    stored_bytes: int = 0
+    evicted: int = 0
+
+    def session(self, session_id: str) -> Session:
+        """Return a session, an empty one if there is none."""
+        return self.sessions.get(session_id) or Session(session_id=session_id)
+
+    def put(self, session: Session, evicted: int = 0) -> "ShortTerm":
+        """Return the state with a session as it is now; one without messages goes.
+
+        `evicted` is how many messages left by it.
+        """
+        old, sessions = self.session(session.session_id), self.sessions.mutate()
+        if session.rows:
+            sessions[session.session_id] = session
+        else:
+            sessions.pop(session.session_id, None)
+        changed = sessions.finish()
+        return ShortTerm(
+            sessions=changed,
+            session_of=_session_of(self.session_of, old, session),
+            next_expiry_us=_next_expiry(self, changed, session),
+            size_bytes=self.size_bytes - old.size_bytes + session.size_bytes,
+            stored_bytes=self.stored_bytes - old.stored_bytes + session.stored_bytes,
+            evicted=self.evicted + evicted,
+        )
+
+    def due(self, now_us: int) -> list[Session]:
+        """Return the sessions whose time is up, in order of their expiry."""
+        if not self.next_expiry_us or now_us < self.next_expiry_us:
+            return []
+        over = (session for session in self.sessions.values() if session.expires_at_us <= now_us)
+        return sorted(over, key=expiry)
+
+
+def expiry(session: Session) -> tuple[int, str]:
+    """Sort sessions by when they expire."""
+    return session.expires_at_us, session.session_id
+
+
+def at(state: ShortTerm, now_us: int) -> ShortTerm:
+    """Return the state without the sessions that have expired by then."""
+    for session in state.due(now_us):
+        state = state.put(session.holding(()))
+    return state
+
+
+def _session_of(known: Map[str, str], old: Session, new: Session) -> Map[str, str]:
+    before = {row.memory_id for row in old.rows}
+    after = {row.memory_id for row in new.rows}
+    if before == after:
+        return known
+    draft = known.mutate()
+    for memory_id in before - after:
+        del draft[memory_id]
+    for memory_id in after - before:
+        draft[memory_id] = new.session_id
+    return draft.finish()
+
+
+def _next_expiry(state: ShortTerm, sessions: Map[str, Session], changed: Session) -> int:
+    if changed.rows:
+        return min(state.next_expiry_us or changed.expires_at_us, changed.expires_at_us)
+    return min((session.expires_at_us for session in sessions.values()), default=0)
+
 
 initial = ShortTerm()
 
@@ -114,20 +220,7 @@ def evolve(state: ShortTerm, recorded: Recorded[Event]) -> ShortTerm:
 
 
 def _added(state: ShortTerm, event: MessageAdded, recorded: Recorded[Event]) -> ShortTerm:
-    row = Row(
-        memory_id=event.memory_id,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=recorded.recorded_at_us,
-        occurred_at_us=event.occurred_at_us,
-        metadata=event.metadata,
-        session_id=event.session_id,
-        role=event.role,
-        began=recorded.version,
-    )
-    session = state.session(event.session_id)
+    row, session = new_row(Row, recorded, began=recorded.version), state.session(event.session_id)
     rows = (*_without(session, event.evicted_ids), row)
     changed = session.holding(rows, event.expires_at_us)
     return state.put(changed, evicted=len(event.evicted_ids))
@@ -154,22 +247,11 @@ fold = folding(evolve)
 class AddMessage(Add, frozen=True, kw_only=True):
     """Add a message to a session."""
 
-    memory_id: str
-    session_id: str
-    content: str
-    size_bytes: int
-    occurred_at_us: int
-    metadata: dict[str, Any] = {}
-    role: str | None = None
+    message: MessageAdded
 
 
-class UpdateMessage(Command, frozen=True, kw_only=True):
+class UpdateMessage(Update, frozen=True, kw_only=True):
     """Replace a message's content, its metadata, or both."""
-
-    memory_id: str
-    content: str | None = None
-    size_bytes: int = 0
-    metadata: dict[str, Any] | None = None
 
 
 class DeleteMessage(Delete, frozen=True, kw_only=True):
@@ -188,7 +270,7 @@ def decide(command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event
     :raises InvalidInputError: an id that stands for another memory.
     :raises NotFoundError: no such message, or it has expired.
     """
-    living = sessions.at(state, command.now_us)
+    living = at(state, command.now_us)
     due = state.due(command.now_us)
     expired = [_sessions_expired(due, "ttl")] if due else []
     if isinstance(command, AddMessage):
@@ -209,66 +291,51 @@ def _sessions_expired(sessions: Sequence[Session], cause: str) -> SessionsExpire
 
 
 def _add(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
-    known = added_before(command, command.memory_id, MessageAdded, "content", command.content)
-    if known or command.memory_id in state.session_of:
+    new = command.message
+    known = added_before(command, new.memory_id, MessageAdded, "content", new.content)
+    if known or new.memory_id in state.session_of:
         return []
     for noun, name in (("messages", "short_term_messages"), ("sessions", "short_term_sessions")):
         if getattr(limits, name) == 0:
             refuse_count(NAME, noun, len(state.session_of), limits, name)
-    if command.size_bytes > limits.short_term_bytes:
-        refuse_bytes(NAME, state.size_bytes, limits, "short_term_bytes", new=command.size_bytes)
-    added = MessageAdded(
-        memory_id=command.memory_id,
-        session_id=command.session_id,
-        content=command.content,
-        size_bytes=command.size_bytes,
+    if new.size_bytes > limits.short_term_bytes:
+        refuse_bytes(NAME, state.size_bytes, limits, "short_term_bytes", new=new.size_bytes)
+    added = replace(
+        new,
         expires_at_us=command.now_us + limits.short_term_ttl_s * SECOND_US,
-        occurred_at_us=command.occurred_at_us,
-        evicted_ids=_first_out(command, state, limits),
-        metadata=command.metadata,
-        role=command.role,
+        evicted_ids=_first_out(new, state, limits),
     )
-    return [*_room_for_a_session(command, state, limits), added]
+    return [*_room_for_a_session(new.session_id, state, limits), added]
 
 
-def _first_out(command: AddMessage, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
+def _first_out(new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
     """Return the oldest messages, as many as have to leave the session."""
-    held = sessions.messages(state, command.session_id)
-    count, size = len(held) + 1, sum(row.size_bytes for row in held) + command.size_bytes
+    session = state.session(new.session_id)
+    count, size = len(session.rows) + 1, session.size_bytes + new.size_bytes
     evicted: list[str] = []
     while count > limits.short_term_messages or size > limits.short_term_bytes:
-        oldest = held[len(evicted)]
+        oldest = session.rows[len(evicted)]
         evicted.append(oldest.memory_id)
         count, size = count - 1, size - oldest.size_bytes
     return tuple(evicted)
 
 
-def _room_for_a_session(command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+def _room_for_a_session(session_id: str, state: ShortTerm, limits: Limits) -> list[Event]:
     """Let the sessions that would expire first go, if there are too many for one more."""
     over = len(state.sessions) + 1 - limits.short_term_sessions
-    if command.session_id in state.sessions or over <= 0:
+    if session_id in state.sessions or over <= 0:
         return []
     return [_sessions_expired(nsmallest(over, state.sessions.values(), key=expiry), "quota")]
 
 
 def _update(command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
     row = _living(state, command.memory_id)
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if command.content is None and metadata is None:
-        return []
     session = state.sessions[row.session_id]
     size = session.size_bytes - row.size_bytes + command.size_bytes
     if command.content is not None and size > max(limits.short_term_bytes, session.size_bytes):
         refuse_bytes(NAME, session.size_bytes, limits, "short_term_bytes", new=command.size_bytes)
-    return [
-        MessageUpdated(
-            memory_id=row.memory_id,
-            session_id=row.session_id,
-            content=command.content,
-            size_bytes=command.size_bytes,
-            metadata=metadata,
-        )
-    ]
+    updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
+    return [] if updated is None else [updated]
 
 
 def _living(state: ShortTerm, memory_id: str) -> Row:
@@ -311,7 +378,6 @@ def load(dumped: Dump) -> ShortTerm:
 
 chain = its_session
 indexed_rows = no_rows
-at = sessions.at
 
 
 def tally(state: ShortTerm) -> Tally:
@@ -340,14 +406,14 @@ def rows(state: ShortTerm) -> Iterable[Row]:
 
 def find(state: ShortTerm, memory_id: str) -> Row | None:
     """Return a message's row."""
-    held = sessions.messages(state, state.session_of.get(memory_id, ""))
+    held = state.session(state.session_of.get(memory_id, "")).rows
     return next((row for row in held if row.memory_id == memory_id), None)
 
 
 def at_hand(state: ShortTerm, session_id: str | None) -> Sequence[Row]:
     """Return a session's messages, or those of the sessions that were used last."""
     if session_id is not None:
-        return sessions.messages(state, session_id)
+        return state.session(session_id).rows
     recent = nlargest(SESSIONS_SEARCHED, state.sessions.values(), key=expiry)
     return [row for session in recent for row in session.rows]
 

@@ -50,7 +50,8 @@ async def system_over(
         yield MemorySystem(parts, AsyncExitStack())
 
 
-async def test_a_memory_works_over_a_log_that_keeps_nothing_on_disk(tmp_path: Path) -> None:
+async def test_a_memory_works_over_a_log_in_memory(tmp_path: Path) -> None:
+    """A memory works over a log that keeps nothing on disk."""
     async with system_over(InMemoryLog, tmp_path / "memory") as memory:
         user = memory.user("ada")
         added = await user.add("Ada enjoys skiing", "long_term")
@@ -82,9 +83,10 @@ async def test_a_memory_works_over_a_log_that_keeps_nothing_on_disk(tmp_path: Pa
     ],
     ids=["backup", "export", "verify", "heads"],
 )
-async def test_what_a_log_cannot_do_is_refused_by_the_name_of_the_capability(
+async def test_a_missing_capability_is_refused_by_name(
     tmp_path: Path, capability: str, work: Callable[[MemorySystem, Path], Any]
 ) -> None:
+    """A call for which the log lacks a capability is refused by the capability's name."""
     async with system_over(InMemoryLog, tmp_path / "memory") as memory:
         with pytest.raises(MissingCapability, match=f"no {capability}: use a store") as refused:
             await work(memory, tmp_path / "elsewhere")
@@ -92,9 +94,10 @@ async def test_what_a_log_cannot_do_is_refused_by_the_name_of_the_capability(
     assert (refused.value.store, refused.value.capability) == ("InMemoryLog", capability)
 
 
-async def test_a_setting_that_a_log_cannot_keep_is_refused_when_it_is_opened(
+async def test_a_setting_the_log_cannot_keep_is_refused(
     tmp_path: Path,
 ) -> None:
+    """A setting that a log cannot keep is refused when the system is opened."""
     with pytest.raises(MissingCapability, match="ArchivingStore"):
         async with system_over(NoArchive, tmp_path / "memory", archive_retention_days=1):
             pass

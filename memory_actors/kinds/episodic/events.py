@@ -1,0 +1,192 @@
+"""Events of episodes, and the texts that they carry.
+
+Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
+was restored: so no event grows with the episode, and each text is found under the version of its
+event. A goal and a result are found by their own words, a step by what `step_text` returns.
+"""
+
+import hashlib
+from typing import Any, TypeAlias
+
+import msgspec
+
+from memory_actors.base.records import Origin
+from memory_actors.kinds import compression
+from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.kind import Pruned, Updated
+
+registry = KindRegistry()
+
+
+class Evicted(msgspec.Struct, frozen=True, gc=False):
+    """What is left of a step that made room for a newer one."""
+
+    number: int
+    sha256: bytes
+    """Of the step's JSON: it proves what the step was, to one who has it."""
+    snippet: str
+    """The beginning of its action."""
+
+
+@registry.about("episodic.started", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
+class EpisodeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An agent began to work on a goal, and its oldest finished episodes left."""
+
+    memory_id: str
+    agent_id: str
+    goal: str
+    size_bytes: int
+    """Of the goal."""
+    digest: bytes
+    occurred_at_us: int
+    metadata: dict[str, Any] = {}
+    session_id: str | None = None
+    pinned: bool = False
+    evicted_ids: tuple[str, ...] = ()
+
+
+@registry.about("episodic.restored", Effect.RESTORED)
+class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An episode that had gone came back; its steps and its end follow as events of their own."""
+
+    created_at_us: int
+    evicted: tuple[Evicted, ...] = ()
+    """The last of its evicted steps."""
+    steps_evicted: int = 0
+    keep: bool = False
+    """It came back out of a summary: compaction leaves it alone from now on."""
+    origins: tuple[Origin, ...] = ()
+    """Whose words its goal and metadata are: not those of who brought it back."""
+
+
+@registry.about("episodic.step_added", Effect.CHANGED)
+class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An agent took a step, and older ones left the episode."""
+
+    memory_id: str
+    number: int
+    """From 1; never used again, whatever leaves."""
+    action: str
+    size_bytes: int
+    """Of its texts."""
+    digest: bytes
+    sha256: bytes
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+    evicted: tuple[Evicted, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has, where it came back with its episode."""
+
+
+@registry.about("episodic.finished", Effect.CHANGED)
+class EpisodeFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An episode came to its end."""
+
+    memory_id: str
+    failed: bool
+    result: str | None = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    origins: tuple[Origin, ...] = ()
+    """Whose words it has, where it came back with its episode."""
+
+
+@registry.about("episodic.updated", Effect.CHANGED)
+class EpisodeUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An episode got another goal (its content), new metadata, or both; None keeps what was."""
+
+    digest: bytes = b""
+
+
+@registry.about("episodic.deleted", Effect.DELETED)
+class EpisodeDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode was deleted by its user."""
+
+    memory_id: str
+
+
+@registry.about("episodic.pruned", Effect.PRUNED)
+class EpisodesPruned(Pruned, frozen=True, kw_only=True):
+    """Episodes were deleted to make room, with leave."""
+
+
+@registry.about(
+    "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
+)
+class EpisodesCompressed(
+    compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A summary took the place of episodes of one agent, which went."""
+
+    agent_id: str
+    failed: bool = False
+    """All of them had."""
+
+
+@registry.about("episodic.summary_added", Effect.ADDED)
+class EpisodeSummaryAdded(
+    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """A summary came back, or from another store; no episode went for it."""
+
+    agent_id: str
+    failed: bool = False
+
+
+@registry.about("episodic.compaction_undone", Effect.UNDONE)
+class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
+    """A summary went, because its originals are to come back: their events follow this one."""
+
+
+TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpdated
+"""Has a text of one episode."""
+SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
+RowEvent: TypeAlias = TextEvent | SummaryEvent
+"""Makes a row, or changes the one it names."""
+Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | CompactionUndone
+
+# --- what a text says
+
+
+def step_text(
+    action: str,
+    observation: str | None = None,
+    outcome: str | None = None,
+    error: str | None = None,
+) -> str:
+    """Return what a step is found by: `action -> observation -> outcome -> error: …`."""
+    said = [action, observation, outcome, f"error: {error}" if error else None]
+    return " -> ".join(part for part in said if part)
+
+
+def step_bytes(
+    action: str,
+    observation: str | None = None,
+    outcome: str | None = None,
+    error: str | None = None,
+) -> int:
+    """Return what a step counts for: the UTF-8 bytes of its texts."""
+    return sum(len(part.encode()) for part in (action, observation, outcome, error) if part)
+
+
+def step_sha256(
+    action: str,
+    observation: str | None = None,
+    outcome: str | None = None,
+    error: str | None = None,
+) -> bytes:
+    """Return the hash of a step's JSON, which stays when the step is evicted.
+
+    The JSON is an object of the four, in this order, without spaces; what is not there is null.
+    """
+    step = {"action": action, "observation": observation, "outcome": outcome, "error": error}
+    return hashlib.sha256(msgspec.json.encode(step)).digest()
+
+
+def goal_of(event: RowEvent) -> str:
+    """Return the goal that an event gave to its episode."""
+    assert not isinstance(event, StepAdded | EpisodeFinished)
+    goal = event.goal if isinstance(event, EpisodeStarted) else event.content
+    assert goal is not None, "a label leads to an event with a text"
+    return goal

@@ -1,0 +1,120 @@
+"""Events of a kind of memory, each declared with its effect on the memories that it names.
+
+The declaration stands at the definition: the effect on the memory that an event is about (its
+`memory_id`, or each of its `memory_ids`), and that on others, by the field that names them. Both
+give the keys under which the log finds the events about a memory. Provenance, purges and audits
+ask here what an event did. The answer is by tag where retention has dropped the event itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from eventlog import EventRegistry
+
+E = TypeVar("E", bound=type)
+Keys = Callable[[Any], Iterable[str]]
+
+
+class Effect(StrEnum):
+    """What happened to a memory."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    RESTORED = "restored"
+    DELETED = "deleted"
+    PRUNED = "pruned"
+    """It made room, because somebody allowed that."""
+    EVICTED = "evicted"
+    """It made room, as its kind does by itself."""
+    EXPIRED = "expired"
+    COMPRESSED = "compressed"
+    """A summary took its place."""
+    UNDONE = "undone"
+    """A summary made room for its originals."""
+
+
+BEGINS = frozenset({Effect.ADDED, Effect.RESTORED})
+"""The effects that begin the life of a memory, or begin it again."""
+ENDS = frozenset(Effect) - BEGINS - {Effect.CHANGED}
+"""The effects that end it."""
+
+
+class _Declared(NamedTuple):
+    effect: Effect
+    others: Mapping[str, Effect]
+    says: bool
+
+
+_DECLARED: dict[str | type, _Declared] = {}
+"""By tag, and by class."""
+_UNDECLARED = _Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
+
+
+class KindRegistry(EventRegistry):
+    """The events of one kind of memory."""
+
+    def about(
+        self,
+        tag: str,
+        effect: Effect,
+        *,
+        others: Mapping[str, Effect] = MappingProxyType({}),
+        says: bool = True,
+        keys: Keys | None = None,
+    ) -> Callable[[E], E]:
+        """Return a class decorator that registers an event with its effect on memories.
+
+        `others` gives the effect on memories that further fields name. An event that `says`
+        nothing only takes words away, or says how memories stand to each other. The keys are the
+        ids in all these fields, unless given.
+        """
+
+        def register(cls: E) -> E:
+            _DECLARED[tag] = _DECLARED[cls] = _Declared(effect, others, says)
+            return self.event(tag, keys=keys or _keys(cls, others))(cls)
+
+        return register
+
+
+def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:
+    if hasattr(cls, "memory_ids"):
+        return attrgetter("memory_ids")
+    if not others:
+        return lambda event: (event.memory_id,)
+    return lambda event: (event.memory_id, *(one for name in others for one in _ids(event, name)))
+
+
+def _ids(event: Any, name: str) -> tuple[str, ...]:
+    ids: str | tuple[str, ...] = getattr(event, name)
+    return (ids,) if isinstance(ids, str) else ids
+
+
+def field_naming(event: Any, memory_id: str) -> str | None:
+    """Return the field by which an event names another memory than the one it is about."""
+    if getattr(event, "memory_id", memory_id) == memory_id:
+        return None
+    others = _DECLARED.get(type(event), _UNDECLARED).others
+    return next((name for name in others if memory_id in _ids(event, name)), None)
+
+
+def effect(tag: str, event: Any, memory_id: str) -> Effect:
+    """Return what an event did to a memory that it names; of a dropped one, by its tag."""
+    declared = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
+    field = field_naming(event, memory_id)
+    return declared.effect if field is None else declared.others[field]
+
+
+def says(event: Any, memory_id: str) -> bool:
+    """Say whether a change puts words into a memory, or ends what it says."""
+    if not _DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
+        return False
+    own = getattr(event, "memory_id", None) == memory_id
+    return own or field_naming(event, memory_id) is not None
+
+
+def verb_of(tag: str) -> str:
+    """Return the last part of a tag: the word for what happened."""
+    return tag.rpartition(".")[2]

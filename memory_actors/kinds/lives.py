@@ -1,0 +1,82 @@
+"""What a memory was when it was last there, told by the events about it.
+
+The kind's own fold tells it: folded alone, the events about one memory give the row that it had.
+They name others, too, of which this fold knows nothing; every fold passes over those. Retention may
+have dropped what a memory said: then only what was said anew since counts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from eventlog import Dropped, EventRegistry, Recorded
+from memory_actors.base.errors import NotFoundError
+from memory_actors.kinds.events import BEGINS, Effect, effect
+from memory_actors.kinds.kind import Events, Restore
+
+R = TypeVar("R")
+Past = Sequence[Recorded[Any]]
+"""Every event about one memory, in order."""
+
+
+class Life(NamedTuple, Generic[R]):
+    """The last life of a memory, whether or not it has ended."""
+
+    row: R
+    """As it was last."""
+    events: list[Recorded[Any]]
+    """Those since it last began."""
+    compressed: bool
+    """Whether a summary took its place."""
+
+    @property
+    def by_version(self) -> Events:
+        """The events by version, as reads ask for them."""
+        return {recorded.version: recorded for recorded in self.events}
+
+
+class Lives(NamedTuple, Generic[R]):
+    """How the events of a kind tell what one memory was."""
+
+    noun: str
+    registry: EventRegistry
+    initial: Any
+    fold: Callable[[Any, Iterable[Recorded[Any]]], Any]
+    find: Callable[[Any, str], R | None]
+
+    def last(self, memory_id: str, past: Past) -> Life[R]:
+        """Return the last life of a memory.
+
+        :raises NotFoundError: it never was, or retention dropped what it said.
+        """
+        state, dropped = self.initial, None
+        row: R | None = None
+        life: list[Recorded[Any]] = []
+        compressed, of_kind = False, set(self.registry.classes())
+        for recorded in past:
+            if isinstance(recorded.data, Dropped):
+                state, row, dropped = self.initial, None, recorded.data
+            elif type(recorded.data) in of_kind:
+                what = effect(recorded.tag, recorded.data, memory_id)
+                state = self.fold(state, (recorded,))
+                row = self.find(state, memory_id) or row
+                life = [recorded] if what in BEGINS else [*life, recorded]
+                compressed = what is Effect.COMPRESSED or (compressed and what not in BEGINS)
+        if row is None:
+            self._refuse(memory_id, dropped)
+        return Life(row, life, compressed)
+
+    def gone(self, command: Restore, living: Mapping[str, Any]) -> list[Life[R]]:
+        """Return the last lives of those memories that do not live, each once.
+
+        :raises NotFoundError: one never was, or retention dropped what it said.
+        """
+        ids = dict.fromkeys(one for one in command.memory_ids if one not in living)
+        return [self.last(memory_id, command.past.get(memory_id, ())) for memory_id in ids]
+
+    def _refuse(self, memory_id: str, dropped: Dropped | None) -> NoReturn:
+        if dropped is None:
+            raise NotFoundError(f"no {self.noun} {memory_id!r} to restore: it was never there")
+        raise NotFoundError(
+            f"{self.noun} {memory_id!r} cannot come back: retention dropped what it said on "
+            f"{dropped.since:%Y-%m-%d}; its summary is what is left"
+        )
