@@ -41,7 +41,7 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
-PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+)`")
+PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
@@ -222,7 +222,8 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def is_path(name: str) -> bool:
-    return any((ROOT / f"{name}{suffix}").exists() for suffix in ("", ".py"))
+    within = [ROOT, ROOT / "memory_actors", ROOT / "memory_actors/search"]
+    return any((top / f"{name}{end}").exists() for top in within for end in ("", ".py"))
 
 
 def is_importable(name: str) -> bool:

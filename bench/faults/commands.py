@@ -316,7 +316,7 @@ PLUMBING = {
         lambda m, u, n: plumbing.archive_digest(u.context.document(f"{n}.md")), _an_archived_entry
     ),
 }
-"""What imports and syncing do beside operations."""
+"""The calls of imports and of syncing that are no operations."""
 
 ELSEWHERE = {"system.close", "system.restore_backup", "system.import_events"}
 """Calls that are cancelled elsewhere, and calls for a store that is closed."""
