@@ -1,4 +1,4 @@
-"""How an open memory system is put together: its parts, in the order they close in reverse.
+"""The parts of an open memory system, opened in order and closed in reverse.
 
 The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
 first, then the job it runs, then users, alerts, derived data and, last, the log.
@@ -65,7 +65,7 @@ OpenLog: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a system is opened with."""
+    """The arguments that a system is opened with."""
 
     directory: Path
     settings: Settings
@@ -84,7 +84,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a system is made of."""
+    """The parts that a system is made of."""
 
     log: EventStore
     services: Services

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import MemoryType, OnDuplicate, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import MEMORY_TYPE, App, Command, given_text, pass_app

@@ -9,7 +9,7 @@ import msgspec
 
 from eventlog import VerifyReport, load_heads
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import HistoryEntry
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app

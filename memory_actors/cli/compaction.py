@@ -11,8 +11,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.reports import (
     ClusterReport,

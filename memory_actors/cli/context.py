@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, given_text, pass_app

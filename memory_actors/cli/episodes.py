@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Episode, Memory, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Hit, Memory, MemoryType, Order, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, all_of, pass_app

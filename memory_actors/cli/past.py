@@ -5,8 +5,8 @@ from datetime import datetime
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Memory
 from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
