@@ -76,6 +76,11 @@ def check_printed(code: str, output: str) -> None:
         assert any(same(f"{want}\n", f"{line}\n", doctest.ELLIPSIS) for line in lines), want
 
 
+def test_the_example_without_await_prints_what_it_says(tmp_path: Path) -> None:
+    (program,) = blocks("docs/sync.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+
+
 def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
     assert "skiing" in printed_by(tmp_path, "-c", blocks("README.md")[0])
 

@@ -2,6 +2,7 @@
 
 from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
+from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.folding import state_at
@@ -18,12 +19,15 @@ class PastMemory(UserMemory):
     raises `PayloadDropped`.
     """
 
+    moment: Moment
+    """The moment that is read."""
+    lost: int
+    """The number of events about memories of then whose payload retention has dropped."""
+
     def __init__(self, scope: PastScope, lost: int):
         super().__init__(scope)
         self.moment = scope.moment
-        """The moment that is read."""
         self.lost = lost
-        """The number of events about memories of then whose payload retention has dropped."""
         self._past = scope
 
     async def close(self) -> None:

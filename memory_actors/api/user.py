@@ -45,6 +45,12 @@ class UserMemory(UserReads):
     (this user's actor keeps failing; reads still work) and `SystemClosedError`.
     """
 
+    working: WorkingMemory
+    short_term: ShortTermMemory
+    entities: EntityGraph
+    episodes: Episodes
+    documents: Documents
+
     def __init__(self, scope: Scope):
         super().__init__(scope)
         self.working = WorkingMemory(scope)
