@@ -1,7 +1,7 @@
-"""The log that memories stand on unless a plan names another: `EventLog`, on LMDB.
+"""The log that memories stand on unless the choices name another: `EventLog`, on LMDB.
 
 No other file names it. Another log is a function like `open_log`, in a file of its own, over a
-store that passes tests/contracts; `Plan.open_log` in wiring takes it. Work on a closed store
+store that passes tests/contracts; `Choices.open_log` in wiring takes it. Work on a closed store
 (offline/) is work on the files of this log.
 """
 

@@ -10,7 +10,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
 from memory_actors import MemorySystem, Settings
-from memory_actors.api.wiring import Plan, wired
+from memory_actors.api.wiring import Choices, wired
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.observing.metrics import NoMetrics
@@ -32,7 +32,7 @@ async def system_over(
         yield log
         log.close()
 
-    plan = Plan(
+    choices = Choices(
         directory=directory,
         settings=Settings(check_replay=True, latency_targets_ms={}, **settings),
         embedder=FakeEmbedder(),
@@ -46,8 +46,8 @@ async def system_over(
         open_log=open_log,
     )
     directory.mkdir()
-    async with wired(plan) as parts:
-        yield MemorySystem(parts, AsyncExitStack())
+    async with wired(choices) as made:
+        yield MemorySystem(made, AsyncExitStack())
 
 
 async def test_a_memory_works_over_a_log_in_memory(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.chains import CONTEXT
+from memory_actors.search.indexes.chains import ROWS_BEFORE
 from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
 from memory_actors.search.indexes.lexical_files import Saved
 from memory_actors.search.indexes.postings import COUNT_MAX, Postings
@@ -65,7 +65,7 @@ def by_rank_bm25(texts: dict[int, str], query: str, sessions: list[list[int]] | 
     for label in texts:
         chain = chain_of.get(label, [label])
         place = chain.index(label)
-        near = chain[max(0, place - CONTEXT) : place + 1]
+        near = chain[max(0, place - ROWS_BEFORE) : place + 1]
         whole.append([word for part in near for word in own[part]])
     judge = BM25Okapi(whole, k1=K1, b=B)
     frequencies = Counter(word for text in own.values() for word in set(text))
