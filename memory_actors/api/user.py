@@ -4,7 +4,8 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
@@ -36,6 +37,16 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
+
+TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
+    {
+        MemoryType(handle.kind.NAME): handle.takes
+        for handle in (
+            WorkingMemory, ShortTermMemory, LongTerm, EntityGraph, Episodes, Documents, UserContext,
+        )
+    }
+)  # fmt: skip
+"""The optional fields of a memory that mean something for its type."""
 
 
 class UserMemory(UserReads):
