@@ -22,7 +22,7 @@ from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.tables import U64, StreamRecord, unseal_record
+from eventlog.lmdb.tables import U64, stream_records
 
 FORMAT = 1
 
@@ -45,11 +45,10 @@ def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
         for data in cursor.iternext(keys=False, values=True):
             digest.update(frame.chain_of(data))
             position += 1
-    streams = {}
-    with txn.cursor(env.tables["streams"]) as cursor:
-        for sid, value in cursor:
-            record = unseal_record(value, StreamRecord, "a stream's record")
-            streams[sid.hex()] = Head(record.version, record.chain.hex())
+    streams = {
+        sid.hex(): Head(record.version, record.chain.hex())
+        for sid, record in stream_records(env, txn)
+    }
     return Heads(FORMAT, now_us, position, digest.hexdigest(), streams)
 
 
