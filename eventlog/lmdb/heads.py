@@ -107,7 +107,8 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
     try:
         file = msgspec.json.decode(path.read_bytes(), type=HeadsFile)
         signature = bytes.fromhex(file.signature or "")
-        _check_hex(file.heads)
+        for name, head in file.heads.streams.items():
+            bytes.fromhex(name + head.chain)
     except (OSError, ValueError, RecursionError) as error:
         raise LogUnavailable(f"{path} is no file of heads: {error}") from error
     if file.heads.format != FORMAT:
@@ -115,11 +116,6 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
     if public_key is not None and not signing.is_signed(_signed(file.heads), signature, public_key):
         raise CorruptLog(f"{path} is not signed by the owner of {public_key}: do not rely on it")
     return file.heads
-
-
-def _check_hex(heads: Heads) -> None:
-    for name, head in heads.streams.items():
-        bytes.fromhex(name + head.chain)
 
 
 def _signed(heads: Heads) -> bytes:

@@ -226,7 +226,16 @@ class Importing:
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             self._put(txn, event, taken)
-            records[taken.stream_id] = _after(before, stream, taken)
+            gone = taken.gone is not None
+            records[taken.stream_id] = msgspec.structs.replace(
+                before,
+                name="" if gone else stream.name,
+                version=taken.version,
+                stored_bytes=before.stored_bytes + taken.stored_bytes,
+                chain=taken.chain,
+                erased_version=taken.version if gone else before.erased_version,
+                erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
+            )
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)
         if events[-1].position == self.last:
@@ -267,16 +276,3 @@ def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
         f"{path} begins behind position {since}, and this store ends at {position}: import what "
         "was exported in between first",
     )  # fmt: skip
-
-
-def _after(before: StreamRecord, stream: Stream, taken: Frame) -> StreamRecord:
-    gone = taken.gone is not None
-    return msgspec.structs.replace(
-        before,
-        name="" if gone else stream.name,
-        version=taken.version,
-        stored_bytes=before.stored_bytes + taken.stored_bytes,
-        chain=taken.chain,
-        erased_version=taken.version if gone else before.erased_version,
-        erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
-    )
