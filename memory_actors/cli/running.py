@@ -19,7 +19,7 @@ from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model import Precision, install_model, model_path
-from memory_actors.upkeep.default_log import has_log
+from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
 
