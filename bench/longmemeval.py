@@ -47,7 +47,7 @@ PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 OURS, PLAIN = "all signals", "plain cosine"
 
 Way = tuple[str, str, str]
-"""What is counted, level, ranking."""
+"""Unit that is counted, level, ranking."""
 
 
 class Asked(NamedTuple):

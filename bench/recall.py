@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     shown: Sequence[float]
     """The scores of our results."""
     answers: Sequence[bool]
-    """Which of them are evidence."""
+    """True for each score whose memory is evidence."""
 
 
 class Unanswered(NamedTuple):

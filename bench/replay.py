@@ -1,4 +1,4 @@
-"""How fast a user's past is read: fold, read only, verify, against the eventsourcing library."""
+"""The speed of reading a user's past: fold, read, verify, against the eventsourcing library."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ PACKAGES = ("lmdb", "msgspec", "immutables", "eventsourcing")
 
 
 class Measured(NamedTuple):
-    """What was done, with how many events, and how long each run took."""
+    """The work, its number of events, and the time of each run."""
 
     name: str
     events: int

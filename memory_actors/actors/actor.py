@@ -235,6 +235,8 @@ class Actor(Generic[S]):
                 continue
             try:
                 batch.outcomes.append((ask, await self._decide(ask.request, batch)))
+                if ask.request.accepted is not None:
+                    ask.request.accepted()
             except MemoryActorsError as refusal:
                 batch.outcomes.append((ask, refusal))
             except EventLogError as error:

@@ -1,6 +1,6 @@
 """The messages between an actor and its callers, and the hooks of an actor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -37,6 +37,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     digest: bytes = b""
     """Of what the caller asked: the same key with another digest is a conflict."""
+    accepted: Callable[[], object] | None = None
+    """Called once it is decided that the command is carried out, before its events are appended."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ class Runtime(Generic[L]):
         self._idle_s = idle_s
         self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
         self._live_bytes = 0
+        self._unmeasured: dict[str, _Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
         """The number of times that somebody began to use an actor."""
         self._activations = 0
@@ -161,7 +162,9 @@ class Runtime(Generic[L]):
                 await self._passivate(key)
 
     def statistics(self) -> RuntimeStatistics:
-        """Return counts and sizes."""
+        """Return counts and sizes; from another thread, sizes as of a second ago."""
+        if self._is_here():
+            self._measure()
         return RuntimeStatistics(
             len(self._slots), self._live_bytes, self._activations, self._passivations
         )
@@ -205,6 +208,12 @@ class Runtime(Generic[L]):
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
         self.check_loop()
+
+    def _is_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def check_loop(self) -> None:
         """Refuse who comes from another event loop; without one, nobody can wait for anything.
@@ -252,15 +261,22 @@ class Runtime(Generic[L]):
         if key in self._barred:
             self._barred[key].set()
         slot.last_used_s = asyncio.get_running_loop().time()
-        size = slot.activation.result().size_bytes
-        self._live_bytes += size - slot.size_bytes
-        slot.size_bytes = size
         if key in self._slots:
+            self._unmeasured[key] = slot
             self._slots.move_to_end(key)
+
+    def _measure(self) -> None:
+        """Ask those for their size that were used meanwhile: all parts of them are walked."""
+        for slot in self._unmeasured.values():
+            size = slot.activation.result().size_bytes
+            self._live_bytes += size - slot.size_bytes
+            slot.size_bytes = size
+        self._unmeasured.clear()
 
     def _drop(self, key: str, slot: _Slot[L]) -> None:
         if self._slots.get(key) is slot:
             del self._slots[key]
+            self._unmeasured.pop(key, None)
             self._live_bytes -= slot.size_bytes
 
     # --- passivation
@@ -279,6 +295,7 @@ class Runtime(Generic[L]):
     async def _shrink(self) -> None:
         """Passivate, least recently used first, until the budget is kept; one caller at a time."""
         async with self._shrinking:
+            self._measure()
             for key, slot in list(self._slots.items()):
                 if self._live_bytes <= self._budget_bytes:
                     return

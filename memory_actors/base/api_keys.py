@@ -52,14 +52,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     """A user's key reaches that user's memory; root reaches every user's, and the admin routes."""
     user_id: str | None = None
     tier: Tier | None = None
-    """What the user's tier is set to by the first request with this key."""
+    """The tier that the user is given by the first request with this key."""
     tier_is_set: bool = False
-    """Whether that has been done: a key sets the tier once, and never again."""
+    """True once that has been done: a key sets the tier once, and never again."""
     created_at: datetime
 
     @property
     def is_root(self) -> bool:
-        """Whether it may do everything."""
+        """Say whether it may do everything."""
         return self.scope == "root"
 
     def may_reach(self, user_id: str) -> bool:

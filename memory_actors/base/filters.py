@@ -59,7 +59,7 @@ _MISSING = object()
 _Test = Callable[[Any], bool]
 """Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
 _Part = Callable[[object, str, int], _Test]
-"""What compiles a part of a group: (given, where it stands, depth)."""
+"""A function that compiles a part of a group: (given, its place, depth)."""
 
 
 def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
@@ -304,7 +304,7 @@ _KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
 
 
 class _Step(NamedTuple):
-    """How to go on at one segment of a path."""
+    """The ways to go on at one segment of a path."""
 
     keys: tuple[tuple[str, int], ...]
     """In an object: (key, the segment after it), longest first."""

@@ -9,9 +9,9 @@ import msgspec
 
 from eventlog import VerifyReport, load_heads
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.records import HistoryEntry
 from memory_actors.cli import options
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import (
     local,
@@ -23,7 +23,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, whole_id, with_user
+from memory_actors.cli.running import check_store
 from memory_actors.upkeep.offline.verifying import verify_store
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -48,24 +48,9 @@ SHOWN_FIELDS = (
 """Of the fields of all events those that people want to see, in this order."""
 
 
-@click.command(cls=Command)
-@click.argument("memory_id")
-@pass_app
-def history(app: App, /, memory_id: str) -> None:
+@mirrors("history")
+def history(entries: list[HistoryEntry]) -> None:
     """Show every event that touched a memory, also of one that is deleted."""
-
-    async def work(user: UserMemory) -> list[HistoryEntry]:
-        return await user.history(await whole_id(user, memory_id))
-
-    entries = with_user(app, work)
-    if app.json:
-        print_json(entries)
-    else:
-        print_history(entries)
-
-
-def print_history(entries: list[HistoryEntry]) -> None:
-    """Print events as a table, each with the command that led to it."""
     events = table(
         "position", "time", "event", "what", right=("position",), whole=("time", "event")
     )

@@ -22,7 +22,7 @@ from eventlog.files.datafile import check_file
 from eventlog.files.regular import opened
 from memory_actors.cli.output import size
 from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.model import model_dir, model_path
+from memory_actors.search.model.installed import model_dir, model_path
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 

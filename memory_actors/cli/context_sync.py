@@ -7,7 +7,8 @@ import click
 from memory_actors.api.handles.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
-from memory_actors.cli.context import auto_archive, document
+from memory_actors.cli.context import document
+from memory_actors.cli.deriving import WORDS
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, note, print_json, print_json_line, say, shortened
 from memory_actors.cli.running import ensure_model, with_user
@@ -28,7 +29,7 @@ KEPT = {
 @click.argument("file", type=click.Path(path_type=Path))
 @document
 @click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")
-@auto_archive
+@click.option(WORDS["auto_archive"][0], is_flag=True, help=WORDS["auto_archive"][1])
 @pass_app
 def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive: bool) -> None:
     """Bring the context document and FILE in step, both ways.

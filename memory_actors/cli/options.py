@@ -249,7 +249,7 @@ metadata = click.option(
 pin = click.option("--pin", is_flag=True, help="Never let it be pruned.")
 prune = click.option("--prune", is_flag=True, help="Make room if there is none: the oldest go.")
 types = click.option(
-    "--type", "kinds", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
+    "--type", "memory_types", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
 )
 limit = click.option("--limit", type=Count(min=1), default=20, show_default=True)
 offset = click.option("--offset", type=Count(min=0), default=0, show_default=True)
@@ -277,10 +277,11 @@ def said_by(command: Any) -> Any:
     return source(trust(command))
 
 
-def filters(of_what: str) -> Callable[[Any], Any]:
-    """Return an option that chooses by fields."""
+def filters(of_what: str, nothing: Any = None) -> Callable[[Any], Any]:
+    """Return an option that chooses by fields; its value is one filter, or `nothing`."""
     return click.option(
         "--filter", "filters", type=a_filter, metavar="FILTER", multiple=True,
+        callback=lambda _context, _option, given: all_of(given) or nothing,
         help=f"Only where {of_what} match: KEY=VALUE, or JSON such as "
         """'{"price": {"lt": 20}, "tags": {"contains": "new"}}'. May be repeated.""",
     )  # fmt: skip

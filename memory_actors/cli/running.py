@@ -18,7 +18,8 @@ from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
-from memory_actors.search.model import Precision, install_model, model_path
+from memory_actors.search.model.install import install_model
+from memory_actors.search.model.installed import Precision, model_path
 from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5

@@ -1,4 +1,4 @@
-"""When compaction runs by itself: a cron expression in local time, and a loop that keeps to it.
+"""The schedule of compaction: a cron expression in local time, and a loop that keeps to it.
 
 Due. A run is due at each time that the expression names. What has been dealt with is one number,
 `since`: the time up to which all that was due has been run, or needs no run any more. The next run

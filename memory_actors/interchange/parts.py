@@ -127,6 +127,8 @@ HAVE_DATA: Final = (
     MemoryType.CONTEXT,
 )
 """The kinds whose lines say what they hold in `data`."""
+HAVE_VALUE: Final = (MemoryType.WORKING, MemoryType.STRUCTURED)
+"""The kinds that may hold JSON in place of a text."""
 
 
 def parts_of(kind: MemoryType, data: object) -> Parts:

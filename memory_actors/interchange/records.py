@@ -42,6 +42,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from memory_actors.api.handles.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
@@ -55,6 +56,7 @@ from memory_actors.base.validation import (
 from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
+    HAVE_VALUE,
     SUMMARY_DATA,
     DocumentParts,
     Parts,
@@ -75,24 +77,6 @@ SAME_AS: Final = {
 """Other names that a field goes by, where its own is not there."""
 
 COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, and is none of it
-FIELDS: Final = {
-    MemoryType.WORKING: {"key", "value"},
-    MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
-    MemoryType.LONG_TERM: {
-        "timestamp",
-        "session",
-        "role",
-        "pinned",
-        "compressed",
-        "times_seen",
-        "last_seen_at",
-    },
-    MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
-    MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data", "compressed"},
-    MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
-    MemoryType.CONTEXT: {"timestamp", "pinned", "key", "data"},
-}
-"""The fields a kind has besides those that all have."""
 _IN_PLACE_OF_DATA: Final = ("content", "value", "key")
 SHOWN_CHARACTERS_MAX: Final = 60
 
@@ -130,6 +114,20 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
+
+
+def _fields(kind: MemoryType) -> set[str]:
+    taken = {SAME_AS.get(name, name) for name in TAKES[kind]}
+    return {
+        *(taken & set(Line.__struct_fields__)),
+        *(["data"] if kind in HAVE_DATA else []),
+        *(["compressed"] if kind in SUMMARY_DATA else []),
+        *(["value"] if kind in HAVE_VALUE else []),
+    }
+
+
+FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
+"""The fields a kind has besides those that all have."""
 
 
 class Entry(NamedTuple):

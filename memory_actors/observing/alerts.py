@@ -54,7 +54,7 @@ class Alert(Returned, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """What has happened and what to do, in words; without the user's id."""
+        """The alert in words, with advice; without the user's id."""
         used, limit, noun = f"{self.used:,}", f"{self.limit:,}", self.quota.partition(".")[2]
         if self.unit == "bytes":
             used, limit, noun = size(self.used), size(self.limit), "content"
@@ -69,7 +69,7 @@ class AlertNotDeliveredError(MemoryActorsError):
 
 
 class AlertSink(Protocol):
-    """Where alerts go. One that has an `async close()` is closed with its dispatcher."""
+    """A receiver of alerts. One that has an `async close()` is closed with its dispatcher."""
 
     async def send(self, alert: Alert) -> None:
         """Deliver one alert; raise what went wrong. Called for one alert at a time."""
@@ -211,7 +211,7 @@ def _httpx() -> Any:
 
 
 class AlertStatistics(Returned, frozen=True, kw_only=True):
-    """What became of alerts. All but `posted` count an alert once for each sink."""
+    """Counts of alerts by their fate. All but `posted` count an alert once for each sink."""
 
     posted: int
     waiting: int

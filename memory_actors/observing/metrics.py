@@ -1,4 +1,4 @@
-"""What is measured, for Prometheus. The only importer of prometheus_client (extra `metrics`).
+"""Measurements for Prometheus. The only importer of prometheus_client (extra `metrics`).
 
 Operations are counted and timed as they end; everything that merely is (live actors, queues, bytes)
 is read when a scrape asks. Labels hold names from the code, never a user's id or content: each new
@@ -53,7 +53,7 @@ _logger = get_logger("memory_actors.observing.metrics")
 
 
 class Metrics(Protocol):
-    """Where measurements go."""
+    """A receiver of measurements."""
 
     def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
         """Note that an operation on a kind of memory ended, how long it took, and how."""

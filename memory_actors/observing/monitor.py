@@ -42,7 +42,7 @@ def resident_bytes() -> int:
 
 
 class MemoryStatistics(Returned, frozen=True, kw_only=True):
-    """What the process holds, and what it may."""
+    """The memory that the process holds, and its limits."""
 
     current_bytes: int
     """At the last reading."""

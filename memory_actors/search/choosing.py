@@ -39,12 +39,12 @@ class _First(NamedTuple):
 
 
 class Folding:
-    """Which of some texts say what one before them says."""
+    """Tells which of some texts say what one before them says."""
 
     def __init__(self) -> None:
         self._said: dict[str, _First] = {}
         self._bare: dict[str, _First] = {}
-        """The same without who said it, where that is known."""
+        """The text without its speaker, where that is known."""
         self._alike: dict[str, list[str]] = {}
 
     def is_new(self, memory: Memory) -> bool:

@@ -76,7 +76,7 @@ class Signals(NamedTuple):
     chains: Chains
     """The session of each, NONE for none."""
     summaries: Flags
-    """Whether it is of a summary of compressed memories."""
+    """True for summaries of compressed memories."""
     late: Numbers
     session: Numbers
     words: Numbers
@@ -105,7 +105,7 @@ class Ranked(NamedTuple):
 
     signals: Signals
     scores: Numbers
-    """As weighed."""
+    """The sums of weighed signals."""
     shown: Numbers
     """In [0, 1]: the chance that each answers."""
     weights: Weights

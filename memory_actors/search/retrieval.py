@@ -46,7 +46,7 @@ COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 
 
 class Source(Protocol):
-    """Where texts are, and what embeds them."""
+    """The log that has the texts, and the embedder."""
 
     @property
     def log(self) -> EventStore:
@@ -60,7 +60,7 @@ class Source(Protocol):
 
 
 class Searched(Protocol):
-    """What a search needs of a user, live or past."""
+    """A user as a search needs them, live or past."""
 
     @property
     def stream(self) -> str:
@@ -89,7 +89,7 @@ class _Scored(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """What was chosen to be read, best first, and whether there is nothing else to choose from."""
+    """The memories chosen to be read, best first."""
 
     memories: Sequence[_Scored]
     summaries: Sequence[_Scored]
@@ -105,9 +105,9 @@ class _Part(NamedTuple):
     owner: Callable[[int], str | None]
     """Returns the memory of a label."""
     rows: Rows | None
-    """Those that may be found; None for all."""
+    """The rows that may be found; None for all."""
     passes: Test
-    """Says the same of a row of the state."""
+    """Says of a row of the state whether it may be found."""
 
 
 async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:

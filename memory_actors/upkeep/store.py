@@ -1,9 +1,9 @@
 """The directory of a store: which log is in it, and which keys belong to it.
 
-The log is `EventLog`, on LMDB, unless a plan names another; no other file names it. Another log is
-a function like `open_log`, in a file of its own, over a store that passes tests/contracts;
-`Plan.open_log` in wiring takes it. Work on a closed store (offline/) is work on the files of this
-log.
+The log is `EventLog`, on LMDB, unless the choices of its opener name another; no other file names
+it. Another log is a function like `open_log`, in a file of its own, over a store that passes
+tests/contracts; `Choices.open_log` in wiring takes it. Work on a closed store (offline/) is work on
+the files of this log.
 
 The keys of an encrypted store, one for each user, are in a file beside it. Its format, and what
 holds of it, is in eventlog/keys/keyfile.py; what is encrypted, in eventlog/core/keys.py and

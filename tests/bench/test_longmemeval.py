@@ -25,7 +25,7 @@ from bench.longmemeval_rules import (
     ranked,
 )
 from memory_actors.api.handles.user import UserMemory
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 
 HASHED = ("--embedder", "hashed")
 

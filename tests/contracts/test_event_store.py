@@ -1,4 +1,4 @@
-"""What every event store must do. Runs over each implementation of the port."""
+"""The contract of every event store. Runs over each implementation of the port."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What is encrypted opens at its own place under its own key, whole, and nowhere else."""
+"""An encrypted payload opens whole, at its own place, under its own key, and nowhere else."""
 
 import pytest
 from hypothesis import given, settings

@@ -2,6 +2,7 @@
 
 from eventlog.core.records import OnDropped
 from memory_actors.api.handles.user import UserMemory
+from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.moments import AsOf, moment, state_at
@@ -17,12 +18,15 @@ class PastMemory(UserMemory):
     raises `PayloadDropped`.
     """
 
+    moment: Moment
+    """Which moment it is."""
+    lost: int
+    """How many events about what was there then have lost their payload to retention."""
+
     def __init__(self, scope: PastScope, lost: int):
         super().__init__(scope)
         self.moment = scope.moment
-        """Which moment it is."""
         self.lost = lost
-        """How many events about what was there then have lost their payload to retention."""
         self._past = scope
 
     async def close(self) -> None:

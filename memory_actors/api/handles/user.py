@@ -4,7 +4,8 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 from memory_actors.api.handles.deleting import delete_many
 from memory_actors.api.handles.finding import found, found_summary, full_id
@@ -39,6 +40,16 @@ from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
 
+TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
+    {
+        MemoryType(handle.kind.NAME): handle.takes
+        for handle in (
+            WorkingMemory, ShortTermMemory, LongTerm, EntityGraph, Episodes, Documents, UserContext,
+        )
+    }
+)  # fmt: skip
+"""The optional fields of a memory that mean something for its type."""
+
 
 class UserMemory(UserReads):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
@@ -46,6 +57,12 @@ class UserMemory(UserReads):
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
     (this user's actor keeps failing; reads still work) and `SystemClosedError`.
     """
+
+    working: WorkingMemory
+    short_term: ShortTermMemory
+    entities: EntityGraph
+    episodes: Episodes
+    documents: Documents
 
     def __init__(self, scope: Scope):
         super().__init__(scope)

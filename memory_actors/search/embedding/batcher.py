@@ -68,11 +68,11 @@ class _Lane:
         self.background: deque[_Wanted] = deque()
         self.task: asyncio.Task[None] | None = None
         self._background_next = False
-        """Whose turn it is where both have something."""
+        """Says whose turn it is if both have something."""
 
     @property
     def waiting(self) -> int:
-        """How many texts wait."""
+        """The number of texts that wait."""
         return len(self.urgent) + len(self.background)
 
     def take(self) -> list[_Wanted]:
@@ -112,16 +112,16 @@ class Batcher:
         self._lanes = {self._first, self._apart}
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._closing = False
-        """Whether what can wait has to wait for the next opening."""
+        """True once texts that can wait have to wait for the next opening."""
         self._closed = False
 
     def hangs(self, *, background: bool = False) -> bool:
-        """Whether the thread is at one call for longer than a caller may wait."""
+        """Say whether the thread is at one call for longer than a caller may wait."""
         return self._lane(background).thread.busy_s > self._deadline_s
 
     @property
     def waiting(self) -> int:
-        """How many texts are queued."""
+        """The number of texts that are queued."""
         return sum(lane.waiting for lane in self._lanes)
 
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:

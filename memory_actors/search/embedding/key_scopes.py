@@ -1,4 +1,4 @@
-"""Whose an embedding is, and how it lies on disk.
+"""Owners of embeddings, and the keys under which these lie on disk.
 
 In a store that is not encrypted embeddings are everybody's: they lie in the clear, under the digest
 of their text. In one that is, each user has their own, under a keyed hash of the digest and
@@ -20,7 +20,7 @@ ROW_BYTES = 16  # of a keyed hash: as long as a digest
 
 
 class Shelf:
-    """Where somebody's rows lie in the clear."""
+    """Rows that lie in the clear."""
 
     def row(self, digest: bytes) -> bytes:
         """Return what the row of a text is found under."""
@@ -56,7 +56,7 @@ _IN_THE_CLEAR: Final = Shelf()
 
 
 class Owner:
-    """Whose rows they are; `prefix` keeps those of different owners apart in memory."""
+    """The owner of rows; `prefix` keeps those of different owners apart in memory."""
 
     def __init__(self, prefix: bytes, find: Callable[[], Shelf | None], make: Callable[[], Shelf]):
         self.prefix = prefix
@@ -65,7 +65,7 @@ class Owner:
 
     @property
     def is_everybody(self) -> bool:
-        """Whether rows are shared and lie in the clear."""
+        """Say whether rows are shared and lie in the clear."""
         return not self.prefix
 
     def shelf(self) -> Shelf | None:

@@ -22,15 +22,15 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 """A float32 array: `[n, dimension]` for many texts, `[dimension]` for one."""
 
 AnyVectors: TypeAlias = Vectors | npt.NDArray[np.float64] | Sequence[Sequence[float]]
-"""What embedders may return: an array `[n, dimension]`, or lists."""
+"""The vectors that embedders may return: an array `[n, dimension]`, or lists."""
 
 
 class Embedded(NamedTuple):
-    """What is known of a text: its vector, and its token states if the embedder gives any."""
+    """The embedding of a text: its vector, and its token states if the embedder gives any."""
 
     vector: Vectors
     tokens: bytes | None
-    """As `tokens.pack` makes them."""
+    """Bytes that `tokens.pack` made."""
 
 
 class Embedder(Protocol):

@@ -32,7 +32,7 @@ _logger = get_logger("memory_actors.search.embedding")
 
 
 class EmbeddingStatistics(Returned, frozen=True):
-    """Where vectors came from."""
+    """Counts of vectors by their source."""
 
     from_memory: int
     from_disk: int
@@ -186,7 +186,7 @@ class EmbeddingService:
 
     @property
     def prepared(self) -> bool:
-        """Whether the embedder has been loaded."""
+        """Say whether the embedder has been loaded."""
         return self._prepared
 
     async def _prepare(self) -> None:
@@ -230,13 +230,14 @@ class EmbeddingService:
 
     def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         """Return embeddings from disk that have all the embedder gives."""
-        vectors, tokens = self.stored(digests, owner), self._table.tokens(digests, owner)
-        whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
-        return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
+        found = self._table.embedded(digests, self.embedder.dimension, owner)
+        if not self.gives_tokens:
+            return found
+        return {digest: one for digest, one in found.items() if one.tokens is not None}
 
     @property
     def gives_tokens(self) -> bool:
-        """Whether the embedder gives token states."""
+        """Say whether the embedder gives token states."""
         return hasattr(self.embedder, "encode")
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:

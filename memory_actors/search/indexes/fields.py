@@ -1,4 +1,4 @@
-"""Which rows have which values, at the paths that filters ask for.
+"""An index of metadata: rows by their values at the paths that filters ask for.
 
 A predicate takes 0.1 to 1 us for a row: 1 to 10 ms for 10,000. This index finds in a tenth to a
 thousandth of that a superset of the rows that match. What it cannot tell it leaves to the

@@ -46,7 +46,7 @@ def words_beside(path: Path) -> Path:
 
 
 class IndexFile(msgspec.Struct, frozen=True):
-    """What is kept of an index at one moment."""
+    """The parts of an index that are kept, at one moment."""
 
     recipe: str
     words: Saved
@@ -84,7 +84,7 @@ def _opened(path: Path, owner: Owner) -> bytes | None:
 
 
 class IndexFiles:
-    """Where the index of one kind is kept: the words and the graph beside each other."""
+    """The files of one kind's index: the words and the graph beside each other."""
 
     def __init__(self, kind: Kind, path: Path, embeddings: Embeddings, fetch: Fetch):
         self._kind = kind

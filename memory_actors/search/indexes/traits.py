@@ -1,8 +1,8 @@
-"""What ranking and narrowing ask of a passage besides its text, as columns in the order of rows.
+"""Traits of passages besides their texts, as columns in the order of rows.
 
-Whose passage it is, when it was true and known, in which session, by whom it was said, whether it
-asks. Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are
-only appended, so a search in a thread may go on with the columns it took at its start.
+The memory of a passage, the times it was true and known, its session, its speaker, whether it asks.
+Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are only
+appended, so a search in a thread may go on with the columns it took at its start.
 """
 
 import re
@@ -35,28 +35,28 @@ Rows = npt.NDArray[np.int64]
 
 
 class Times(NamedTuple):
-    """When a memory was true, and from when until when it was known or valid; microseconds."""
+    """The times a memory was true, and between which it was known or valid; microseconds."""
 
     occurred_us: int
     begins_us: int
     ends_us: int
     last_us: int = 0
-    """When it was true last: later than first, if it was said again."""
+    """The time it was true last: later than first, if it was said again."""
 
 
 class Spoken(NamedTuple):
-    """What a text says of itself."""
+    """Traits that a text shows by itself."""
 
     speaker: str | None
-    """Who said it, case folded."""
+    """The speaker, case folded."""
     asks: bool
-    """Whether it ends as a question."""
+    """True if it ends as a question."""
     bare: bool = False
-    """Whether it is a name and no more, as "Cardiff (city)" is."""
+    """True if it is a name and no more, as "Cardiff (city)" is."""
 
 
 class Trait(NamedTuple):
-    """What is known of one passage."""
+    """The traits of one passage."""
 
     owner: str
     """The memory it belongs to."""
@@ -67,9 +67,9 @@ class Trait(NamedTuple):
     """In that: see `kinds.kind.Passage`."""
     spoken: Spoken
     summary: bool
-    """Whether it stands for memories that were compressed."""
+    """True if it stands for memories that were compressed."""
     said: bool = False
-    """Whether it is what somebody said: a turn, not a fact."""
+    """True if somebody said it: a turn, not a fact."""
 
 
 class Columns(NamedTuple):
@@ -259,7 +259,7 @@ class Traits:
 
     @property
     def turns(self) -> int:
-        """How many passages somebody said."""
+        """The number of passages that somebody said."""
         return self._turns
 
     def years(self) -> set[int]:

@@ -30,7 +30,7 @@ from typing import Final
 from Stemmer import Stemmer
 
 CHARACTERS_MAX: Final = 32_768
-"""What lies behind is not indexed: a text of that length holds more words than a query can tell."""
+"""Indexed of a text: one of that length holds more words than a query can tell."""
 WORD_CHARACTERS_MAX: Final = 64
 """Longer runs are cut: they are encoded data, not words, and would fill the vocabulary."""
 

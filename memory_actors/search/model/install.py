@@ -27,8 +27,6 @@ from memory_actors.search.model.installed import (
 )
 from memory_actors.search.model.sources import ModelInstallError, fetch_published
 
-__all__ = ["ModelInstallError", "Progress", "install_model"]
-
 Progress: TypeAlias = Callable[[str, float], None]
 """Called with the stage that begins and the part of the whole that is done, 0 to 1."""
 

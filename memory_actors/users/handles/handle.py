@@ -14,7 +14,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.actors.asking import Reply
-from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.errors import (
+    DeadlineExceededError,
+    EmbedderError,
+    InvalidInputError,
+    MemoryActorsError,
+)
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, Receipt
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
@@ -167,25 +172,27 @@ class Handle(ABC):
         idempotency_key: str | None,
         digest: bytes,
     ) -> tuple[Reply, str | None]:
-        """Ask the actor and embed the texts at the same time; say why they are not indexed."""
-        async with self._scope.writable() as live:
-            if idempotency_key is None and not getattr(command, "auto_prune", False):
-                await live.actor.dry_run(command)
+        """Embed the texts while the log writes, and index them; say why they are not indexed."""
+        embedding: list[asyncio.Task[list[Embedded]]] = []
+
+        def embed() -> None:  # what is refused is not embedded
             embed = self._scope.embeddings.embed
-            embedding = asyncio.create_task(embed(texts, background=command.background))
-            embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
+            task = asyncio.create_task(embed(texts, background=command.background))
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            embedding.append(task)
+
+        async with self._scope.writable() as live:
             try:
                 reply = await self._scope.ask(
-                    live, command, idempotency_key=idempotency_key, digest=digest
+                    live, command, idempotency_key=idempotency_key, digest=digest, accepted=embed
                 )
-            except BaseException:
-                embedding.cancel()
-                live.indexes.index_later(
-                    self.kind, live.actor.drain
-                )  # after a deadline it may yet be added
+            except BaseException as error:
+                if embedding or not _is_refusal(error):  # after a deadline it may yet be added
+                    live.indexes.index_later(self.kind, live.actor.drain)
+                for task in embedding:
+                    task.cancel()
                 raise
-            unindexed = await self._index(live, texts, embedding, reply.events)
+            unindexed = await self._index(live, texts, embedding[0], reply.events)
             return await self._compared(live, reply) if unindexed is None else reply, unindexed
 
     async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
@@ -270,3 +277,8 @@ class Handle(ABC):
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Say whether nothing can come of a command that ended so."""
+    return isinstance(error, MemoryActorsError) and not isinstance(error, DeadlineExceededError)

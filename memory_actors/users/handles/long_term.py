@@ -48,8 +48,8 @@ class LongTerm(Summarized):
     kind: ClassVar[CompactedKind] = long_term
     takes = frozenset(
         {
-            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "times_seen",
-            "last_seen_at",
+            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "on_duplicate",
+            "times_seen", "last_seen_at",
         }
     )  # fmt: skip
     _delete_command = long_term.DeleteMemory

@@ -17,7 +17,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Renamed(msgspec.Struct, frozen=True):
-    """What `Noted` became: in schema 2 `text` is `content`, schema 3 adds a length."""
+    """The later form of `Noted`: in schema 2 `text` is `content`, schema 3 adds a length."""
 
     content: str
     length: int

@@ -1,4 +1,4 @@
-"""What context documents refuse: too much before any work on it, and what is no argument."""
+"""Refusals of context documents: too much, before any work on it, and wrong arguments."""
 
 import asyncio
 from typing import Any

@@ -7,7 +7,7 @@ import pytest
 
 from memory_actors.cli import checks
 from memory_actors.cli.checks import file_system
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 
 MOUNTS = """\
 proc /proc proc rw 0 0
@@ -33,7 +33,7 @@ def examine(program) -> tuple[int, dict[str, dict[str, str]]]:
 @pytest.fixture(scope="module", autouse=True)
 def model() -> None:
     """The real model, as scripts/test installs it."""
-    from memory_actors.search.model import install_model
+    from memory_actors.search.model.install import install_model
 
     install_model()
 

@@ -17,7 +17,7 @@ from memory_actors.compaction.clusters import dbscan
 from memory_actors.compaction.selection import Old, vectors_of
 from memory_actors.compaction.splitting import topics
 from memory_actors.kinds import long_term
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 
 LONG_AGO = datetime(2023, 1, 1, tzinfo=UTC)
 TOPICS = (

@@ -1,4 +1,4 @@
-"""Where in its session a passage belongs."""
+"""The place of a passage in its session."""
 
 import numpy as np
 from hypothesis import given

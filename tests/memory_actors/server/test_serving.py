@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_are_refused(program: Program, arguments, code: int)
 @pytest.fixture(scope="module")
 def model() -> None:
     """The real model, as scripts/test installs it."""
-    from memory_actors.search.model import install_model
+    from memory_actors.search.model.install import install_model
 
     install_model()
 

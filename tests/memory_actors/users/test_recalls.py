@@ -1,4 +1,4 @@
-"""Which memories were returned to whom: kept if asked for, hashed, bounded, nobody's memory."""
+"""The record of which memories were returned to whom: optional, hashed, bounded, no memory."""
 
 from typing import Any
 
