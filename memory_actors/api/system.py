@@ -23,10 +23,10 @@ from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_date
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import named
-from memory_actors.api.handles.past import PastMemory, past_memory
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.statistics import SystemStatistics, gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
+from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import Choices, Wired, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin

@@ -1,4 +1,4 @@
-"""How an open memory system is put together: its parts, in the order they close in reverse.
+"""The parts of an open memory system, opened in order and closed in reverse.
 
 The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
 first, then the job it runs, then users, alerts, derived data and, last, the log.

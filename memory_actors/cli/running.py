@@ -10,8 +10,8 @@ import anyio
 import click
 import structlog
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
