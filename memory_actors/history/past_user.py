@@ -17,7 +17,7 @@ import anyio.to_thread
 from eventlog import EventStore
 from eventlog.core.records import to_us
 from eventlog.core.waiting import to_the_end
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import ReadOnlyError, SystemClosedError
 from memory_actors.base.reports import Moment
 from memory_actors.kinds.kind import Kind, Passage
@@ -42,7 +42,7 @@ class PastUser:
         self.stream = stream
         self.state = state
         self._services = services
-        self._chores = Chores()
+        self._tasks = BackgroundTasks()
         self._filling = asyncio.Lock()
         self._filled = False
         self.indexes = UserIndexes(
@@ -50,7 +50,7 @@ class PastUser:
             None,
             log=services.log,
             embeddings=services.embeddings.of(stream),
-            chores=self._chores,
+            tasks=self._tasks,
             find=self._find,
         )
         self.values = Values(services.log, stream)
@@ -84,7 +84,7 @@ class PastUser:
 
     async def close(self) -> None:
         """Let go of the indexes."""
-        await self._chores.cancel()
+        await self._tasks.cancel()
         self.indexes.retire()
 
 

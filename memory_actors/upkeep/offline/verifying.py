@@ -242,11 +242,11 @@ class IndexCheck:
     async def _vectors(self, stream: str, places: Places) -> list[Finding]:
         """Return the damaged vectors of these passages, which then belong to somebody."""
         found: list[Finding] = []
-        shelf = owner_of(self._keys, stream).shelf()
-        if shelf is None or not self._bad_rows:
+        scope = owner_of(self._keys, stream).scope()
+        if scope is None or not self._bad_rows:
             return found
         for place in places.values():
-            why = self._bad_rows.pop(shelf.row(place.digest), None)
+            why = self._bad_rows.pop(scope.row(place.digest), None)
             if why is not None:
                 found.append(await self._about(stream, place, why))
         return found
