@@ -5,8 +5,8 @@ that it is sorted by. Entries leave for the archive, where they are found by mea
 to their place. Headings are no memories: they are not counted, found or listed.
 
 `markdown` takes texts apart, line by line (`lines`), `rendering` joins blocks so that these are
-given again, `alignment` says which block of a new text was which, `rank` sorts; `events`, `state` and
-`commands` are what they are in every kind; `decide` uses `draft` (a document while it changes),
+given again, `alignment` says which block of a new text was which, `rank` sorts; `events`, `state`
+and `commands` are what they are in every kind; `decide` uses `draft` (a document while it changes),
 `sizes` (limits, and what is archived to keep them) and `restoring`.
 """
 
