@@ -45,7 +45,7 @@ class Adder:
     def __init__(self, user: UserMemory):
         self._given = self._user = user
         self._entity_ids: dict[str, str] = {}
-        """What the ids of entities in the file are here. Bounded by the quota of entities."""
+        """Ids of entities: the one here by the one in the file. Bounded by the quota of entities."""
         self._added = self._unchanged = self._unindexed = self._other_metadata = 0
 
     async def add(self, entries: Sequence[Entry]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memory_actors.cli import checks
-from memory_actors.cli.checks import file_system
+from memory_actors.cli.doctor import file_system
 from memory_actors.search.model.installed import model_path
 
 MOUNTS = """\
