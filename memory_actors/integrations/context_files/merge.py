@@ -93,15 +93,15 @@ def merge(
     text = render(block.raw for block in document)
     live = aligned(as_shown(document), parse(text), new_id)
     if text == file_text:  # in step, whatever a sync that was cut off has noted
-        base = _base_of(live)
+        base = base_of(live)
     merging = _Merging(live, read)
     merging.settle(base or (), archived)
     final = whole(weave(list(merging.shown.values()), merging.read, new_id), new_id)
     return Merged(
         changes=tuple(changes_between(document, final)),
         text=render(block.raw for block in final),
-        file_base=_base_of(block.placed() for block in merging.read),
-        base=_base_of(final),
+        file_base=base_of(block.placed() for block in merging.read),
+        base=base_of(final),
         conflicts=tuple(merging.conflicts),
     )
 
@@ -200,7 +200,7 @@ class _Merging:
         self.conflicts.append(Conflict(name, reason, here, there))
 
 
-def _base_of(blocks: Iterable[Placed]) -> Base:
+def base_of(blocks: Iterable[Placed]) -> Base:
     """Return blocks as a base."""
     return tuple((block.block_id, text_digest(block.raw)) for block in blocks)
 
