@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from eventlog import Exported, Imported
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count, pass_app
 from memory_actors.cli.output import counted, print_json, progress_bar, say, size, write_bytes
