@@ -34,10 +34,10 @@ from eventlog import (
     VerifyReport,
     WrongExpectedVersion,
 )
-from memory_actors.api.handles.past import PastMemory
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.past import PastMemory
 from memory_actors.api.statistics import SystemStatistics
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.api_keys import KeyFileError
 from memory_actors.base.errors import (
     BeingErasedError,

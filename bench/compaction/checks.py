@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bench.compaction.store import COMPRESSED, all_of
 from memory_actors import Memory, MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.reports import CompactionReport
 
 Check = tuple[str, bool, str]

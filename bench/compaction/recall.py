@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bench.compaction.store import AGE, COMPRESSED, all_of, opened, retrieve
 from bench.report import Table
 from memory_actors import Memory, MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.compaction.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
 from memory_actors.compaction.summarizers.sentences import sentences
 from memory_actors.interchange.locomo import (

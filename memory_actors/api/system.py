@@ -23,10 +23,10 @@ from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_date
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import named
-from memory_actors.api.handles.past import PastMemory, past_memory
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.statistics import SystemStatistics, gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
+from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import Choices, Wired, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
@@ -57,7 +57,7 @@ from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
-from memory_actors.upkeep.encryption import Encrypt, key_file_of
+from memory_actors.upkeep.store import Encrypt, key_file_of
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
 from memory_actors.users.usage import SystemUsage, system_usage

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from memory_actors.api.handles.user import TAKES
+from memory_actors.api.user import TAKES
 from memory_actors.base.records import MemoryType, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.deriving import WORDS, mirrors

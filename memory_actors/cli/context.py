@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.reports import (
     DEFAULT_DOCUMENT,
     ContextEntry,

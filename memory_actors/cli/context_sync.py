@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
 from memory_actors.cli.context import document

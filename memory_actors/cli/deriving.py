@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
+from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count
 from memory_actors.cli.output import print_json

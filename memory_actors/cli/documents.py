@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Document, Memory, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors

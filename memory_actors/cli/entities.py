@@ -8,7 +8,7 @@ import click
 import msgspec
 from rich.tree import Tree
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Entity, Memory, Neighbour, Receipt, Relationship
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import Group

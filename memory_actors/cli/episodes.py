@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Episode, Memory, Receipt
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import Group

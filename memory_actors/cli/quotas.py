@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import click
 from rich.text import Text
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
 from memory_actors.base.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
 from memory_actors.cli import options

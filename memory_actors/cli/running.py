@@ -10,8 +10,8 @@ import anyio
 import click
 import structlog
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
@@ -20,7 +20,7 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
-from memory_actors.upkeep.default_log import has_log
+from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
 

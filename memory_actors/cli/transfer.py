@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, print_json, progress_bar, say, write_bytes

@@ -14,8 +14,8 @@ from itertools import groupby
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step

@@ -22,7 +22,7 @@ from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing

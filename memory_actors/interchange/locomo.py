@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file

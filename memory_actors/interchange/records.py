@@ -42,7 +42,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from memory_actors.api.handles.user import TAKES
+from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin

@@ -18,10 +18,10 @@ from typing import Any, Final, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from memory_actors.api.handles.past import PastMemory
-from memory_actors.api.handles.user import UserMemory
-from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.documents import Documents

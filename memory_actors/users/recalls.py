@@ -1,4 +1,4 @@
-"""Which memories were returned to whom for which query: an audit of reads, if it is asked for.
+"""An audit of reads, if it is asked for: the memories that were returned to whom for which query.
 
 Each search is one event in a stream beside the user's own, `recall:user:<id>`, appended relaxed:
 the read waits for no disk, and a crash may lose the last 50 ms of it. A record that cannot be
@@ -59,7 +59,7 @@ _logger = get_logger("memory_actors.users.recalls")
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """Where a stream stands; one append at a time."""
+    """The state of a stream; one append at a time."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     version: int | None = None

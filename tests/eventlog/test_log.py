@@ -117,7 +117,7 @@ async def test_everything_is_there_after_opening_again(tmp_path: Path):
 
 
 async def test_a_log_without_events_opens_again(tmp_path: Path):
-    """Whatever was committed before the first event."""
+    """The log opens whatever was committed before the first event."""
     for _ in range(3):
         async with EventLog.open(tmp_path, registry) as log:
             await log.flush()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,

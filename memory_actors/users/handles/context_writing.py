@@ -36,7 +36,7 @@ from memory_actors.users.live_user import LiveUser
 
 
 class BlockData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Memory.data` of a block says."""
+    """The content of `Memory.data` of a block."""
 
     document: str
     raw: str
@@ -116,7 +116,7 @@ class ContextWriting(Handle):
 
     @property
     def _budget(self) -> TokenBudget:
-        """How many tokens a document may have."""
+        """The number of tokens that a document may have."""
         return self._scope.services.settings.context_budget()
 
     def _room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:

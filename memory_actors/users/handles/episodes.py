@@ -46,7 +46,7 @@ DEFAULT_AGENT = "default"
 
 
 class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
-    """What `Memory.data` of a summary of episodes says, besides what it says of any episode."""
+    """The content of `Memory.data` of a summary of episodes, besides that of any episode."""
 
     agent_id: str = DEFAULT_AGENT
     status: Literal["done", "failed"] = "done"

@@ -1,4 +1,4 @@
-"""What the handles of all kinds share: the way of a command into the log and the indexes.
+"""The base of the handles of all kinds: the way of a command into the log and the indexes.
 
 Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
 answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
@@ -34,7 +34,8 @@ from memory_actors.users.live_user import LiveUser
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
-"""What is done once the log has the events of a command; it says why they are not indexed."""
+"""A function that is called once the log has the events of a command, and returns why they are
+not indexed."""
 NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
 )
@@ -43,7 +44,7 @@ _logger = get_logger("memory_actors.user")
 
 
 class Written(NamedTuple):
-    """What came of a command."""
+    """The outcome of a command."""
 
     reply: Reply
     evicted: tuple[str, ...]
@@ -54,7 +55,7 @@ class Written(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
-        """Return what came of a command, its victims picked out of its events."""
+        """Return the outcome of a command, its victims picked out of its events."""
         events = [recorded.data for recorded in reply.events]
         evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
         pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
@@ -74,7 +75,7 @@ class Handle(ABC):
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
     _relaxed: ClassVar[bool] = False
-    """Whether it is answered before it is on disk."""
+    """True if it is answered before it is on disk."""
 
     def __init__(self, scope: Scope):
         self._scope = scope

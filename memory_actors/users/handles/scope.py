@@ -41,9 +41,9 @@ class Scope:
         self.agent_id = check_optional_name(agent_id, "agent_id")
         self.session_id = check_optional_name(session_id, "session_id")
         self.origins = origins
-        """Where what is written comes from."""
+        """The origins of all that is written with it."""
         self.auto_prune = check_flag(auto_prune, "auto_prune")
-        """Whether what is added may make room, where the call does not say."""
+        """True if adding may make room, where the call does not say."""
         self.stream = stream_of(user_id)
 
     @property

@@ -422,7 +422,7 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
 
 async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path):
-    """Its stubs may be there; the next opening knows."""
+    """The stubs of the archive may be in the file; the next opening finds out."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise StorageFailed("who knows")
@@ -590,7 +590,7 @@ async def test_a_missing_segment_is_named_with_stream_and_event(tmp_path: Path):
 
 
 async def test_another_streams_segment_in_its_place_is_never_served(tmp_path: Path):
-    """Whole in itself, and with the right slots and versions."""
+    """The other segment is whole in itself, and has the right slots and versions."""
     async with opened(tmp_path) as log:
         await fill(log)
         await fill(log, stream="t")
@@ -605,7 +605,7 @@ async def test_another_streams_segment_in_its_place_is_never_served(tmp_path: Pa
 
 
 async def test_an_older_segment_of_the_same_name_is_never_served(tmp_path: Path):
-    """Right place, right CRC, right versions: only the digest in the stub tells."""
+    """Place, CRC and versions are right: only the digest in the stub tells."""
     for path in (tmp_path / "a", tmp_path / "b"):
         async with opened(path) as log:
             await fill(log)

@@ -100,7 +100,7 @@ async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path:
 async def test_earlier_versions_refuse_an_encrypted_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They know the formats up to 4, and check that before anything else."""
+    """Earlier versions know the formats up to 4, and check that before anything else."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
     monkeypatch.setattr("eventlog.lmdb.opening.ENCRYPTED_FORMAT", STORE_FORMAT)

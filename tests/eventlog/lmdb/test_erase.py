@@ -200,7 +200,7 @@ async def test_a_long_stream_is_erased_piece_by_piece(
 async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also where the payload is still there, and whatever is asked."""
+    """Every read says erased, also where the payload is still in the file."""
     monkeypatch.setattr(erase.Erasing, "step", failing(DiskFull("no room")))
     async with opened(tmp_path) as log:
         await fill(log)

@@ -12,7 +12,7 @@ from memory_actors import (
     NotFoundError,
     QuotaExceededError,
 )
-from memory_actors.api.handles import user_context
+from memory_actors.api import user_context
 from memory_actors.integrations.context_files import sync, watch
 from memory_actors.integrations.memory_tool import tool
 from memory_actors.users.handles.context_document import ContextDocument

@@ -21,7 +21,7 @@ from memory_actors import (
     Trust,
     UserMemory,
 )
-from memory_actors.api.handles.exporting import in_export_order
+from memory_actors.api.finding import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.kinds.purging.decide import PURGED
 from memory_actors.kinds.user_state import KINDS

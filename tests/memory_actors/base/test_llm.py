@@ -180,7 +180,7 @@ async def test_a_client_serves_many_at_once_and_after_failures(server: Server) -
 
 
 async def test_parameters_that_a_model_refuses_are_left_out(server: Server) -> None:
-    """Reasoning models want another name for one, and none of the other."""
+    """Reasoning models want another name for one parameter, and refuse the other."""
 
     def refuses(param: str, code: str) -> Any:
         return ("fails", 400, {"param": param, "code": code, "message": "no"})

@@ -1,4 +1,4 @@
-"""The keyword index: BM25's scores, over passages, right after every change."""
+"""The keyword index: BM25's scores, over windows, right after every change."""
 
 import threading
 from collections import Counter
@@ -58,7 +58,7 @@ def idf(n: int, df: int) -> float:
 
 
 def by_rank_bm25(texts: dict[int, str], query: str, sessions: list[list[int]] | None = None):
-    """The scores of rank_bm25 with our idf, over passages, as a share of the most there can be."""
+    """The scores of rank_bm25 with our idf, over windows, as a share of the most there can be."""
     own = {label: words(text) for label, text in texts.items()}
     chain_of = {label: chain for chain in sessions or [] for label in chain}
     whole = []
@@ -84,7 +84,7 @@ def in_chains(count: int, size: int) -> list[list[int]]:
 def test_scores_are_those_of_rank_bm25(
     size: int, spread_share: float, monkeypatch: pytest.MonkeyPatch
 ):
-    """However long the sessions, and whichever way a word's rows are reached."""
+    """Scores agree however long the sessions, and whichever way a word's rows are reached."""
     monkeypatch.setattr(passages, "_SPREAD_SHARE", spread_share)
     texts, sessions = random_texts(120), in_chains(120, size)
     index = build(texts, sessions)

@@ -250,7 +250,7 @@ def test_the_command_line_starts_without_the_extra() -> None:
 
 
 def test_an_application_without_its_lifespan_takes_no_jobs(tmp_path: Path) -> None:
-    """It would never carry them out."""
+    """An application that nobody starts would never carry jobs out."""
     keys = KeyStore(tmp_path)
     app = create_app(None, keys)  # type: ignore[arg-type]
 

@@ -7,15 +7,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from memory_actors.api.handles.deleting import delete_many
-from memory_actors.api.handles.finding import found, found_summary, full_id
-from memory_actors.api.handles.lineage import originals_of
-from memory_actors.api.handles.listing import chosen
-from memory_actors.api.handles.prompt import prompt
-from memory_actors.api.handles.purging import purge
-from memory_actors.api.handles.reads import UserReads
-from memory_actors.api.handles.restoring import restore
-from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.bulk import delete_many, restore
+from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.originals import originals_of
+from memory_actors.api.prompt import prompt
+from memory_actors.api.purging import purge
+from memory_actors.api.reads import UserReads
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (

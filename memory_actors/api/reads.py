@@ -1,4 +1,4 @@
-"""What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
+"""The reads of `memory.user(...)`, live or of the past."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, get_args
@@ -6,18 +6,20 @@ from typing import Any, get_args
 import anyio.to_thread
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.exporting import in_export_order
-from memory_actors.api.handles.finding import found_in, found_summary, state_now
-from memory_actors.api.handles.lineage import expand
-from memory_actors.api.handles.listing import (
+from memory_actors.api.finding import (
     SEARCHED,
     chosen,
+    found_in,
+    found_summary,
+    in_export_order,
     matching,
     named_kinds,
     newest_first,
     only_kind,
+    state_now,
 )
-from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.originals import expand
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
@@ -67,7 +69,7 @@ class UserReads:
 
     @property
     def user_id(self) -> str:
-        """Whose memory it is."""
+        """The id of the user whose memory it is."""
         return self._scope.user_id
 
     async def retrieve(
@@ -263,7 +265,7 @@ class UserReads:
     async def export(self) -> AsyncIterator[Memory]:
         """Yield every living memory as it was when the export began, kind by kind.
 
-        The order is that of handles/exporting.py: what a memory needs comes before it.
+        The order is that of api/finding.py: what a memory needs comes before it.
         """
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
