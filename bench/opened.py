@@ -50,7 +50,7 @@ async def at_rest(memory: MemorySystem, user_id: str) -> None:
     """Wait until nothing is done in the background: no graph is built, no vector waits for disk."""
     table = services_of(memory).embeddings._table  # noqa: SLF001
     async with live_user(memory, user_id) as live:
-        while table.waiting or _wants_maintenance(live) or live._chores._running:  # noqa: SLF001
+        while table.waiting or _wants_maintenance(live) or live._tasks._running:  # noqa: SLF001
             live.indexes.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(REST_S)
 

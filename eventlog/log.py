@@ -258,7 +258,8 @@ class EventLog(LogUpkeep, TakesAppends):
         check_text("idempotency key", idempotency_key)
         digest = given_digest(request)
         with self._env.read() as txn:
-            return self._ledger.first_result(txn, stream, idempotency_key, digest)
+            record = self._ledger.stream(txn, stream)
+            return self._ledger.first_result(txn, record, idempotency_key, digest)
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None

@@ -100,13 +100,6 @@ class Erasing:
             projections=names + (pending.projections if pending else []),
             stubs_until=pending.stubs_until if pending else record.erased_version,
         )
-        self._forget(txn, sid, record, fresh)
-        return fresh
-
-    def _forget(
-        self, txn: Transaction, sid: bytes, record: StreamRecord, fresh: ErasureRecord
-    ) -> None:
-        """Write down what is erased, and delete what could bring it back to life."""
         erased = msgspec.structs.replace(
             record, name="", erased_version=record.version, erased_at_us=fresh.at_us
         )
@@ -116,6 +109,7 @@ class Erasing:
             txn.delete(sid + version, db=self._env.tables["snapshots"])
         for name in fresh.projections:
             txn.delete(name, db=self._env.tables["checkpoints"])
+        return fresh
 
     def pending(self, txn: Transaction) -> dict[bytes, ErasureRecord]:
         """Return the erasures that are under way, by stream id.

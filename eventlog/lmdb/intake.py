@@ -158,11 +158,10 @@ class Intake:
     # --- room
 
     async def _wait_for_room(self) -> None:
-        while self._writer is not None and self._full():
+        while self._writer is not None and (
+            self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
+        ):
             await self._turns.wait()
-
-    def _full(self) -> bool:
-        return self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
 
     def _wake_room_waiters(self) -> None:
         """Wake no more callers than there is room for events; each looks again for itself."""

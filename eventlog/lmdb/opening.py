@@ -88,7 +88,6 @@ class Files(msgspec.Struct, frozen=True):
             opened.callback(env.close)
             anchor = Anchor(directory / ANCHOR)
             opened.callback(anchor.close)
-            _count_on(env)
             identity = _matched(env, keys)
             keys = keys if identity else None
             ledger, archive = Ledger(env, keys), Archive(directory / ARCHIVE)
@@ -98,7 +97,9 @@ class Files(msgspec.Struct, frozen=True):
                 totals = load_totals(env, txn)
             erasing = Erasing(env, ledger, archive)
             if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
-                _write_anchor(env, ledger, anchor)
+                with env.read() as txn:
+                    tail = ledger.tail(txn)
+                anchor.write(tail._replace(transaction=env.last_transaction()))
             _clear(env, archive)
             opened.pop_all()
             reading = Reading(env, ledger, registry, archive, keys)
@@ -130,26 +131,20 @@ def _check_there(directory: Path) -> None:
         )
 
 
-def _count_on(env: Environment) -> None:
-    """Let transactions be numbered behind those of the files that this one has replaced.
-
-    :raises UnknownEvent: another version made the file; it is untouched.
-    """
-    with env.read() as txn:
-        record = check_format(env, txn)
-    if record is not None:
-        env.count_from(record.transactions)
-
-
 def _matched(env: Environment, keys: Keys | None) -> bytes:
     """Return the identity of the keys of a log that is or will be encrypted; else nothing.
 
+    Transactions are numbered behind those of the files that this one has replaced from now on.
+
+    :raises UnknownEvent: another version made the file; it is untouched.
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
     """
     with env.read() as txn:
-        is_new = check_format(env, txn) is None
+        record = check_format(env, txn)
         identity = load_keys_identity(env, txn)
         streams = [] if identity is None else Ledger(env).streams_to_read(txn)
+    if record is not None:
+        env.count_from(record.transactions)
     if keys is None and identity is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
@@ -157,7 +152,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
         )
     if keys is None or (keys is NO_KEYS and identity is None):
         return b""
-    if identity is None and not is_new:
+    if identity is None and record is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
             "what is in it, export it and import that into a new, encrypted one"
@@ -191,13 +186,6 @@ def _finish_erasures(env: Environment, erasing: Erasing, keys: Keys | None) -> b
     except (CorruptLog, DiskFull, StorageFailed) as error:  # it is tried again, or asked for again
         _logger.warning("erasure not finished", error=str(error))
         return True
-
-
-def _write_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> None:
-    """Anchor what was done before there is a writer."""
-    with env.read() as txn:
-        tail = ledger.tail(txn)
-    anchor.write(tail._replace(transaction=env.last_transaction()))
 
 
 def _clear(env: Environment, archive: Archive) -> None:
@@ -237,7 +225,7 @@ def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
     :raises CorruptLog: the record is damaged.
     """
     value = txn.get(ROW, db=env.tables["meta"])
-    record = None if value is None else unpack_format(value)
+    record = None if value is None else unseal_record(value, FormatRecord, "the store's format")
     if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
         raise UnknownEvent(
             f"the store has format {record.format}, not {STORE_FORMAT} or {ENCRYPTED_FORMAT}: "
@@ -283,14 +271,6 @@ def load_format(env: Environment, txn: Transaction) -> FormatRecord:
     if record is None:
         raise CorruptLog(_LOST)
     return record
-
-
-def unpack_format(value: bytes) -> FormatRecord:
-    """Return the record in a row.
-
-    :raises CorruptLog: it is damaged.
-    """
-    return unseal_record(value, FormatRecord, "the store's format")
 
 
 def add_slack(env: Environment, txn: Transaction, slack_bytes: int) -> None:

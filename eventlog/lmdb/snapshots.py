@@ -72,16 +72,12 @@ def load_snapshot(
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
             if record.fingerprint == fingerprint and version <= version_max:
-                return Snapshot(version, _opened(record, sid, version, cipher))
+                place = _place(sid, version, fingerprint)
+                data = record.data if cipher is None else cipher.decrypt(record.data, place)
+                return Snapshot(version, data)
         except CorruptLog:
             continue
     return None
-
-
-def _opened(record: SnapshotRecord, sid: bytes, version: int, cipher: Cipher | None) -> bytes:
-    if cipher is None:
-        return record.data
-    return cipher.decrypt(record.data, _place(sid, version, record.fingerprint))
 
 
 def _place(sid: bytes, version: int, fingerprint: str) -> bytes:

@@ -27,7 +27,7 @@ the digests of requests are keyed hashes, and the data of snapshots is encrypted
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -168,6 +168,38 @@ def blind_id(key: str, cipher: Cipher | None) -> bytes:
 def key_check(row_key: bytes) -> bytes:
     """Return what a row of `keys` holds, so that a bit that moves it elsewhere shows."""
     return _CRC.pack(zlib.crc32(row_key))
+
+
+def put_event(
+    env: Environment,
+    txn: Transaction,
+    position: int,
+    sid: bytes,
+    version: int,
+    data: bytes,
+    key_rows: Iterable[bytes],
+) -> None:
+    """Put the frame of an event at the end of the log, and into the indexes.
+
+    `key_rows` are the keys of its rows in the index of keys.
+
+    :raises CorruptLog: there is something at or behind that position.
+    """
+    at = U64.pack(position)
+    if not txn.put(at, data, db=env.tables["events"], append=True):
+        raise CorruptLog(f"position {position} is not the end of the log: verify it")
+    txn.put(sid + U64.pack(version), at, db=env.tables["versions"])
+    for row in key_rows:
+        txn.put(row, key_check(row), db=env.tables["keys"])
+
+
+def stream_records(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:
+    """Yield the id and the record of every stream, in order of id.
+
+    :raises CorruptLog: a record is damaged.
+    """
+    for sid, value in scan(env, txn, "streams", b""):
+        yield sid, unseal_record(value, StreamRecord, "a stream's record")
 
 
 def scan(

@@ -106,7 +106,7 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
         _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         _sync_all(scratch)
         put_in_place(scratch, directory)
-    size = sum(file.size_bytes for file in manifest.files)
+    size = sum(listed.size_bytes for listed in manifest.files)
     return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
 
 
@@ -274,24 +274,17 @@ def restore_files(
                 copied(directory / name, scratch / name)
         _sync_all(scratch)
         say_ready(scratch)
-        aside = _moved_aside(directory, now_us) if replaces else None
-        _take_its_place(scratch, directory, aside)
+        aside = None
+        if replaces:
+            aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
+            directory.rename(aside)
+        try:
+            put_in_place(scratch, directory)
+        except OSError:
+            if aside is not None and not directory.exists():
+                aside.rename(directory)
+            raise
     return Restored(str(directory), tail.position, None if aside is None else str(aside))
-
-
-def _moved_aside(directory: Path, now_us: int) -> Path:
-    aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
-    directory.rename(aside)
-    return aside
-
-
-def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
-    try:
-        put_in_place(scratch, directory)
-    except OSError:
-        if aside is not None and not directory.exists():
-            aside.rename(directory)
-        raise
 
 
 # --- files

@@ -32,7 +32,7 @@ from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import check_entry
-from eventlog.lmdb.tables import U64, RequestRecord, StreamRecord, scan, unseal_record
+from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records, unseal_record
 from eventlog.lmdb.totals import load_totals
 
 FORMAT = 1
@@ -151,8 +151,7 @@ def _messages(
 
 
 def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
-    for sid, value in scan(files.env, txn, "streams", b""):
-        record = unseal_record(value, StreamRecord, "a stream's record")
+    for sid, record in stream_records(files.env, txn):
         at = txn.get(sid + U64.pack(record.version), U64.pack(0), db=files.env.tables["versions"])
         if U64.unpack(at)[0] > since or record.erased_version:
             yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)

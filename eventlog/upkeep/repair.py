@@ -51,8 +51,8 @@ from eventlog.lmdb.tables import (
     RequestRecord,
     SegmentRecord,
     StreamRecord,
-    key_check,
     load_segment,
+    put_event,
     put_segment,
     scan,
     seal_record,
@@ -331,15 +331,11 @@ class _Repair:
         self._position += len(batch)
 
     def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
-        tables = self._new.tables
         for position, (taken, data) in enumerate(batch, start=first):
-            at, version = U64.pack(position), U64.pack(taken.version)
             moved = frame.moved(position, data)
-            txn.put(at, moved, db=tables["events"], append=True)
-            txn.put(taken.stream_id + version, at, db=tables["versions"])
+            rows = self._key_rows(frame.unpack(position, moved))
+            put_event(self._new, txn, position, taken.stream_id, taken.version, moved, rows)
             self._streams[taken.stream_id].positions[taken.version] = position
-            for row in self._key_rows(frame.unpack(position, moved)):
-                txn.put(row, key_check(row), db=tables["keys"])
 
     def _key_rows(self, taken: Frame) -> Iterable[bytes]:
         if taken.gone is not None or taken.place is not None:

@@ -192,15 +192,10 @@ class LogUpkeep:
         return shrunk
 
     async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
-        """Write a copy of the log as it is at one moment to a new directory, and verify it.
+        """Write a backup to a new directory, and verify it. See `BackupStore`.
 
-        Appends and reads go on; archiving, erasing and shrinking wait. `also(path)` is called in a
-        thread to put more into the directory. It appears whole, or not at all. `restore` puts a
-        backup in the place of a log.
-
-        :raises LogUnavailable: there is something at `directory` already, or it cannot be made.
-        :raises DiskFull, StorageFailed: there is nothing of it.
-        :raises CorruptLog: the log, and so its copy, is damaged; there is nothing of it.
+        Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
+        the place of a log.
         """
         write = partial(write_backup, self._files, named(directory), also=also)
         return await self._alone_in_thread(write)
@@ -208,15 +203,10 @@ class LogUpkeep:
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
-        """Write what came behind a position to a new file, for `import_events` of another log.
+        """Write what came behind a position to a new file. See `ExportingStore`.
 
         `progress(done, total)` is called in a thread; it counts the events of the whole log.
-        Upkeep waits meanwhile; appends and reads go on. Streams that were erased, whenever that
-        was, are named in it by their ids, so that they are erased there too.
-
-        :raises LogUnavailable: there is such a file, or the log has not got so far.
-        :raises PayloadDropped: retention has dropped a payload behind that position.
-        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        Upkeep waits meanwhile; appends and reads go on.
         """
         check_int("position", position, 0, None)
         write = partial(write_export, self._files, Path(file), position, progress=progress)
@@ -229,17 +219,10 @@ class LogUpkeep:
         progress: Progress | None = None,
         erasing: OfErased | None = None,
     ) -> Imported:
-        """Append what another log exported, if this one has the very same past.
+        """Append what another log exported. See `ExportingStore`.
 
-        What it has already is passed over, so an import that was interrupted can be repeated.
         Nobody else may append meanwhile. Nothing is written before the whole file has been checked.
-        `progress(done, total)` counts the events that are new. `erasing(names)` is called in a
-        thread before streams are erased, for what is kept of them elsewhere.
-
-        :raises WrongExpectedVersion: there is a gap between the log and the file, or the log has
-            more than the file.
-        :raises CorruptLog: the file is damaged, or continues another log.
-        :raises LogUnavailable: it cannot be read.
+        `progress(done, total)` counts the events that are new.
         """
         return await self._alone(partial(self._import, Path(file), progress, erasing))
 

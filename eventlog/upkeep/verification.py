@@ -27,7 +27,7 @@ from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.opening import KEYS_ROW, load_keys_identity, unpack_format
+from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import Reading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
@@ -385,7 +385,7 @@ class Verification:
 
     def _check_meta(self, key: bytes, value: bytes) -> None:
         if key == b"format":
-            unpack_format(value)
+            unseal_record(value, FormatRecord, "the store's format")
         elif key == KEYS_ROW:
             unseal(value, "the identity of the store's keys", key)
         else:  # what it should come to is known to those who count; that it is whole, to its CRC

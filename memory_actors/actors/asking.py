@@ -5,7 +5,21 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from eventlog import Durability, Recorded
+from eventlog import (
+    DiskFull,
+    Durability,
+    EventLogError,
+    IdempotencyConflict,
+    InvalidAppend,
+    Recorded,
+)
+from memory_actors.base.errors import (
+    CommandCrashedError,
+    InvalidInputError,
+    MemoryActorsError,
+    StorageFullError,
+    UnavailableError,
+)
 
 Seen = TypeVar("Seen", contravariant=True)
 
@@ -71,3 +85,22 @@ class Behaviour(Protocol[Seen]):
     def rebuilt(self, state: Seen) -> None:
         """Take note that the state was read again from the log."""
         ...
+
+
+def unavailable(error: EventLogError) -> MemoryActorsError:
+    """Return an error of the log in this package's terms: by what the caller does next."""
+    kind: type[MemoryActorsError] = UnavailableError
+    if isinstance(error, IdempotencyConflict | InvalidAppend):
+        kind = InvalidInputError
+    elif isinstance(error, DiskFull):
+        kind = StorageFullError
+    translated = kind(f"the log refused the write: {error}")
+    translated.__cause__ = error
+    return translated
+
+
+def crashed(error: Exception) -> CommandCrashedError:
+    """Return what a caller is told of an exception that should not have been."""
+    translated = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
+    translated.__cause__ = error
+    return translated

@@ -1,4 +1,4 @@
-"""The runtime: which actors live, from when to when, and in how much memory.
+"""The runtime: it makes actors live, lets them leave, and keeps their memory within a budget.
 
 A key's actor is activated on first use and shared by all who use it. It leaves (is passivated) when
 it was idle for long, or when all live actors together hold more than the byte budget, least
@@ -243,12 +243,13 @@ class Runtime(Generic[L]):
     def _new_slot(self, key: str) -> _Slot[L]:
         slot = _Slot(asyncio.create_task(self._activated(key)))
         self._slots[key] = slot
-        slot.activation.add_done_callback(lambda done: self._activation_done(key, slot, done))
-        return slot
 
-    def _activation_done(self, key: str, slot: _Slot[L], done: "asyncio.Task[L]") -> None:
-        if not _succeeded(done):
-            self._drop(key, slot)  # failed for all who waited: the next one tries anew
+        def activated(done: "asyncio.Task[L]") -> None:
+            if not _succeeded(done):
+                self._drop(key, slot)  # failed for all who waited: the next one tries anew
+
+        slot.activation.add_done_callback(activated)
+        return slot
 
     async def _activated(self, key: str) -> L:
         await self._shrink()
@@ -283,29 +284,23 @@ class Runtime(Generic[L]):
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(min(SWEEP_S, self._idle_s))
-            await self._sweep()
-
-    async def _sweep(self) -> None:
-        idle_since = asyncio.get_running_loop().time() - self._idle_s
-        for key, slot in list(self._slots.items()):
-            if slot.last_used_s > idle_since:
-                break  # in order of last use: all that follow are younger
-            if self._may_leave(slot):
-                await self._passivate(key)
-        await self._shrink()
+            idle_since = asyncio.get_running_loop().time() - self._idle_s
+            for key, slot in list(self._slots.items()):
+                if slot.last_used_s > idle_since:
+                    break  # in order of last use: all that follow are younger
+                if self._may_leave(slot):
+                    await self._passivate(key)
+            await self._shrink()
 
     async def _shrink(self) -> None:
         """Passivate, least recently used first, until the budget is kept; one caller at a time."""
         async with self._shrinking:
-            await self._shrink_alone()
-
-    async def _shrink_alone(self) -> None:
-        self._measure()
-        for key, slot in list(self._slots.items()):
-            if self._live_bytes <= self._budget_bytes:
-                return
-            if self._may_leave(slot):
-                await self._passivate(key)
+            self._measure()
+            for key, slot in list(self._slots.items()):
+                if self._live_bytes <= self._budget_bytes:
+                    return
+                if self._may_leave(slot):
+                    await self._passivate(key)
 
     def _may_leave(self, slot: _Slot[L]) -> bool:
         if slot.users or slot.leaving is not None or not slot.activation.done():

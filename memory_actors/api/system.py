@@ -57,7 +57,7 @@ from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
-from memory_actors.upkeep.encryption import Encrypt, key_file_of
+from memory_actors.upkeep.store import Encrypt, key_file_of
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
 from memory_actors.users.usage import SystemUsage, system_usage

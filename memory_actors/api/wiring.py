@@ -48,8 +48,8 @@ from memory_actors.search.embedding.thread import LEAVE_S_MAX
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding
-from memory_actors.upkeep.default_log import open_log
 from memory_actors.upkeep.erasing import Erasing
+from memory_actors.upkeep.store import open_log
 from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.users.recalls import KEY_FILE, RecallAudit
 from memory_actors.users.services import Services

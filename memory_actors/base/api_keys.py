@@ -208,7 +208,8 @@ class KeyStore:
     def _change(self, change: Callable[[Sequence[ApiKey]], list[ApiKey]]) -> None:
         try:
             with self._locked():
-                self._write(change(self._read()))
+                keys = _File(keys=change(self._read()))
+                write_whole(self.path, msgspec.json.format(msgspec.json.encode(keys)))
         except OSError as error:
             raise KeyFileError(f"the keys in {self.path} cannot be written: {error}") from error
 
@@ -221,10 +222,6 @@ class KeyStore:
             yield
         finally:
             os.close(descriptor)
-
-    def _write(self, keys: Sequence[ApiKey]) -> None:
-        """Replace the file, readable by its owner only."""
-        write_whole(self.path, msgspec.json.format(msgspec.json.encode(_File(keys=list(keys)))))
 
 
 def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:

@@ -57,7 +57,7 @@ class Opening(AbstractAsyncContextManager[T, None]):
         raise self._not_open("`with`")
 
     def __exit__(self, *_: object) -> None:
-        """Never get here."""
+        """Exist because `with` asks for it; never called."""
 
     def _not_open(self, use: str) -> NotOpenError:
         return NotOpenError(

@@ -15,7 +15,7 @@ from eventlog.files.datafile import named
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.upkeep.encryption import default_key_file, known_key_file
+from memory_actors.upkeep.store import default_key_file, known_key_file
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"

@@ -20,7 +20,7 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
-from memory_actors.upkeep.default_log import has_log
+from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
 

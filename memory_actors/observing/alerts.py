@@ -283,7 +283,10 @@ class _Lane:
             self.dropped += 1
             return
         if len(self.waiting) == WAITING_MAX:
-            self._drop_oldest()
+            self.waiting.popleft()
+            self.dropped += 1
+            if self.dropped == 1:  # once: the statistics count on
+                _logger.warning("alerts are dropped: the sink is behind", sink=self._name)
         self.waiting.append(alert)
         self._news.set()
 
@@ -298,16 +301,14 @@ class _Lane:
         self.start()
         self._closing = True
         self._news.set()
-        await self._stop(deadline_s)
+        assert self._task is not None
+        await asyncio.wait([self._task], timeout=deadline_s)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_S)
         self.dropped += len(self.waiting)
         self.waiting.clear()
         await self._close_sink()
-
-    def _drop_oldest(self) -> None:
-        self.waiting.popleft()
-        self.dropped += 1
-        if self.dropped == 1:  # once: the statistics count on
-            _logger.warning("alerts are dropped: the sink is behind", sink=self._name)
 
     async def _run(self) -> None:
         while True:
@@ -335,13 +336,6 @@ class _Lane:
     def _note_failure(self, error: BaseException) -> None:
         self.failed += 1
         _logger.warning("alert not delivered", sink=self._name, error=reason(error))
-
-    async def _stop(self, deadline_s: float) -> None:
-        assert self._task is not None
-        await asyncio.wait([self._task], timeout=deadline_s)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=CANCEL_S)
 
     async def _close_sink(self) -> None:
         close = getattr(self._sink, "close", None)

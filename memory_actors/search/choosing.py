@@ -70,7 +70,7 @@ class Folding:
         return False
 
     def leave_out(self, text: str) -> None:
-        """Let nothing be new that says what a text does, whoever says it."""
+        """Count a text as said, so that nothing that says the same is new, whoever says it."""
         self._said[gist(text)] = _First("", "")
 
     def told(self, hits: Iterable[Hit]) -> list[Hit]:

@@ -58,7 +58,9 @@ def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
 
 def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
     kind, row = found
-    origins = provenance.of(row.memory_id)
+    origins, data = provenance.of(row.memory_id), kind.data(row, events)
+    if data is not None:
+        data = msgspec.json.decode(msgspec.json.encode(data))  # a copy: it is the caller's
     return {
         "memory_id": row.memory_id,
         "content": kind.content(row, events),
@@ -72,7 +74,7 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
         "pinned": getattr(row, "pinned", False),
         "size_bytes": row.size_bytes,
         "stored_bytes": row.stored_bytes,
-        "data": _as_json(kind.data(row, events)),
+        "data": data,
         "source": "compressed" if is_summary(row) else "memory",
         "times_seen": getattr(row, "times_seen", 1),
         "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
@@ -104,8 +106,3 @@ def _fields(event: Any) -> dict[str, Any]:
         return {"dropped_since": event.since.isoformat()}
     fields: dict[str, Any] = msgspec.to_builtins(event)
     return fields
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it, in copies: they are the caller's."""
-    return None if value is None else msgspec.json.decode(msgspec.json.encode(value))

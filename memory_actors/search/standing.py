@@ -67,7 +67,7 @@ def _counted(query: Query, state: LongTerm, rows: Iterable[Row]) -> Newer:
 
 
 def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer) -> None:
-    """Give newer memories the scores of what they took the place of, from the oldest on."""
+    """Raise newer memories to the scores of those they replaced, from the oldest on."""
     waiting = [(long_term.age(one.found.row), one.found.row.memory_id) for one in superseded]
     heapify(waiting)
     while waiting:

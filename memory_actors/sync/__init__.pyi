@@ -67,8 +67,8 @@ from memory_actors.observing.metrics import Metrics
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding
 from memory_actors.search.weights import Weights
-from memory_actors.upkeep.encryption import Encrypt
 from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.upkeep.store import Encrypt
 from memory_actors.users.usage import CostEstimate, SystemUsage
 
 class MemorySystem:

@@ -230,7 +230,10 @@ class Batcher:
     async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:
             while begun is not None:
-                outcomes = await self._ended(begun)
+                try:
+                    outcomes = await begun.outcomes
+                except EmbedderError as error:  # closed before the thread came to it
+                    outcomes = [error] * len(begun.batch)
                 for want, outcome in zip(begun.batch, outcomes, strict=True):
                     self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
@@ -238,12 +241,6 @@ class Batcher:
                 begun = self._begun(lane)
         finally:
             lane.task = None
-
-    async def _ended(self, begun: _Begun) -> list[Outcome]:
-        try:
-            return await begun.outcomes
-        except EmbedderError as error:  # closed before the thread came to it
-            return [error] * len(begun.batch)
 
     def _begun(self, lane: _Lane) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""

@@ -92,8 +92,11 @@ class VectorForm:
         """
         numbers = _numbers(given)
         if numbers is None or numbers.shape != (count, self._dimension):
+            said = f"a {type(given).__name__} that is no array of numbers"
+            if numbers is not None:
+                said = f"an array of shape {list(numbers.shape)}"
             raise WrongVectorsError(
-                f"the embedder returned {_said(given, numbers)} for {count} texts: "
+                f"the embedder returned {said} for {count} texts: "
                 f"return float32 [{count}, {self._dimension}]"
             )
         lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
@@ -123,9 +126,3 @@ def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
         return array.astype(np.float64, casting="same_kind") if array.dtype.kind in "fiu" else None
     except (TypeError, ValueError):  # rows of several lengths, say
         return None
-
-
-def _said(given: Any, numbers: npt.NDArray[np.floating[Any]] | None) -> str:
-    if numbers is not None:
-        return f"an array of shape {list(numbers.shape)}"
-    return f"a {type(given).__name__} that is no array of numbers"

@@ -283,7 +283,7 @@ class EmbeddingService:
         self._table.copy_to(path)
 
     async def shrink(self) -> None:
-        """Give the room of what was deleted back to the disk, where that is a good part of it."""
+        """Return deleted rows' room to the disk, if that is a good part of the file."""
         await anyio.to_thread.run_sync(self._table.shrink)
 
     async def background_mean(self) -> Vectors:

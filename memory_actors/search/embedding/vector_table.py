@@ -170,17 +170,17 @@ class VectorTable:
     ) -> list[dict[bytes, bytes]]:
         """Return the stored values that are whole, by digest, of each table, in one transaction."""
         found = [dict[bytes, bytes]() for _ in tables]
-        shelf = owner.shelf()
-        if shelf is None:
+        scope = owner.scope()
+        if scope is None:
             return found
-        keys = {digest: self._model + shelf.row(digest) for digest in digests}
+        keys = {digest: self._model + scope.row(digest) for digest in digests}
         with self._env.read() as txn:
             for table, values in zip(tables, found, strict=True):
                 db = self._env.tables[table]  # of the file that this transaction reads
                 for digest, key in keys.items():
                     value = txn.get(key, db=db)
                     data = None if value is None else _checked(value)
-                    data = None if data is None else shelf.read(data, _place(table, key))
+                    data = None if data is None else scope.read(data, _place(table, key))
                     if data is not None:
                         values[digest] = data
         return found
@@ -213,10 +213,10 @@ class VectorTable:
     def _delete(self, digests: Sequence[bytes], owner: Owner) -> None:
         for digest in digests:
             self._waiting.pop(owner.prefix + digest, None)
-        shelf = owner.shelf()
-        if shelf is None:
+        scope = owner.scope()
+        if scope is None:
             return
-        keys = sorted(self._model + shelf.row(digest) for digest in digests)
+        keys = sorted(self._model + scope.row(digest) for digest in digests)
 
         try:
             self._env.write(partial(_delete_keys, self._env, ("vectors", "tokens"), keys))
@@ -230,8 +230,8 @@ class VectorTable:
 
         :raises EventLogError: the disk is full or failed; it can be repeated.
         """
-        shelf, prefix = owner.shelf(), owner.prefix
-        rows = {} if shelf is None else {shelf.row(digest): digest for digest in digests}
+        scope, prefix = owner.scope(), owner.prefix
+        rows = {} if scope is None else {scope.row(digest): digest for digest in digests}
         with self._lock:
             known = {d for d in digests if self._waiting.pop(prefix + d, None) is not None}
             if not owner.is_everybody:  # what was never in the log must not be written any more
@@ -290,14 +290,14 @@ class VectorTable:
         self._env.close()
 
     def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
-        shelves = {owner: owner.shelf_to_write() for owner, _, _ in batch.values()}
+        scopes = {owner: owner.scope_to_write() for owner, _, _ in batch.values()}
         rows: list[tuple[str, bytes, bytes]] = []
         for owner, digest, one in batch.values():
-            shelf = shelves[owner]
-            key = self._model + shelf.row(digest)
+            scope = scopes[owner]
+            key = self._model + scope.row(digest)
             data = {"vectors": one.vector.astype(np.float16).tobytes(), "tokens": one.tokens}
             rows += [
-                (name, key, _sealed(shelf.written(each, _place(name, key))))
+                (name, key, _sealed(scope.written(each, _place(name, key))))
                 for name, each in data.items()
                 if each is not None
             ]

@@ -88,28 +88,26 @@ class Chains:
         linked = np.flatnonzero(before != NONE)
         self.after[before[linked]] = linked
         self.row_of = dict(zip(labels.tolist(), range(n), strict=True))
-        self.spans[:n] = self._all_spans(n)
-        return self
-
-    def _all_spans(self, n: int) -> _Links:
-        spans, rows = self.lengths[:n].copy(), self.before[:n]
+        spans, rows = lengths.copy(), before
         for _ in range(ROWS_BEFORE):
             there = np.flatnonzero(rows != NONE)
             spans[there] += self.lengths[rows[there]]
             rows = np.where(rows != NONE, self.before[rows], NONE)
-        return spans
+        self.spans[:n] = spans
+        return self
 
     def previous(self, label: int) -> int | None:
         """Return the label before this one in its chain."""
-        row = self.row_of.get(label)
-        before = NONE if row is None else int(self.before[row])
-        return None if before == NONE else int(self.labels[before])
+        return self._beside(label, self.before)
 
     def following(self, label: int) -> int | None:
         """Return the label behind this one in its chain."""
+        return self._beside(label, self.after)
+
+    def _beside(self, label: int, link: _Links) -> int | None:
         row = self.row_of.get(label)
-        after = NONE if row is None else int(self.after[row])
-        return None if after == NONE else int(self.labels[after])
+        other = NONE if row is None else int(link[row])
+        return None if other == NONE else int(self.labels[other])
 
     def _link(self, first: int, second: int) -> None:
         if first != NONE:
@@ -132,10 +130,8 @@ class Chains:
             row = int(link[row])
 
     def _grow(self, capacity: int) -> None:
-        extra = capacity - len(self.labels)
-        self.labels = np.pad(self.labels, (0, extra))
-        self.alive = np.pad(self.alive, (0, extra))
-        self.lengths = np.pad(self.lengths, (0, extra))
-        self.spans = np.pad(self.spans, (0, extra))
-        self.before = np.pad(self.before, (0, extra), constant_values=NONE)
-        self.after = np.pad(self.after, (0, extra), constant_values=NONE)
+        more = (0, capacity - len(self.labels))
+        self.labels, self.alive = np.pad(self.labels, more), np.pad(self.alive, more)
+        self.lengths, self.spans = np.pad(self.lengths, more), np.pad(self.spans, more)
+        self.before = np.pad(self.before, more, constant_values=NONE)
+        self.after = np.pad(self.after, more, constant_values=NONE)

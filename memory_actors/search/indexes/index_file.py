@@ -18,7 +18,6 @@ import numpy as np
 from eventlog.files.regular import ANEW, opened, read_bytes
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
-from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
@@ -60,7 +59,7 @@ _decoder = msgspec.msgpack.Decoder(IndexFile)
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
-    data = owner.shelf_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
+    data = owner.scope_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
     partial = path.with_suffix(".partial")
     with opened(partial, ANEW) as written:
         written.write(zlib.crc32(data).to_bytes(4, "big") + data)
@@ -70,17 +69,13 @@ def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
 def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
     """Return what is in a file, None if that is nothing whole."""
     try:
-        data = _opened(path, owner)
-        return None if data is None else _decoder.decode(data)
+        data, scope = read_bytes(path), owner.scope()
+        if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+            return None
+        plain = scope.read(data[4:], path.name.encode())
+        return None if plain is None else _decoder.decode(plain)
     except (OSError, ValueError):
         return None
-
-
-def _opened(path: Path, owner: Owner) -> bytes | None:
-    data, shelf = read_bytes(path), owner.shelf()
-    if shelf is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        return None
-    return shelf.read(data[4:], path.name.encode())
 
 
 class IndexFiles:
@@ -114,14 +109,13 @@ class IndexFiles:
         if file is not None:
             traits.extend(self._traits(labels, known, file.spoken))
             late.restore(file.tokens, known)
-        parts = Parts(len(labels), self._dense(labels, vectors), words, late, traits)
+        model = self._embeddings.embedder
+        dimension, fingerprint = model.dimension, model.fingerprint
+        dense = DenseIndex.load(dimension, labels, vectors, self._path, fingerprint)
+        parts = Parts(len(labels), dense, words, late, traits)
         for place in np.flatnonzero(~there).tolist():
             parts.forget(labels[place])
         return parts
-
-    def _dense(self, labels: Sequence[int], vectors: Vectors) -> DenseIndex:
-        model = self._embeddings.embedder
-        return DenseIndex.load(model.dimension, labels, vectors, self._path, model.fingerprint)
 
     def _traits(
         self,
@@ -145,9 +139,9 @@ class IndexFiles:
             dense.save(self._path, self._embeddings.embedder.fingerprint)
 
     def words_of(self, parts: Parts) -> IndexFile:
-        """Copy what is quick to keep: words, what texts say of themselves, their tokens."""
+        """Copy the words, the traits that texts show, and their tokens. Quick."""
         return IndexFile(self._recipe, parts.words.saved(), parts.said(), parts.late.saved())
 
     def save_words(self, file: IndexFile) -> None:
-        """Write that. Slow: for a thread."""
+        """Write the words file. Slow: for a thread."""
         write_index(self._words_path, file, self._embeddings.owner)

@@ -90,7 +90,7 @@ def kept_rows(then: View, now: View) -> Rows:
     return np.concatenate([np.flatnonzero(then.alive), since + np.flatnonzero(now.alive[since:])])
 
 
-class Ends:
+class SessionOrder:
     """The ends of sessions, as far as they are known."""
 
     def __init__(self) -> None:
@@ -98,12 +98,12 @@ class Ends:
         """Place and label by session."""
 
     def leave(self, label: int, chain: str | None) -> None:
-        """Take note that a passage goes."""
+        """Forget a passage that goes, if it was the last of its session."""
         if chain is not None and self._last.get(chain, (0, None))[1] == label:
             del self._last[chain]
 
     def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Place:
-        """Return where a passage belongs that comes now."""
+        """Return the place of a passage that comes now."""
         if chain is None:
             return Place()
         known = self._last.get(chain)

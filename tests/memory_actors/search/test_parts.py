@@ -38,8 +38,8 @@ def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
     async with memory._services.runtime.use("user:u") as live:
         index = live.indexes.get(kind)
-        while (chore := index._chores.running(f"maintenance {kind.NAME}")) is not None:
-            await asyncio.wait([chore])
+        while (task := index._tasks.running(f"maintenance {kind.NAME}")) is not None:
+            await asyncio.wait([task])
             await asyncio.sleep(0)  # it is taken off the list in its own turn
         return index
 
