@@ -141,10 +141,13 @@ class Handle(ABC):
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
     async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
-        """Return rows as records of their kind: fields of any memory, and those of its `data`."""
+        """Return rows as records of their kind: the fields of any memory, then those of its data.
+
+        The data win: the `source` of a relationship is a name.
+        """
         fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
         return [
-            msgspec.convert({**one.data, **{name: getattr(one, name) for name in fields}}, kind)
+            msgspec.convert({**{name: getattr(one, name) for name in fields}, **one.data}, kind)
             for one in await self._read_rows(rows, origins)
         ]
 
