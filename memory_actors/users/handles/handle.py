@@ -13,8 +13,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import msgspec
 
-import msgspec
-
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.actors.asking import Reply
