@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
+import msgspec
+
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.actors.asking import Reply
@@ -31,6 +33,12 @@ from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
+OPTIONAL = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Item)
+    if field.name not in {"content", "metadata", "memory_id"}
+}
+"""The fields of an item that not every kind has, with their defaults."""
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
@@ -235,18 +243,11 @@ class Handle(ABC):
 
         :raises InvalidInputError: one of them is given.
         """
-        given = {
-            "key": item.key,
-            "occurred_at": item.occurred_at,
-            "session_id": item.session_id,
-            "role": item.role,
-            "pinned": item.pinned or None,
-            "times_seen": None if item.times_seen == 1 else item.times_seen,
-            "last_seen_at": item.last_seen_at,
-            "idempotency_key": idempotency_key,
-        }
-        for name, value in given.items():
-            if value is not None and name not in self.takes:
+        given = [name for name, usual in OPTIONAL.items() if getattr(item, name) != usual]
+        if idempotency_key is not None:
+            given.append("idempotency_key")
+        for name in given:
+            if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
 
     def _find(self, reply: Reply, memory_id: str) -> Any:
