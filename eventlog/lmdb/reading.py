@@ -24,6 +24,7 @@ from eventlog.core.errors import CorruptLog, KeyGone, PayloadDropped, PayloadEra
 from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
+from eventlog.core.requests import U64_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
@@ -77,7 +78,7 @@ class Reading:
         """
         streams: dict[bytes, StreamRecord] = {}
         found = []
-        for position, data in self._rows_behind(txn, after, limit):
+        for position, data in self.frames(txn, after, limit):
             taken = frame.read(position, data)
             stream = streams.get(taken[0])
             if stream is None:
@@ -91,12 +92,10 @@ class Reading:
                 found.append(_without_payload(position, taken, stream.name, gone, dropped))
         return found
 
-    def frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
-        """Yield every frame as stored, with its position; a gap is damage."""
-        return self._rows_behind(txn, 0, self._ledger.last_position(txn))
-
-    def _rows_behind(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Yield frames as stored, in order of position; a gap is damage.
+    def frames(
+        self, txn: Transaction, after: int = 0, limit: int = U64_MAX
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield up to `limit` frames behind a position as they are stored, in order of position.
 
         :raises CorruptLog: one is missing.
         """
@@ -248,9 +247,9 @@ class Reading:
     ) -> Recorded[Any]:
         sid, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
         if version <= stream.erased_version:
-            return _without_payload(
-                position, taken, erased_name(sid), _erased(stream, raw), dropped
-            )
+            since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
+            gone = Dropped(since_us, erased=True)
+            return _without_payload(position, taken, erased_name(sid), gone, dropped)
         name, tag, data = stream.name, "", None
         try:
             if isinstance(raw, frame.Elsewhere | frame.Gone):
@@ -318,11 +317,6 @@ class Reading:
 
 def _missing(name: str, version: int) -> CorruptLog:
     return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
-
-
-def _erased(stream: StreamRecord, raw: object) -> Dropped:
-    since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
-    return Dropped(since_us, erased=True)
 
 
 def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:

@@ -334,7 +334,7 @@ class _Repair:
         for position, (taken, data) in enumerate(batch, start=first):
             moved = frame.moved(position, data)
             rows = self._key_rows(frame.unpack(position, moved))
-            put_event(self._new, txn, position, taken.stream_id, taken.version, moved, rows)
+            put_event(self._new.tables, txn, position, taken.stream_id, taken.version, moved, rows)
             self._streams[taken.stream_id].positions[taken.version] = position
 
     def _key_rows(self, taken: Frame) -> Iterable[bytes]:
