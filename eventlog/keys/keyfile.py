@@ -39,7 +39,7 @@ from eventlog.files.datafile import (
     is_there,
     lock,
     make_directory,
-    means_no_room,
+    storing,
     unlock,
     write_whole,
 )
@@ -99,7 +99,7 @@ class KeyFile:
                 f"the store is encrypted, and its keys are not in {self.path}: put the file back, "
                 "or say where it is; without it the data cannot be read by anybody"
             )
-        with self._storing():
+        with storing(self.path):
             make_directory(self.path.parent)
             if self._held is None:
                 self._held = lock(beside(self.path, ".lock"))
@@ -251,7 +251,7 @@ class KeyFile:
         with self._lock:
             fresh, self._fresh = self._fresh, {}
             try:
-                with self._storing():
+                with storing(self.path):
                     self._append(fresh)
             except (DiskFull, StorageFailed):
                 self._ciphers.clear()  # those of keys that are nowhere now
@@ -270,7 +270,7 @@ class KeyFile:
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""
-        with self._lock, self._storing():
+        with self._lock, storing(self.path):
             self._fresh.pop(sid, None)
             self._gone.discard(sid)
             if sid not in self._keys:
@@ -287,15 +287,6 @@ class KeyFile:
     def _whole(self, keys: dict[bytes, bytes]) -> bytes:
         records = (self._record(self._identity, *made) for made in keys.items())
         return b"".join((_head(self._identity), *records))
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if means_no_room(error):
-                raise DiskFull(f"no space left for {self.path}: free some, try again") from error
-            raise StorageFailed(f"writing {self.path} failed: {error}") from error
 
 
 @contextmanager

@@ -54,10 +54,8 @@ from eventlog.core.errors import (
 )
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
-    CHECKED_BYTES_MAX,
     beside,
     check_disk,
-    check_file,
     explains_no_room,
     lock,
     means_no_room,
@@ -65,7 +63,7 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
-from eventlog.files.pages import META_PAGES
+from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.regular import OWNER_ONLY
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages

@@ -24,7 +24,8 @@ from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.files.anchor import Anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
-from eventlog.files.datafile import CHECKED_BYTES_MAX, is_there
+from eventlog.files.datafile import is_there
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import Erasing, finish
 from eventlog.lmdb.ledger import Ledger

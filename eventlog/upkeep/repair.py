@@ -40,7 +40,8 @@ from eventlog.files.atomic_directory import (
     put_in_place,
     written,
 )
-from eventlog.files.datafile import is_there, pad, sync_to_disk
+from eventlog.files.datafile import is_there, sync_to_disk
+from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
 from eventlog.lmdb.opening import load_keys_identity, put_format

@@ -18,7 +18,7 @@ import numpy as np
 
 from eventlog import CorruptLog
 from eventlog.files.atomic_directory import ANCHOR, LOG
-from eventlog.files.datafile import check_file
+from eventlog.files.pages import check_file
 from eventlog.files.regular import opened
 from memory_actors.cli.output import size
 from memory_actors.search.embedding.default import DefaultEmbedder

@@ -123,20 +123,14 @@ async def verified(
     directory: Path, progress: Progress, against: Heads | None, key_file: Path | None
 ) -> VerifyReport:
     """Open a store and check all of it."""
-    keys = nullcontext(NO_KEYS) if key_file is None else keyfile.opened(key_file, key_owner)
-    with keys as given:
-        return await _verified(directory, progress, against, given)
-
-
-async def _verified(
-    directory: Path, progress: Progress, against: Heads | None, keys: Keys
-) -> VerifyReport:
-    async with open_log(directory, keys) as log:
-        report = await log.verify(progress, against=against)
-        checks = IndexCheck(log, directory, keys if log.is_encrypted else None)
-        await checks.begin()
-        found = await _replayed(log, checks) + list(checks.of_nobody())
-        return msgspec.structs.replace(report, findings=report.findings + found)
+    given = nullcontext(NO_KEYS) if key_file is None else keyfile.opened(key_file, key_owner)
+    with given as keys:
+        async with open_log(directory, keys) as log:
+            report = await log.verify(progress, against=against)
+            checks = IndexCheck(log, directory, keys if log.is_encrypted else None)
+            await checks.begin()
+            found = await _replayed(log, checks) + list(checks.of_nobody())
+            return msgspec.structs.replace(report, findings=report.findings + found)
 
 
 async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
