@@ -215,8 +215,11 @@ def check_disk(directory: Path, needed_bytes: int, what: str) -> None:
 
 
 def means_no_room(error: Exception) -> bool:
-    """Say whether the system refused a write for want of room."""
-    return _errno(error) in _NO_ROOM
+    """Say whether the system refused a write for want of room.
+
+    An `lmdb.Error` has the system's error number, where it has one, in `code`.
+    """
+    return (getattr(error, "code", None) or getattr(error, "errno", None)) in _NO_ROOM
 
 
 @contextmanager
@@ -237,9 +240,3 @@ def storing(path: Path) -> Iterator[None]:
 def explains_no_room(path: Path, error: Exception) -> bool:
     """Say whether a full disk explains `error`: LMDB reports a short write as EIO."""
     return means_no_room(error) or free_bytes(path.parent) < FULL_BELOW_BYTES
-
-
-def _errno(error: Exception) -> int | None:
-    """Return the system's error number; lmdb.Error keeps its own in `code`, where it has one."""
-    number = getattr(error, "code", None) or getattr(error, "errno", None)
-    return number if isinstance(number, int) else None

@@ -247,13 +247,17 @@ class Reading:
     ) -> Recorded[Any]:
         sid, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
         if version <= stream.erased_version:
-            since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
+            since_us = (
+                raw.erased_at_us if isinstance(raw, frame.ErasedMark) else stream.erased_at_us
+            )
             gone = Dropped(since_us, erased=True)
             return _without_payload(position, taken, erased_name(sid), gone, dropped)
         name, tag, data = stream.name, "", None
         try:
-            if isinstance(raw, frame.Elsewhere | frame.Gone):
-                found = self._elsewhere(txn, sid, version, raw)
+            if isinstance(raw, frame.ErasedMark):
+                raise CorruptLog("it is erased and its stream is not: restore a backup")
+            if isinstance(raw, frame.Pointer):
+                found = self._archived(txn, sid, version, raw)
                 if isinstance(found, Dropped):
                     return _without_payload(position, taken, name, found, dropped)
                 raw = found
@@ -278,29 +282,26 @@ class Reading:
 
     # --- the archive
 
-    def _elsewhere(
-        self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere | frame.Gone
+    def _archived(
+        self, txn: Transaction, sid: bytes, version: int, pointer: frame.Pointer
     ) -> bytes | frame.Encrypted | Dropped:
         """Return a payload from the archive, or since when it is gone.
 
-        :raises CorruptLog: it is missing, damaged or another one, or erased in a stream that is
-            not.
+        :raises CorruptLog: it is missing, damaged or another one.
         """
-        if isinstance(elsewhere, frame.Gone):
-            raise CorruptLog("it is erased and its stream is not: restore a backup")
-        segment = SegmentId(sid, elsewhere.place.number)
+        segment = SegmentId(sid, pointer.place.number)
         gone = self._dropped(txn, segment)
         if gone is not None:
             return gone
         try:
-            entry = self._archive.entry(sid, elsewhere.place)
+            entry = self._archive.entry(sid, pointer.place)
         except MissingSegment:
             gone = self.dropped_now(segment)
             if gone is None:
                 raise
             return gone
-        check_entry(entry, version, elsewhere)
-        return frame.Encrypted(entry.raw) if elsewhere.is_encrypted else entry.raw
+        check_entry(entry, version, pointer.place, pointer.digest)
+        return frame.Encrypted(entry.raw) if pointer.is_encrypted else entry.raw
 
     def dropped_now(self, segment: SegmentId) -> Dropped | None:
         """Return since when a segment is gone, by what has been committed up to now.
@@ -319,16 +320,27 @@ def _missing(name: str, version: int) -> CorruptLog:
     return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
 
 
-def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:
-    """Compare what an archive has given with the stub that pointed to it.
+def check_entry(entry: Entry, version: int, place: frame.Place, digest: bytes) -> None:
+    """Compare what an archive has at a place with the stub that points there.
 
     :raises CorruptLog: it is not what was taken there.
     """
-    if entry.version != version or frame.digest_of(entry.salt, entry.raw) != elsewhere.digest:
+    if entry.version != version or frame.digest_of(entry.salt, entry.raw) != digest:
         raise CorruptLog(
-            f"what lies in segment {elsewhere.place.number} at {elsewhere.place.offset}, slot "
-            f"{elsewhere.place.slot}, is not the payload of version {version}: restore a backup"
+            f"what lies in segment {place.number} at {place.offset}, slot {place.slot}, is not the "
+            f"payload of version {version}: restore a backup"
         )
+
+
+def refilled(archive: Archive, position: int, data: bytes, taken: frame.Frame) -> bytes:
+    """Return the frame of which a stub is left, with its payload from the archive in it. Blocks.
+
+    :raises CorruptLog: the payload is missing, damaged or another one.
+    """
+    assert taken.place is not None
+    entry = archive.entry(taken.stream_id, taken.place)
+    check_entry(entry, taken.version, taken.place, taken.digest)
+    return frame.refilled(position, data, entry.salt, entry.raw)
 
 
 def _without_payload(

@@ -31,7 +31,7 @@ from eventlog.files.datafile import is_there, reason, storing, written_whole
 from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.reading import check_entry
+from eventlog.lmdb.reading import refilled
 from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records, unseal_record
 from eventlog.lmdb.totals import load_totals
 
@@ -166,9 +166,7 @@ def _whole(
     if since is not None:
         name = files.ledger.stream_record(txn, taken.stream_id).name
         raise PayloadDropped(name, taken.version, since.since_us)
-    entry = files.archive.entry(taken.stream_id, taken.place)
-    check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
-    return frame.refilled(position, data, entry.salt, entry.raw)
+    return refilled(files.archive, position, data, taken)
 
 
 # --- reading
