@@ -68,7 +68,7 @@ from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
-from memory_actors.upkeep.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import known_key_file, open_log
 from memory_actors.users.live_user import index_path
 from memory_actors.users.totals import Summed
@@ -99,7 +99,7 @@ def verify_store(
     """
     keys = known_key_file(directory, key_file)
     try:
-        return heard(
+        return result_of_child(
             __name__,
             [directory] if keys is None else [directory, keys],
             VerifyReport,
@@ -323,4 +323,4 @@ def main() -> None:
         except EventLogError as error:
             return _damaged(str(error))
 
-    tell(work)
+    answer_parent(work)
