@@ -42,6 +42,8 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
+OF_READERS = {"first.py", "letters.py", "json.py"}  # files that readers make, or Python has
+PYTHON = re.compile(r"(?<![\w.])([\w/]+\.py)\b")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
@@ -248,3 +250,17 @@ def test_every_file_that_is_named_exists(
     named = [(page, name) for page, text in texts() for name in pattern.findall(text)]
     assert named
     assert [f"{page}: {name}" for page, name in named if not exists(name)] == []
+
+
+def test_every_python_file_that_a_docstring_names_exists() -> None:
+    there = [f"/{file.relative_to(ROOT)}" for top in HOUSE for file in ROOT.glob(f"{top}/**/*.py")]
+    named = [
+        (page, name)
+        for page, text in texts()
+        if page.parts[0] not in {"bench", "tests"}
+        for name in PYTHON.findall(text)
+        if name not in OF_READERS
+    ]
+    gone = [each for each in named if not any(one.endswith(f"/{each[1]}") for one in there)]
+    assert named
+    assert gone == []

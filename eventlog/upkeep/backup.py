@@ -14,7 +14,7 @@ then it is put in the place of what is there. That is moved aside and never dele
 learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
 of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
 directories are on disk before the first rename, and a rename is atomic; if the process dies between
-the two, who opens the log next does the second (placing.py).
+the two, who opens the log next does the second (atomic_directory.py).
 """
 
 import hashlib

@@ -1,17 +1,45 @@
-"""search, list, count, get, delete, delete-many, restore."""
+"""add, search, list, count, get, delete, delete-many, restore."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 import msgspec
 
+from memory_actors.api.user import TAKES
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
 from memory_actors.cli import options
-from memory_actors.cli.deriving import mirrors
+from memory_actors.cli.deriving import WORDS, mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, say
-from memory_actors.cli.showing import memory_table, print_memory
+from memory_actors.cli.showing import memory_table, print_memory, say_added
 from memory_actors.search.weights import Weights
+
+
+def _check(_app: App, given: Mapping[str, Any]) -> None:
+    kind = MemoryType(given["memory_type"])
+    for name in sorted(set().union(*TAKES.values()) - TAKES[kind]):
+        if given.get(name) not in (None, False):
+            raise click.UsageError(f"{WORDS[name][0]} does not go with --type {kind}")
+
+
+@mirrors(
+    "add", new=True, embeds=True, check=_check, more=[options.agent],
+    content=click.argument("content", type=options.given_text),
+    memory_type=click.option(
+        "--type", "memory_type", type=options.MEMORY_TYPE, default="long_term", show_default=True
+    ),
+)  # fmt: skip
+def add(receipt: Receipt) -> None:
+    """Add a memory. CONTENT is its text, or - to read it from stdin.
+
+    What the text is depends on the type: a fact (long_term), a message (short_term), the value of
+    --key (working), the name of an entity (entity; with --key that is the name, and the text is
+    observed of it), the goal of a new episode (episodic), a JSON document (structured), or an entry
+    of MEMORY.md (context; in the section --key).
+    """
+    say_added(receipt)
+
 
 ALL_TYPES = tuple(MemoryType)
 SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)

@@ -33,7 +33,7 @@ _PLAIN = {
     "count": "entities", "entities": "entities", "relationships": "relationships",
     "episodes": "episodes", "documents": "documents",
 }  # fmt: skip
-"""What says by itself of which kind it is; only entities are limited by `count`."""
+"""Names of limits that need no kind before them; only entities are limited by `count`."""
 
 
 # --- usage

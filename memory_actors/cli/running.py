@@ -1,4 +1,4 @@
-"""How a command reaches the memories: the model first, then the store, then an event loop."""
+"""The way of a command to the memories: the model first, then the store, then an event loop."""
 
 import logging
 import sys

@@ -66,7 +66,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Conversation(msgspec.Struct):
-    """As the file has it."""
+    """The form of the file."""
 
     sample_id: str
     conversation: dict[str, Any]
@@ -74,7 +74,7 @@ class _Conversation(msgspec.Struct):
 
 
 class _Turn(msgspec.Struct):
-    """As the file has it."""
+    """The form of the file."""
 
     speaker: str
     dia_id: str

@@ -82,7 +82,7 @@ SHOWN_CHARACTERS_MAX: Final = 60
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an import."""
+    """The outcome of an import."""
 
     users: list[str]
     added: int
@@ -91,7 +91,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     unindexed: int = 0
     """Added, but not searchable until the embedder works again."""
     notes: tuple[ImportNote, ...] = ()
-    """What of the file was not understood, or not taken over."""
+    """Things in the file that were not understood, or not taken over."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,9 +140,9 @@ class Entry(NamedTuple):
     value: Any = msgspec.UNSET
     """Working memory: a value that is no text; otherwise UNSET."""
     parts: Parts | None = None
-    """What it says besides, or instead of, its content."""
+    """The data that it has besides, or instead of, its content."""
     origins: Origins = ()
-    """Where it comes from, if the line says so."""
+    """Its origins, if the line says so."""
 
     @property
     def memory_id(self) -> str:

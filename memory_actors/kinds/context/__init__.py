@@ -4,9 +4,9 @@ A document is a sequence of blocks, headings and entries, each with an id, its e
 that it is sorted by. Entries leave for the archive, where they are found by meaning, and come back
 to their place. Headings are no memories: they are not counted, found or listed.
 
-`markdown` takes texts apart, line by line (`lines`), `seams` joins blocks so that this gives them
-again, `alignment` says which block of a new text was which, `rank` sorts; `events`, `state` and
-`commands` are what they are in every kind; `decide` uses `draft` (a document while it changes),
+`markdown` takes texts apart, line by line (`lines`), `rendering` joins blocks so that these are
+given again, `alignment` says which block of a new text was which, `rank` sorts; `events`, `state`
+and `commands` are what they are in every kind; `decide` uses `draft` (a document while it changes),
 `sizes` (limits, and what is archived to keep them) and `restoring`.
 """
 

@@ -8,7 +8,7 @@ nothing is ever reformatted; only an entry that is reworded gets new bytes.
 What begins a block: a heading (`# ` to `###### ` at the start of a line), an item of a top-level
 list, a fence (``` or ~~~, which runs to its end whatever is in it), and any line behind a blank one
 that does not continue an item. An item is continued by lines right below it, as CommonMark has it,
-and behind blank lines by indented ones. How blocks become a text again: seams.py.
+and behind blank lines by indented ones. How blocks become a text again: rendering.py.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,15 @@
 """doctor, model."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from memory_actors.cli import checks
-from memory_actors.cli.checks import file_system
+from memory_actors.cli.doctor import file_system
 from memory_actors.search.model.installed import model_path
+
+checks = import_module("memory_actors.cli.doctor")  # the package has the command of that name
 
 MOUNTS = """\
 proc /proc proc rw 0 0

@@ -13,7 +13,7 @@ from support.context import Entry, FakeDocument
 from memory_actors import InvalidInputError, MemoryActorsError, UnavailableError
 from memory_actors.base import text_files as files
 from memory_actors.base.errors import ContextFileError
-from memory_actors.integrations.context_files.digests import base_of
+from memory_actors.integrations.context_files.merge import base_of
 from memory_actors.integrations.context_files.syncing import label_of, sync
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
