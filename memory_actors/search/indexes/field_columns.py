@@ -142,7 +142,7 @@ class Column(Generic[K]):
         return self._among({_token(one) for one in (operand if name == "in" else [operand])})
 
     def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[Lookup[K]]:
-        """Return a lookup for a range at once, if no row can meet each end of it by another value."""
+        """Return a lookup for a range, if no row can meet each bound by another value."""
         parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
         return [self._range(part) for part in parts]
 
@@ -158,7 +158,7 @@ class Column(Generic[K]):
         return ready([self._of(token) for token in tokens], not inexact)
 
     def _containing(self, token: Hashable) -> Lookup[K]:
-        """Return a lookup for `contains`: in a list, in a string, or (not told here) among an object's keys."""
+        """Return a lookup for `contains`: in a list or a string, not in the keys of an object."""
         if token in _OPAQUE:
             return self._among([list])
         found = [self._of((list, token))]
