@@ -21,7 +21,7 @@ from memory_actors.api.finding import (
 from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.filters import predicate
+from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
 from memory_actors.base.records import (
     HistoryEntry,
@@ -137,8 +137,7 @@ class UserReads:
             kinds=kinds,
             top_k=most if top_k is None else check_top_k(top_k),
             now_us=self._scope.now_us(),
-            filters=filters,
-            matches=predicate(filters),
+            filters=parsed(filters),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),
             as_of_us=time_us(as_of, "as_of"),

@@ -50,7 +50,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.history.diff import diff
-from memory_actors.history.events import Wanted, entries
+from memory_actors.history.events import EntryFilter, entries
 from memory_actors.history.moments import AsOf
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
@@ -262,7 +262,7 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: an argument is not what it must be.
         """
-        wanted = Wanted(
+        wanted = EntryFilter(
             user_id=check_optional_name(user_id, "user_id"),
             after=check_count(after, "after"),
             since_us=time_us(since, "since"),

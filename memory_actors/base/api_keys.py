@@ -128,7 +128,13 @@ class KeyStore:
             raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
         wanted = None if tier is None else check_tier(tier)
         token, key = new_key(user_id, wanted, datetime.now(UTC))
-        self._change(lambda keys: _with_one_more(keys, key))
+
+        def with_one_more(keys: Sequence[ApiKey]) -> list[ApiKey]:
+            if len(keys) >= KEYS_MAX:
+                raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
+            return [*keys, key]
+
+        self._change(with_one_more)
         return token, key
 
     def all(self) -> list[ApiKey]:
@@ -222,9 +228,3 @@ class KeyStore:
             yield
         finally:
             os.close(descriptor)
-
-
-def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:
-    if len(keys) >= KEYS_MAX:
-        raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
-    return [*keys, key]

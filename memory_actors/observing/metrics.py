@@ -92,22 +92,19 @@ class PrometheusMetrics:
         self._namespace = namespace
         self._watched: _Collector | None = None
         try:
-            self._add_instruments(client)
+            self._operations = client.Counter(
+                "operations", "Operations that ended", ["operation", "kind", "outcome"],
+                namespace=namespace, registry=self._registry,
+            )  # fmt: skip
+            self._seconds = client.Histogram(
+                "operation_seconds", "Time that operations took", ["operation", "kind"],
+                namespace=namespace, registry=self._registry, buckets=BUCKETS_S,
+            )  # fmt: skip
         except ValueError as error:
             raise InvalidInputError(
                 f"cannot register metrics as {namespace!r}: {error}. Make one PrometheusMetrics, "
                 "or give each its own registry or namespace"
             ) from error
-
-    def _add_instruments(self, client: Any) -> None:
-        self._operations = client.Counter(
-            "operations", "Operations that ended", ["operation", "kind", "outcome"],
-            namespace=self._namespace, registry=self._registry,
-        )  # fmt: skip
-        self._seconds = client.Histogram(
-            "operation_seconds", "Time that operations took", ["operation", "kind"],
-            namespace=self._namespace, registry=self._registry, buckets=BUCKETS_S,
-        )  # fmt: skip
 
     def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
         """Count an operation and its time. Never pass a user's id or content."""

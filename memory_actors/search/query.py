@@ -6,13 +6,13 @@ state or a vector of such pieces says little, so there a text's own words should
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.filters import Predicate
+from memory_actors.base.filters import Part
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.kinds.kind import Kind
@@ -40,9 +40,8 @@ class Query(NamedTuple):
     kinds: Sequence[Kind]
     top_k: int
     now_us: int
-    filters: Mapping[str, Any] | None = None
-    matches: Predicate | None = None
-    """The test that `filters` make."""
+    filters: Part | None = None
+    """Of metadata."""
     since_us: int | None = None
     """Of the time a memory was true; half-open with `until_us`."""
     until_us: int | None = None

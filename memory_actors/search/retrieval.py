@@ -23,7 +23,7 @@ from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.choosing import Folding, diverse
+from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.tokens import unpack
@@ -35,7 +35,6 @@ from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.query import SPARE, Query, foreign_share
 from memory_actors.search.ranking import Question, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
-from memory_actors.search.standing import newest_first, superseded_by
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
 """Working memory first."""

@@ -137,7 +137,12 @@ class Batcher:
 
         :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
         """
-        return all_or_error(await self.embed_each(texts))
+        found: list[Embedded] = []
+        for outcome in await self.embed_each(texts):
+            if isinstance(outcome, EmbedderError):
+                raise outcome
+            found.append(outcome)
+        return found
 
     async def probe(self, deadline_s: float) -> None:
         """Embed a text for nothing, to see that the embedder can.
@@ -289,13 +294,3 @@ class Batcher:
             if one.tokens is not None:
                 unpack(one.tokens)  # what is not whole would be found out after the commit
         return [one.vector for one in encoded], [one.tokens for one in encoded]
-
-
-def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
-    """Return what is known of all texts, or raise the first error."""
-    found: list[Embedded] = []
-    for outcome in outcomes:
-        if isinstance(outcome, EmbedderError):
-            raise outcome
-        found.append(outcome)
-    return found

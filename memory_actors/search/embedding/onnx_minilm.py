@@ -204,7 +204,8 @@ def _manifest(folder: Path) -> Manifest:
         return read_manifest(folder)
     except (OSError, msgspec.MsgspecError) as error:
         raise EmbedderError(
-            f"No embedding model at {folder} ({error}). Run `memory-actors model install` first."
+            f"No embedding model at {folder} ({error}). "
+            "Call memory_actors.search.model.install.install_model() first."
         ) from error
 
 

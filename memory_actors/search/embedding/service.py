@@ -13,7 +13,7 @@ import numpy.typing as npt
 from eventlog import EventLogError, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from eventlog.files.datafile import CHECKED_BYTES_MAX
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from memory_actors.base.errors import EmbedderError, ModelMismatchError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
@@ -152,13 +152,10 @@ class EmbeddingService:
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            outcomes = await self._computed(list(missing.values()), background=background)
-            fresh: dict[bytes, Embedded] = {}
-            for digest, outcome in zip(missing, outcomes, strict=True):
-                if isinstance(outcome, EmbedderError):
-                    failed[digest] = outcome
-                else:
-                    fresh[digest] = outcome
+            computed = await self._computed(list(missing.values()), background=background)
+            outcomes = dict(zip(missing, computed, strict=True))
+            failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
+            fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
             found |= fresh
             self._remember(fresh, owner)
             self._unkept |= {owner.prefix + digest for digest in fresh}
@@ -215,10 +212,12 @@ class EmbeddingService:
         missing = [digest for digest in digests if digest not in found]
         if missing:
             try:
-                stored = self._stored(missing, owner)
+                stored = self._table.embedded(missing, self.embedder.dimension, owner)
             except EventLogError as error:  # derived data: as good as absent
                 _logger.warning("embeddings not read", count=len(missing), error=str(error))
                 stored = {}
+            if hasattr(self.embedder, "encode"):  # one without token states is half there
+                stored = {d: one for d, one in stored.items() if one.tokens is not None}
             self._from_disk += len(stored)
             self._remember(stored, owner)
             found |= stored
@@ -227,18 +226,6 @@ class EmbeddingService:
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
-
-    def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        """Return embeddings from disk that have all the embedder gives."""
-        found = self._table.embedded(digests, self.embedder.dimension, owner)
-        if not self.gives_tokens:
-            return found
-        return {digest: one for digest, one in found.items() if one.tokens is not None}
-
-    @property
-    def gives_tokens(self) -> bool:
-        """Say whether the embedder gives token states."""
-        return hasattr(self.embedder, "encode")
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""

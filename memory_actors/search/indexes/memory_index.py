@@ -23,10 +23,9 @@ from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
-from memory_actors.search.indexes.index_file import IndexFiles
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed, kept_rows
+from memory_actors.search.indexes.parts import IndexFiles, Parts, SessionOrder, indexed, kept_rows
 from memory_actors.search.indexes.pending import Pending, Text
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 

@@ -162,7 +162,8 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = _empty(_CAPACITY_MIN)
         self._years: dict[int, int] = {}  # how many passages are of a year
-        self._turns = 0  # passages that somebody said
+        self.turns = 0
+        """The number of passages that somebody said."""
 
     @property
     def size_bytes(self) -> int:
@@ -205,7 +206,7 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        self._turns += trait.said
+        self.turns += trait.said
         where = owner, *trait.times, chain, trait.place
         return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
 
@@ -220,7 +221,7 @@ class Traits:
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
         self._count_year(int(self._columns.occurred_us[row]), -1)
-        self._turns -= int(self._columns.said[row])
+        self.turns -= int(self._columns.said[row])
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -237,7 +238,7 @@ class Traits:
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years, made._turns = self._spoken, self._years, self._turns
+        made._spoken, made._years, made.turns = self._spoken, self._years, self.turns
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -257,11 +258,6 @@ class Traits:
         known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
         found = [number for number in known if _as_words(self._named.names[number]) in words]
         return found[0] if len(found) == 1 else None
-
-    @property
-    def turns(self) -> int:
-        """The number of passages that somebody said."""
-        return self._turns
 
     def years(self) -> set[int]:
         """Return the years that passages are of."""

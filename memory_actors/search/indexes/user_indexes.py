@@ -19,9 +19,8 @@ from memory_actors.kinds.kind import Kind
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
-from memory_actors.search.indexes.index_file import of_kind
 from memory_actors.search.indexes.memory_index import MemoryIndex
-from memory_actors.search.indexes.parts import indexed
+from memory_actors.search.indexes.parts import indexed, of_kind
 from memory_actors.search.indexes.pending import Text
 from memory_actors.search.indexes.rows import Sample
 
