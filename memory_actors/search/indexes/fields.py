@@ -42,7 +42,7 @@ from memory_actors.search.indexes.field_columns import (
     Candidates,
     Column,
     K,
-    Lookup,
+    RowPlan,
     size_of,
     union,
 )
@@ -183,13 +183,13 @@ class _Planner(Generic[K]):
         self._rows = rows
         self._column = column
 
-    def part(self, part: FilterPart) -> Lookup[K] | None:
+    def part(self, part: FilterPart) -> RowPlan[K] | None:
         if part.name == "not":
             return self._negated(self.part(part.parts[0]))
         if part.name == "or":
             return _any_of([self.part(one) for one in part.parts])
         parts = part.parts if part.name == "and" else [part]
-        plans: list[Lookup[K] | None] = []
+        plans: list[RowPlan[K] | None] = []
         ranges: dict[str, list[tuple[str, Any]]] = {}
         for one in parts:
             if one.name in BOUNDS:
@@ -205,27 +205,27 @@ class _Planner(Generic[K]):
                 plans += [None] if column is None else column.ranges(limits)
         return _all_of(plans)
 
-    def _negated(self, plan: Lookup[K] | None) -> Lookup[K] | None:
+    def _negated(self, plan: RowPlan[K] | None) -> RowPlan[K] | None:
         if plan is None:
             return None
         count = len(self._rows)
         cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
-        return Lookup(count - plan.size, cost, partial(_complement, self._rows, plan))
+        return RowPlan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 
-def _complement(rows: AbstractSet[K], plan: Lookup[K]) -> Candidates[K]:
+def _complement(rows: AbstractSet[K], plan: RowPlan[K]) -> Candidates[K]:
     found = plan.gather()
     return Candidates(rows - found.keys, True) if found.exact else Candidates(rows, False)
 
 
-def _all_of(parts: Sequence[Lookup[K] | None]) -> Lookup[K] | None:
+def _all_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
     plans = sorted([part for part in parts if part is not None], key=operator.itemgetter(0))
     if not plans or len(parts) == 1:
         return plans[0] if plans else None
     return plans[0]._replace(gather=partial(_intersection, plans, len(plans) == len(parts)))
 
 
-def _intersection(plans: Sequence[Lookup[K]], complete: bool) -> Candidates[K]:
+def _intersection(plans: Sequence[RowPlan[K]], complete: bool) -> Candidates[K]:
     keys, exact = plans[0].gather()
     for plan in plans[1:]:
         if plan.cost > _ASKING * len(keys):
@@ -236,7 +236,7 @@ def _intersection(plans: Sequence[Lookup[K]], complete: bool) -> Candidates[K]:
     return Candidates(keys, (exact and complete) or not keys)
 
 
-def _any_of(parts: Sequence[Lookup[K] | None]) -> Lookup[K] | None:
+def _any_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
     plans = [part for part in parts if part is not None]
     if len(plans) < len(parts):
         return None
@@ -246,4 +246,4 @@ def _any_of(parts: Sequence[Lookup[K] | None]) -> Lookup[K] | None:
         return union([one.keys for one in found], all(one.exact for one in found))
 
     size = sum(plan.size for plan in plans)
-    return Lookup(size, size + sum(plan.cost for plan in plans), gather)
+    return RowPlan(size, size + sum(plan.cost for plan in plans), gather)
