@@ -27,8 +27,9 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Purged
-from memory_actors.base.validation import check_memory_type
-from memory_actors.users.handles.account import set_tier
+from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.kinds import account
+from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -156,7 +157,8 @@ class UserMemory(UserReads):
             return receipt
         if on_duplicate is not None:
             raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
-        return await handle._add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
+        handle._check_fields(item, idempotency_key)
+        return await handle._add(item, auto_prune)
 
     async def add_with_auto_prune(
         self,
@@ -321,7 +323,10 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        await set_tier(self._scope, tier)
+        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
+        with self._scope.measured(SetTier.__name__, account.NAME):
+            async with self._scope.writable() as live:
+                await self._scope.ask(live, command)
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.

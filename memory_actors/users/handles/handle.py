@@ -9,7 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -23,7 +23,14 @@ from memory_actors.base.errors import (
     MemoryActorsError,
 )
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, Receipt
+from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.validation import (
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
@@ -50,6 +57,8 @@ NO_VECTOR_YET = (
 
 _logger = get_logger("memory_actors.user")
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 
 class Written(NamedTuple):
     """The outcome of a command."""
@@ -68,6 +77,16 @@ class Written(NamedTuple):
         evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
         pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
         return cls(reply, evicted, pruned, started_s, unindexed)
+
+
+class New(NamedTuple):
+    """The identity and the times of a memory that is to be added."""
+
+    now_us: int
+    memory_id: str
+    own_ids: tuple[str, ...]
+    """The id, if it is the caller's own: it may have been used before."""
+    occurred_at_us: int
 
 
 class Handle(ABC):
@@ -89,19 +108,54 @@ class Handle(ABC):
         self._scope = scope
 
     @abstractmethod
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add one memory, given as a text; `auto_prune` None is what the handle says."""
 
     @abstractmethod
+    def _updating(
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
+        """Return the command that replaces a memory's text, its metadata or both, and new texts."""
+
     async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace what a memory says, its metadata, or both."""
+        if content is not None:
+            content_bytes(content)
+            content = plain(content)
+        if metadata is not None:
+            metadata = own_metadata(metadata, shown=row.compressed)
+        command, texts = self._updating(row, content, metadata)
+        return self._updated(row, await self._write(command, texts))
+
+    def _updated(self, row: Any, written: Written) -> Receipt:
+        return self._receipt(row.memory_id, "update", written, row)
+
+    def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
+        """Return what tells a new memory from others: its id, the caller's own or a new one."""
+        now_us, at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        return New(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            occurred_at_us=now_us if at_us is None else at_us,
+        )
 
     async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
         """Return rows as memories, their texts from the log."""
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
+
+    async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
+        """Return rows as records of their kind: the fields of any memory, then those of its data.
+
+        The data win: the `source` of a relationship is a name.
+        """
+        fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
+        return [
+            msgspec.convert({**{name: getattr(one, name) for name in fields}, **one.data}, kind)
+            for one in await self._read_rows(rows, origins)
+        ]
 
     async def _delete(self, row: Any) -> Receipt:
         """Delete a memory."""
