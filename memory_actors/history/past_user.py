@@ -182,7 +182,10 @@ async def fill(
     said.sort(key=lambda one: (one.passage.place, one.passage.label))  # most go to an end
     for start in range(0, len(said), PAGE):
         page = said[start : start + PAGE]
-        embedded = await _embedded(page, embeddings)
+        wanted = {one.passage.digest: one.text for one in page}
+        embedded, failed = await embeddings.embed_each(wanted, background=True)
+        if failed:
+            raise next(iter(failed.values()))
         await anyio.to_thread.run_sync(_insert, index, page, embedded)
     index.compare(rows)
 
@@ -195,14 +198,6 @@ async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -
             text = kind.passage_text(row, passage.label, events)
             said.append(_Said(passage, row, text))
     return said
-
-
-async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
-    wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, background=True)
-    if failed:
-        raise next(iter(failed.values()))
-    return embedded
 
 
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
