@@ -1,7 +1,7 @@
-"""The column of a field: the rows that have each value at one path.
+"""The column of a field: which rows have which value at one path.
 
 The keys of the rows by value, and by the elements of lists for `contains`; values are put in order
-for the first range. What is asked of a column is a lookup: how many rows it would give, and at what
+for the first range. What is asked of a column is a plan: how many rows it would give, and at what
 cost, before any are gathered.
 """
 
@@ -34,7 +34,7 @@ class Candidates(NamedTuple, Generic[K]):
     """All of them match: there is no need to ask the predicate."""
 
 
-class Lookup(NamedTuple, Generic[K]):
+class RowPlan(NamedTuple, Generic[K]):
     """A way to find the rows of a part of a filter."""
 
     size: int  # of rows, about
@@ -42,15 +42,15 @@ class Lookup(NamedTuple, Generic[K]):
     gather: Callable[[], Candidates[K]]
 
 
-# --- lookups of postings
+# --- plans of postings
 
 
-def ready(postings: Sequence[Collection[K]], exact: bool = True) -> Lookup[K]:
-    """Return a lookup for a union of postings, which costs nothing where there is only one."""
+def ready(postings: Sequence[Collection[K]], exact: bool = True) -> RowPlan[K]:
+    """Plan a union of postings, which costs nothing where there is only one."""
     held = [keys for keys in postings if keys]
     size = sum(map(len, held))
     cost = size + 2 * len(held) if len(held) > 1 else 0
-    return Lookup(size, cost, partial(union, held, exact))
+    return RowPlan(size, cost, partial(union, held, exact))
 
 
 def union(postings: Sequence[Collection[K]], exact: bool = True) -> Candidates[K]:
@@ -133,32 +133,32 @@ class Column(Generic[K]):
             if (ordered := self._ordered.get(_kind(token))) is not None:
                 del ordered[bisect_left(ordered, token)]
 
-    def lookup(self, name: str, operand: Any) -> Lookup[K]:
-        """Return a lookup for `eq`, `in`, `contains` or `exists`."""
+    def plan(self, name: str, operand: Any) -> RowPlan[K]:
+        """Plan `eq`, `in`, `contains` or `exists`."""
         if name == "exists":
             return ready([*self._keys.values()])
         if name == "contains":
             return self._containing(_token(operand))
         return self._among({_token(one) for one in (operand if name == "in" else [operand])})
 
-    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[Lookup[K]]:
-        """Return a lookup for a range, if no row can meet each bound by another value."""
+    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[RowPlan[K]]:
+        """Plan a range at once, if no row can meet each end of it by another value."""
         parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
         return [self._range(part) for part in parts]
 
-    def _range(self, limits: Sequence[tuple[str, Any]]) -> Lookup[K]:
+    def _range(self, limits: Sequence[tuple[str, Any]]) -> RowPlan[K]:
         found = self._between(limits)
         size = len(found) * self._entries // max(1, len(self._keys))
         cost = size + 2 * len(found)
-        return Lookup(size, cost, lambda: union([self._keys[value] for value in found]))
+        return RowPlan(size, cost, lambda: union([self._keys[value] for value in found]))
 
-    def _among(self, tokens: Collection[Hashable]) -> Lookup[K]:
-        """Return a lookup for equality with any of the tokens; a list may equal any list here."""
+    def _among(self, tokens: Collection[Hashable]) -> RowPlan[K]:
+        """Plan equality with any of the tokens; a list may equal any list here."""
         inexact = any(token in _OPAQUE and self._of(token) for token in tokens)
         return ready([self._of(token) for token in tokens], not inexact)
 
-    def _containing(self, token: Hashable) -> Lookup[K]:
-        """Return a lookup for `contains`: in a list or a string, not in the keys of an object."""
+    def _containing(self, token: Hashable) -> RowPlan[K]:
+        """Plan `contains`: in a list, in a string, or (not told here) among an object's keys."""
         if token in _OPAQUE:
             return self._among([list])
         found = [self._of((list, token))]

@@ -35,14 +35,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic
 
-from memory_actors.base.filters import GROUPS, Part
+from memory_actors.base.filters import GROUPS, FilterPart
 from memory_actors.search.indexes.field_columns import (
     BOUNDS,
     BegunColumn,
     Candidates,
     Column,
     K,
-    Lookup,
+    RowPlan,
     size_of,
     union,
 )
@@ -100,7 +100,7 @@ class FieldIndex(Generic[K]):
             for begun in self._begun.values():
                 begun.drop(key, fields)
 
-    def prepared(self, filters: Part) -> Iterator[None]:
+    def prepared(self, filters: FilterPart) -> Iterator[None]:
         """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
 
         Between the portions rows may be put and dropped. What is not worth an index is left out.
@@ -126,12 +126,12 @@ class FieldIndex(Generic[K]):
         finally:
             del self._begun[path]
 
-    def candidates(self, filters: Part) -> Candidates[K] | None:
+    def candidates(self, filters: FilterPart) -> Candidates[K] | None:
         """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
-        lookup = _Lookups(self._rows.keys(), partial(self._column, set())).part(filters)
-        if lookup is None or lookup.cost > _SCAN * len(self._rows):
+        plan = _Planner(self._rows.keys(), partial(self._column, set())).part(filters)
+        if plan is None or plan.cost > _SCAN * len(self._rows):
             return None
-        found = lookup.gather()
+        found = plan.gather()
         return found if found.exact or 2 * len(found.keys) <= len(self._rows) else None
 
     def _column(self, asked: set[str], path: str) -> "Column[K] | None":
@@ -173,77 +173,77 @@ class FieldIndex(Generic[K]):
             del self._columns[next(iter(self._columns))]
 
 
-# --- from a filter to lookups. None is the lookup of what no column helps with.
+# --- from a filter to plans. None is the plan of what no column helps with.
 
 
-class _Lookups(Generic[K]):
-    """Lookups for one filter, part by part."""
+class _Planner(Generic[K]):
+    """Plans one filter, part by part."""
 
     def __init__(self, rows: AbstractSet[K], column: Callable[[str], "Column[K] | None"]):
         self._rows = rows
         self._column = column
 
-    def part(self, part: Part) -> Lookup[K] | None:
+    def part(self, part: FilterPart) -> RowPlan[K] | None:
         if part.name == "not":
             return self._negated(self.part(part.parts[0]))
         if part.name == "or":
             return _any_of([self.part(one) for one in part.parts])
         parts = part.parts if part.name == "and" else [part]
-        lookups: list[Lookup[K] | None] = []
+        plans: list[RowPlan[K] | None] = []
         ranges: dict[str, list[tuple[str, Any]]] = {}
         for one in parts:
             if one.name in BOUNDS:
                 ranges.setdefault(one.path, []).append((one.name, one.operand))
         for one in parts:
             if one.name in GROUPS:
-                lookups.append(self.part(one))
+                plans.append(self.part(one))
             elif one.name not in BOUNDS:
                 column = self._column(one.path)
-                lookups.append(None if column is None else column.lookup(one.name, one.operand))
+                plans.append(None if column is None else column.plan(one.name, one.operand))
             elif limits := ranges.pop(one.path, None):  # with the first of its bounds
                 column = self._column(one.path)
-                lookups += [None] if column is None else column.ranges(limits)
-        return _all_of(lookups)
+                plans += [None] if column is None else column.ranges(limits)
+        return _all_of(plans)
 
-    def _negated(self, lookup: Lookup[K] | None) -> Lookup[K] | None:
-        if lookup is None:
+    def _negated(self, plan: RowPlan[K] | None) -> RowPlan[K] | None:
+        if plan is None:
             return None
         count = len(self._rows)
-        cost = lookup.cost + count // 4  # a quarter, as what is left is copied as it is
-        return Lookup(count - lookup.size, cost, partial(_complement, self._rows, lookup))
+        cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
+        return RowPlan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 
-def _complement(rows: AbstractSet[K], lookup: Lookup[K]) -> Candidates[K]:
-    found = lookup.gather()
+def _complement(rows: AbstractSet[K], plan: RowPlan[K]) -> Candidates[K]:
+    found = plan.gather()
     return Candidates(rows - found.keys, True) if found.exact else Candidates(rows, False)
 
 
-def _all_of(parts: Sequence[Lookup[K] | None]) -> Lookup[K] | None:
-    lookups = sorted([part for part in parts if part is not None], key=operator.itemgetter(0))
-    if not lookups or len(parts) == 1:
-        return lookups[0] if lookups else None
-    return lookups[0]._replace(gather=partial(_intersection, lookups, len(lookups) == len(parts)))
+def _all_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
+    plans = sorted([part for part in parts if part is not None], key=operator.itemgetter(0))
+    if not plans or len(parts) == 1:
+        return plans[0] if plans else None
+    return plans[0]._replace(gather=partial(_intersection, plans, len(plans) == len(parts)))
 
 
-def _intersection(lookups: Sequence[Lookup[K]], complete: bool) -> Candidates[K]:
-    keys, exact = lookups[0].gather()
-    for lookup in lookups[1:]:
-        if lookup.cost > _ASKING * len(keys):
+def _intersection(plans: Sequence[RowPlan[K]], complete: bool) -> Candidates[K]:
+    keys, exact = plans[0].gather()
+    for plan in plans[1:]:
+        if plan.cost > _ASKING * len(keys):
             complete = False
         else:
-            found = lookup.gather()
+            found = plan.gather()
             keys, exact = keys & found.keys, exact and found.exact
     return Candidates(keys, (exact and complete) or not keys)
 
 
-def _any_of(parts: Sequence[Lookup[K] | None]) -> Lookup[K] | None:
-    lookups = [part for part in parts if part is not None]
-    if len(lookups) < len(parts):
+def _any_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
+    plans = [part for part in parts if part is not None]
+    if len(plans) < len(parts):
         return None
 
     def gather() -> Candidates[K]:
-        found = [lookup.gather() for lookup in lookups]
+        found = [plan.gather() for plan in plans]
         return union([one.keys for one in found], all(one.exact for one in found))
 
-    size = sum(lookup.size for lookup in lookups)
-    return Lookup(size, size + sum(lookup.cost for lookup in lookups), gather)
+    size = sum(plan.size for plan in plans)
+    return RowPlan(size, size + sum(plan.cost for plan in plans), gather)
