@@ -5,7 +5,7 @@ row that it had. They name others, too, of which this fold knows nothing; every 
 those. Retention may have dropped what a memory said: then only what was said anew since counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from eventlog import Dropped, EventRegistry, Recorded
@@ -71,7 +71,7 @@ class Lives(NamedTuple, Generic[R]):
             self._refuse(memory_id, dropped)
         return Life(row, life, ended is Effect.COMPRESSED)
 
-    def gone(self, command: Restore, living: Mapping[str, Any]) -> list[Life[R]]:
+    def gone(self, command: Restore, living: Container[str]) -> list[Life[R]]:
         """Return the last lives of those memories that do not live, each once.
 
         :raises NotFoundError: one never was, or retention dropped what it said.
