@@ -21,8 +21,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.kinds.context.markdown import Block, parse
-from memory_actors.kinds.context.rendering import shown
+from memory_actors.kinds.context.markdown import Block, parse, shown
 
 ALIKE = 0.5  # of the words in common: an entry with half of it new is still the entry that was
 WORDS_MIN = 8  # below that, one other word would make another entry of it
