@@ -376,6 +376,15 @@ def churn(rows: int, queries: int, options: Options) -> Any:
     return run(rows, queries, options)
 
 
+@measurement(runs=5)
+@click.option("--calls", default=1_000, show_default=True, type=click.IntRange(10))
+def sync(calls: int, options: Options) -> Any:
+    """Time calls without `await` beside awaited ones; exit 1 if they take over 0.15 ms more."""
+    from bench.sync import run
+
+    return run(calls, options)
+
+
 @measurement(runs=3)
 @click.option("--rounds", default=2_000, show_default=True, type=click.IntRange(10))
 @click.option("--kb", "text_kb", default=50, show_default=True, type=click.IntRange(1, 100))

@@ -25,7 +25,7 @@ WARM, COLD = "warm", "cold"
 
 
 class Activated(msgspec.Struct, frozen=True):
-    """What the process says of itself."""
+    """The report of the process about itself."""
 
     took_ms: float
     stall_ms: float
@@ -34,7 +34,7 @@ class Activated(msgspec.Struct, frozen=True):
     grown_bytes: int
     """Anonymous memory, over that with the system open and a small user live."""
     live_bytes: int
-    """What the runtime believes."""
+    """The runtime's own estimate."""
     peak_bytes: int = 0
     """The highest that was seen from outside, over that before."""
 

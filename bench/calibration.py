@@ -1,4 +1,4 @@
-"""Whether a score says what it promises: the chance that a result answers."""
+"""Calibration: scores beside the chance, which they promise, that a result answers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What churn does to the vector index: recall and time as vectors are replaced and deleted.
+"""Churn in the vector index: recall and time as vectors are replaced and deleted.
 
 A graph keeps what was removed until it is made anew, and a scan of the tail finds what was added
 since. So each step is measured twice: right after the change, which is the worst that a query can

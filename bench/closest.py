@@ -1,4 +1,4 @@
-"""Who is closest to a query by meaning alone, found the way that `ranking.py` goes.
+"""The memories closest to a query by meaning alone, found the way that `ranking.py` goes.
 
 The index proposes rows; of many, the best by their estimates go on; what is left is scored exactly.
 """

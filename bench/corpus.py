@@ -41,14 +41,14 @@ class Remembered(NamedTuple):
 
 
 class Family(NamedTuple):
-    """What a kind of topic is about, and how it is told; words in braces are drawn from `WORDS`."""
+    """A kind of topic: its subject, and sentences; words in braces are drawn from `WORDS`."""
 
     subject: str
     """Drawn once for a topic. What is drawn in it stays what it is in all patterns."""
     question: str
     patterns: Sequence[str]
     habit: bool = False
-    """Whether it may go on all the time."""
+    """True if it may go on all the time."""
 
 
 # fmt: off

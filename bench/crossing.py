@@ -1,4 +1,4 @@
-"""Which files a call crosses, really traced, in all threads and tasks."""
+"""The files that a call crosses, really traced, in all threads and tasks."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""What encryption costs: the same store with and without, in turns, so that both see one machine.
+"""The cost of encryption: the same store with and without, in turns, so that both see one machine.
 
 Each run fills a new store with turns of a conversation, adds and searches one by one, closes it,
 and activates the user from a new opening. Vectors and token states are hashed: no model runs.

@@ -1,4 +1,4 @@
-"""Whether adding slows down as the quota fills: the n-th add of each kind, for several n.
+"""The time of an add as the quota fills: the n-th add of each kind, for several n.
 
 Each kind gets one user for each n, filled to one less. Then blocks of adds are made to each of them
 in turn, so that a busy moment of the machine hits all alike; each add is taken back before the next

@@ -66,7 +66,7 @@ class HashedTokens(HashedEmbedder):
 
 
 class HashedPieces(HashedTokens):
-    """As many token states as MiniLM gives, about: of pieces of words, marks, start and end."""
+    """About as many token states as MiniLM gives: of pieces of words, marks, start and end."""
 
     def __init__(self, dimension: int = 384):
         super().__init__(dimension)

@@ -1,4 +1,4 @@
-"""How the house is built: rooms, floors, files that a call crosses, words, lines.
+"""Measures of the house: rooms, floors, files that a call crosses, words, lines.
 
 All of it is read from the tree and from one real store; no room is known by name. A room is an
 entry in the root of a package, a module or a folder; `__init__` is the door and no room. The
@@ -50,7 +50,7 @@ GOALS = {
     "product lines": "<= 46000",
     "docstrings without a noun for a subject, %": "0",
 }
-"""What each figure is to become; a measure without a line here has no goal."""
+"""The goal of each figure; a measure without a line here has no goal."""
 
 _NO_NOUN = re.compile(
     r"(What|Who|Whom|Whose|Where|How|Whether|Which|The same|All that|Those that|That|As|If|When)\b"

@@ -1,4 +1,4 @@
-"""Whether improving a text takes the same time and memory in the thousandth round as in the first.
+"""Time and memory of the loop that improves a text, in the thousandth round and in the first.
 
 The same run twice, each in a process of its own: once its events are used and dropped, as they are
 meant to be, and once they are put into a list, which is what a loop without bounds does. Critic and
@@ -23,7 +23,7 @@ from memory_actors.improve.records import Finished
 from memory_actors.observing.monitor import resident_bytes
 
 GROWTH_MB_MAX = 5.0
-"""What the bounded loop may grow by, after its first tenth."""
+"""The growth that the bounded loop may have after its first tenth."""
 SLOWER_MAX = 1.5
 """Times as slow as the first tenth of its rounds the last tenth may be: the machine is shared."""
 KINDS = ("bounded", "list")
@@ -35,7 +35,7 @@ PACKAGES = ("msgspec", "psutil")
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What a process says of itself."""
+    """The report of a process about itself."""
 
     rounds_us: list[float]
     warm_bytes: int
@@ -60,7 +60,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def grown_mb(self) -> float:
-        """What came on top since the first tenth."""
+        """The growth since the first tenth."""
         return (self.end_bytes - self.warm_bytes) / MIB
 
 

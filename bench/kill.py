@@ -72,7 +72,7 @@ SAID = ("content", "goal")  # the fields of events in which a memory's content i
 
 
 class KillReport(msgspec.Struct, frozen=True):
-    """What many rounds came to."""
+    """The outcome of many rounds."""
 
     rounds: int
     acknowledged: int
@@ -86,20 +86,20 @@ class KillReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost, damaged or diverged."""
+        """True if nothing was lost, damaged or diverged."""
         return not (self.lost or self.damaged_logs or self.diverged_states)
 
 
 @dataclass
 class Expected:
-    """What acknowledged writes promise, by user and memory id; None means deleted."""
+    """The promises of acknowledged writes, by user and memory id; None means deleted."""
 
     content: dict[tuple[str, str], str | None] = field(default_factory=dict)
     unsure: set[tuple[str, str]] = field(default_factory=set)
     erasing: dict[str, bool] = field(default_factory=dict)
     """Users who were to be erased, and whether that was acknowledged."""
     purging: dict[str, bool] = field(default_factory=dict)
-    """The same of users whom a source was to be purged from."""
+    """Users from whom a source was to be purged, and whether that was acknowledged."""
     exported: set[str] = field(default_factory=set)
     """Files that were written."""
     acknowledged: int = 0

@@ -34,10 +34,10 @@ LIMITS = Limits(
 Beside = Literal[
     "writing", "compacting", "episodes", "keeping", "encrypting", "erasing", "exporting", "purging"
 ]  # fmt: skip
-"""What the child does besides writing."""
+"""The child's work besides writing."""
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 GOOD, BAD = "a friend", "a stranger"
-"""Who has had a say in the memory of a user from which one of them is purged."""
+"""The sources of a user's memory, one of which is purged."""
 FACTS = 120  # of each: more than are purged in one append
 
 

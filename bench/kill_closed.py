@@ -34,7 +34,7 @@ from memory_actors.base.api_keys import KeyStore
 from memory_actors.upkeep.offline.repairing import repair_here
 
 Closed = Literal["repairing", "restoring", "importing"]
-"""What is done to a closed store."""
+"""The work on a closed store."""
 ERASED = "canary9zq"
 MEMORIES = 240  # of a user: the limits of the child allow 300
 DAMAGED = 70  # the note of a user from which on a log is damaged
@@ -69,7 +69,7 @@ async def _verdict(store: Path, *, whole: bool = True) -> "Harm":
 
 
 class Harm(NamedTuple):
-    """What must be nothing."""
+    """Losses: they must be zero."""
 
     lost: int = 0
     damaged: int = 0

@@ -17,7 +17,7 @@ from bench.measures import Scores, by_cosine, groups, means, measured, speed, st
 from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.interchange.locomo import (
     Conversation,
     Question,

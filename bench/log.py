@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """What every subject appends."""
+    """The events that every subject appends."""
 
     producers: int
     events: Sequence[Sequence[Any]]
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(map(len, self.events))
 
 

@@ -33,7 +33,7 @@ from bench.longmemeval_rules import (
 from bench.measures import MEASURES, Scores, by_cosine, means, measured, speed, stored_vectors
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem, Settings
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -47,7 +47,7 @@ PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 OURS, PLAIN = "all signals", "plain cosine"
 
 Way = tuple[str, str, str]
-"""What is counted, level, ranking."""
+"""Unit that is counted, level, ranking."""
 
 
 class Asked(NamedTuple):

@@ -57,7 +57,7 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def abstains(self) -> bool:
-        """Whether nothing in the haystack answers it."""
+        """True if nothing in the haystack answers it."""
         return ABSTENTION in self.question_id
 
 

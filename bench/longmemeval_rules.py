@@ -1,4 +1,4 @@
-"""What of a LongMemEval question becomes a memory, and what counts as having found it.
+"""The parts of a LongMemEval question that become memories, and those that count as found.
 
 The rules are those of the retrieval code in the benchmark's repository (`src/retrieval`, at commit
 b60a5b7: `run_retrieval.py` and `eval_utils.py`):

@@ -1,4 +1,4 @@
-"""How long everything takes that a user's memory does, at several sizes.
+"""The time of every operation on a user's memory, at several sizes.
 
 Each size gets a store of its own with one user. The calls are made one after another in blocks,
 the blocks in turn, so that a busy moment of the machine hits all of them alike. Every text that is
@@ -35,7 +35,7 @@ MESSAGES = 20  # kept in the session: what `messages` returns
 WORKING_KEYS = 20
 PACKAGES = ("lmdb", "numpy", "hnswlib", "onnxruntime", "tokenizers")
 DAMAGE: dict[str, Callable[[Path], None]] = {}
-"""What is done to the copy of a store before it is opened, by name."""
+"""The changes to the copy of a store before it is opened, by name."""
 
 
 def run(sizes: Sequence[int], calls: int, without_model: bool, options: Options) -> Report:

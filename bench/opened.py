@@ -11,7 +11,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
 
@@ -50,7 +50,7 @@ async def at_rest(memory: MemorySystem, user_id: str) -> None:
     """Wait until nothing is done in the background: no graph is built, no vector waits for disk."""
     table = services_of(memory).embeddings._table  # noqa: SLF001
     async with live_user(memory, user_id) as live:
-        while table.waiting or _wants_maintenance(live) or live._chores._running:  # noqa: SLF001
+        while table.waiting or _wants_maintenance(live) or live._tasks._running:  # noqa: SLF001
             live.indexes.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(REST_S)
 

@@ -35,7 +35,7 @@ class Filled(msgspec.Struct, frozen=True):
     resident_bytes: int
     """Growth of the process by these memories."""
     anonymous_bytes: int
-    """The same without the pages of files, which the system can take back."""
+    """Resident memory without the pages of files, which the system can take back."""
     disk_bytes: int | None
     """None where the peer has no files."""
     grown_by: int
@@ -46,13 +46,13 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What one question found."""
+    """The findings of one question."""
 
     category: int
     turns: float
     """Fraction of the evidence among the first 10, of a search for 10."""
     turns_of_all: float
-    """The same, of a search for everything: some rank a pool that grows with what is asked for."""
+    """Findings of a search for everything: some rank a pool that grows with that number."""
     sessions_5: float
     sessions_10: float
 
@@ -73,11 +73,11 @@ class Measured(msgspec.Struct, frozen=True):
     computed: int
     """Texts that the model was asked for during the timed calls; it should be none."""
     unplanned: int
-    """The same of the whole process: above zero, a peer embeds something else than the texts."""
+    """Such texts of the whole process: above zero, a peer embeds something else than the texts."""
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a store still has after a kill."""
+    """The memories that a store still has after a kill."""
 
     missing: int
 

@@ -1,4 +1,4 @@
-"""What `bench peers` asks of every peer: the same memories, questions and vectors, from one seed.
+"""The plan of `bench peers` for every peer: equal memories, questions and vectors, from one seed.
 
 The plan is made once, with what the model makes of each text in it, and read by every child
 process. So no peer waits for a model while it is timed, and all have the same vectors.
@@ -182,7 +182,7 @@ class KnownTexts:
 
 
 class KnownTokens(KnownTexts):
-    """The same for a model that gives token states as well. Only ours asks for them."""
+    """The vectors of a model that gives token states as well. Only ours asks for them."""
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and token states."""

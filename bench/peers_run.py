@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """What the command was given."""
+    """The options of the command."""
 
     only: Sequence[str]
     conversations: int | None
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """What many kills came to."""
+    """The outcome of many kills."""
 
     acknowledged: int
     lost: int

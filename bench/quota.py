@@ -1,4 +1,4 @@
-"""What a full quota costs: the check, an add at the limit and just below it, the typical queries.
+"""The cost of a full quota: the check, an add at the limit and just below it, the typical queries.
 
 Each kind gets a user of its own in one store. The user is filled through the public API to one less
 than the limit: each add from there is timed and taken back. Then it is filled to the limit, and

@@ -35,7 +35,7 @@ from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Hit, Item, MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import embedder_of
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     shown: Sequence[float]
     """The scores of our results."""
     answers: Sequence[bool]
-    """Which of them are evidence."""
+    """True for each score whose memory is evidence."""
 
 
 class Unanswered(NamedTuple):

@@ -34,7 +34,7 @@ class Question(msgspec.Struct, frozen=True):
     evidence: Sequence[str]
     category: str = ""
     time: str | None = None
-    """When it is asked."""
+    """The time at which it is asked."""
 
 
 class SetUser(msgspec.Struct, frozen=True):

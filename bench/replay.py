@@ -1,4 +1,4 @@
-"""How fast a user's past is read: fold, read only, verify, against the eventsourcing library."""
+"""The speed of reading a user's past: fold, read, verify, against the eventsourcing library."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bench.report import Options, Report, Table, facts, median, scratch
 from bench.workload import life, sentence
 from eventlog import EventLog, Recorded, replay
-from eventlog.core.replay import BATCH_EVENTS
+from eventlog.core.decider import BATCH_EVENTS
 from memory_actors import Settings
 from memory_actors.kinds.user_state import event_registry, user_decider
 
@@ -23,7 +23,7 @@ PACKAGES = ("lmdb", "msgspec", "immutables", "eventsourcing")
 
 
 class Measured(NamedTuple):
-    """What was done, with how many events, and how long each run took."""
+    """The work, its number of events, and the time of each run."""
 
     name: str
     events: int

@@ -1,4 +1,4 @@
-"""What a measurement prints: what ran, on what, and plain tables of figures."""
+"""The printed form of a measurement: command, machine, and plain tables of figures."""
 
 import os
 import platform
@@ -39,10 +39,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What every command is given."""
+    """The options of every command."""
 
     directory: Path | None
-    """Where to write; None means a directory of its own in the current one."""
+    """The directory to write to; None means a directory of its own in the current one."""
     seed: int
     runs: int
 

@@ -1,4 +1,4 @@
-"""How long the event loop stands still: a task that wants to run every millisecond, and is late."""
+"""Stalls of the event loop: a task that wants to run every millisecond, and is late."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -12,7 +12,7 @@ INTERVAL_S = 0.001
 
 
 class Stalled(NamedTuple):
-    """How long something took, and how long nothing else could run meanwhile."""
+    """The time of a call, and the longest time in which nothing else could run."""
 
     took_ms: float
     stall_ms: float

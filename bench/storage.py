@@ -1,4 +1,4 @@
-"""What one user's memories take on the disk and in memory, part by part, by their number.
+"""The size of one user's memories on the disk and in memory, part by part, by their number.
 
 A store is filled with turns of a conversation, closed, and weighed: its tables by the pages that
 LMDB says they have, the other files by their blocks. Then the user is activated from it in fresh

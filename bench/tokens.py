@@ -1,4 +1,4 @@
-"""How far the two estimates of tokens are from real tokenizers, by kind of text.
+"""The error of the two estimates of tokens against real tokenizers, by kind of text.
 
 The estimates are 1.3 tokens a word, and the calibrated one by classes of characters. They are
 compared on documents of about 1,500 tokens: the turns of a LoCoMo file, sets of the format of

@@ -1,4 +1,4 @@
-"""What a live user weighs, and whether passivation keeps the sum within its budget.
+"""The weight of a live user, and the budget within which passivation keeps the sum.
 
 The stores are filled in one process and read in others, one for each measurement, so that no heap
 is shared. Counted are anonymous pages only: the pages of the log that LMDB has mapped belong to the
@@ -34,7 +34,7 @@ PACKAGES = ("lmdb", "numpy", "immutables", "psutil")
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """What a process says of itself after it activated every user."""
+    """The report of a process about itself after it activated every user."""
 
     grown_bytes: int
     """Anonymous memory, over that with the system open and a few users live."""
@@ -42,14 +42,14 @@ class Weighed(msgspec.Struct, frozen=True):
     """The most that users held at any time."""
     live: int
     live_bytes: int
-    """What the runtime believes."""
+    """The runtime's own estimate."""
     index_bytes: int
-    """What the indexes of the live users say they hold."""
+    """The bytes that the indexes of the live users say they hold."""
     passivations: int
 
 
 class Worked(msgspec.Struct, frozen=True):
-    """What a process says of itself after it worked for random users, with default settings."""
+    """The report of a process about itself after it worked for random users, by default."""
 
     activation_ms: list[float]
     add_ms: list[float]

@@ -29,7 +29,7 @@ QUERY = "who gave up the violin, and when"
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """What the process says of itself."""
+    """The report of the process about itself."""
 
     resident_bytes: int
     """Growth, with pages of files that are mapped."""

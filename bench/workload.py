@@ -1,4 +1,4 @@
-"""What the measurements feed in: sentences, memories and the life of a user, drawn from a seed."""
+"""The workload of measurements: sentences, memories and the life of a user, from a seed."""
 
 import random
 from collections.abc import Callable, Iterator

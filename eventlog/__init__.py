@@ -28,7 +28,7 @@ from eventlog.core.capabilities import (
     require,
 )
 from eventlog.core.codec import EventRegistry
-from eventlog.core.decider import Decider
+from eventlog.core.decider import Decider, PoisonedStream, replay
 from eventlog.core.errors import (
     BeingErased,
     ClockOutOfRange,
@@ -85,7 +85,6 @@ from eventlog.core.records import (
     to_datetime,
     to_us,
 )
-from eventlog.core.replay import PoisonedStream, replay
 from eventlog.core.requests import system_clock_us
 from eventlog.core.subscription import subscribe
 

@@ -50,15 +50,19 @@ from eventlog.core.requests import (
 )
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import CHECKED_BYTES_MAX, named
-from eventlog.lmdb.checkpoints import load_checkpoint, load_entry, put_checkpoint
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.snapshots import load_snapshot, put_snapshot
-from eventlog.lmdb.totals import Tally, load_totals
-from eventlog.upkeep.api import EventLogUpkeep
-from eventlog.upkeep.upkeep import Upkeep
+from eventlog.lmdb.snapshots import (
+    load_checkpoint,
+    load_entry,
+    load_snapshot,
+    put_checkpoint,
+    put_snapshot,
+)
+from eventlog.lmdb.totals import load_totals
+from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification
 
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
@@ -68,10 +72,10 @@ SIZE_MAX_BYTES = MAP_BYTES // 2
 T = TypeVar("T")
 
 
-class EventLog(EventLogUpkeep, TakesAppends):
+class EventLog(LogUpkeep, TakesAppends):
     """An append-only log of streams in one directory. Open it with `EventLog.open`.
 
-    What is done to it as a whole (archive, erase, back up, shrink, ...) is in upkeep_api.py.
+    What is done to it as a whole (archive, erase, back up, shrink, ...) is in upkeep/upkeep.py.
     """
 
     def __init__(
@@ -81,20 +85,13 @@ class EventLog(EventLogUpkeep, TakesAppends):
         clock: Callable[[], int],
         queue_events_max: int,
     ):
-        super().__init__(registry, clock)
-        self._env = files.env
+        TakesAppends.__init__(self, registry, clock)
+        LogUpkeep.__init__(self, files, Intake(files, queue_events_max), clock)
         self._archive = files.archive
-        self._ledger = files.ledger
         self._reading = files.reading
-        self._tally = Tally(files.totals)
-        self._intake = Intake(
-            files.env, files.ledger, files.anchor, files.position, self._tally, queue_events_max,
-            files.keys,
-        )  # fmt: skip
-        self._upkeep = Upkeep(files, self._intake, clock)
         self._archive.never_block_this_thread()
         self.is_encrypted = files.keys is not None
-        """Whether payloads are encrypted: see keys.py."""
+        """True if payloads are encrypted: see keys.py."""
 
     @classmethod
     @asynccontextmanager
@@ -156,7 +153,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
             await to_the_end(log._close(files))
 
     async def _close(self, files: Files) -> None:
-        await self._upkeep.close()
+        await self._end_upkeep()
         writer = self._intake.close()
         try:
             if writer is not None:
@@ -261,7 +258,8 @@ class EventLog(EventLogUpkeep, TakesAppends):
         check_text("idempotency key", idempotency_key)
         digest = given_digest(request)
         with self._env.read() as txn:
-            return self._ledger.first_result(txn, stream, idempotency_key, digest)
+            record = self._ledger.stream(txn, stream)
+            return self._ledger.first_result(txn, record, idempotency_key, digest)
 
     async def load_snapshot(
         self, stream: str, fingerprint: str, *, until: int | None = None
@@ -300,7 +298,7 @@ class EventLog(EventLogUpkeep, TakesAppends):
     def totals_nowait(self) -> dict[str, int]:
         """Return the committed totals, with relaxed appends that are accepted, from memory."""
         self._env.check_process()
-        return self._tally.now()
+        return self._intake.tally.now()
 
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""

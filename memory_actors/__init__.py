@@ -34,10 +34,10 @@ from eventlog import (
     VerifyReport,
     WrongExpectedVersion,
 )
-from memory_actors.api.handles.past import PastMemory
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.past import PastMemory
 from memory_actors.api.statistics import SystemStatistics
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.api_keys import KeyFileError
 from memory_actors.base.errors import (
     BeingErasedError,
@@ -144,7 +144,13 @@ from memory_actors.observing.alerts import Alert, AlertSink, CallbackSink, LogSi
 from memory_actors.observing.metrics import Metrics, PrometheusMetrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.protocol import Embedded, Embedder
-from memory_actors.search.superseding import OpenAISuperseding, Statement, Superseding, Verdict
+from memory_actors.search.superseding import (
+    OpenAISuperseding,
+    Reach,
+    Statement,
+    Superseding,
+    Verdict,
+)
 from memory_actors.search.token_counters import TokenizerCounter
 from memory_actors.search.weights import Weights
 from memory_actors.upkeep.erasing import EraseReceipt
@@ -260,6 +266,7 @@ __all__ = [
     "QuarantinedError",
     "QuotaExceededError",
     "QuotaUse",
+    "Reach",
     "ReadOnlyError",
     "ReaderFailedError",
     "Recall",

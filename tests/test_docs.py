@@ -41,7 +41,9 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
-PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+)`")
+PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
+OF_READERS = {"first.py", "letters.py", "json.py"}  # files that readers make, or Python has
+PYTHON = re.compile(r"(?<![\w.])([\w/]+\.py)\b")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
@@ -74,6 +76,11 @@ def check_printed(code: str, output: str) -> None:
     for want in said:
         assert want, "each print of the tutorial says what it prints"
         assert any(same(f"{want}\n", f"{line}\n", doctest.ELLIPSIS) for line in lines), want
+
+
+def test_the_example_without_await_prints_what_it_says(tmp_path: Path) -> None:
+    (program,) = blocks("docs/sync.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
 
 
 def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
@@ -170,7 +177,7 @@ def test_the_examples_of_improve_run(tmp_path: Path) -> None:
 
 
 class Framework:
-    """As much of FastAPI as the example asks for: it holds handlers, and makes JSON of answers."""
+    """The part of FastAPI that the example uses: it holds handlers, and makes JSON of answers."""
 
     def __init__(self, lifespan: Any):
         self.lifespan, self.state = lifespan, SimpleNamespace()
@@ -222,7 +229,8 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def is_path(name: str) -> bool:
-    return any((ROOT / f"{name}{suffix}").exists() for suffix in ("", ".py"))
+    within = [ROOT, ROOT / "memory_actors", ROOT / "memory_actors/search"]
+    return any((top / f"{name}{end}").exists() for top in within for end in ("", ".py"))
 
 
 def is_importable(name: str) -> bool:
@@ -242,3 +250,17 @@ def test_every_file_that_is_named_exists(
     named = [(page, name) for page, text in texts() for name in pattern.findall(text)]
     assert named
     assert [f"{page}: {name}" for page, name in named if not exists(name)] == []
+
+
+def test_every_python_file_that_a_docstring_names_exists() -> None:
+    there = [f"/{file.relative_to(ROOT)}" for top in HOUSE for file in ROOT.glob(f"{top}/**/*.py")]
+    named = [
+        (page, name)
+        for page, text in texts()
+        if page.parts[0] not in {"bench", "tests"}
+        for name in PYTHON.findall(text)
+        if name not in OF_READERS
+    ]
+    gone = [each for each in named if not any(one.endswith(f"/{each[1]}") for one in there)]
+    assert named
+    assert gone == []

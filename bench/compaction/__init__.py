@@ -1,4 +1,4 @@
-"""What compaction brings, what it costs, and what it loses: half a year of one user's memories.
+"""Gain, cost and losses of compaction: half a year of one user's memories.
 
 The corpus (corpus.py) is stored and its log shrunk, so that nothing is gained by free pages that
 were there before. The store is weighed and searched, compacted, weighed and searched again; a copy
@@ -97,7 +97,7 @@ def run(
 
 
 class Found(NamedTuple):
-    """What was measured, and whether nothing was lost."""
+    """The measurements, and whether nothing was lost."""
 
     tables: list[Table]
     exact: bool

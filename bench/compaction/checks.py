@@ -1,14 +1,14 @@
-"""What must be so after compaction: every memory is kept, or in one summary, word for word."""
+"""Checks after compaction: every memory is kept, or in one summary, word for word."""
 
 from collections.abc import Mapping
 
 from bench.compaction.store import COMPRESSED, all_of
 from memory_actors import Memory, MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.reports import CompactionReport
 
 Check = tuple[str, bool, str]
-"""What is checked, whether it is so, and what was found."""
+"""A check, its outcome, and the findings."""
 
 
 async def checked(
@@ -37,7 +37,7 @@ async def checked(
 
 
 async def _same(user: UserMemory, summary: Memory, texts: Mapping[str, str]) -> bool:
-    """Whether a summary's originals are what was added."""
+    """Check that a summary's originals are the memories that were added."""
     originals = {one.memory_id: one.content for one in await user.expand(summary.memory_id)}
     expected = {one: texts.get(one) for one in summary.data["compressed_from_ids"]}
     return originals == expected and len(originals) == summary.data["original_count"]

@@ -1,4 +1,4 @@
-"""What recall is left on the LoCoMo conversations, by summariser.
+"""Recall after compaction on the LoCoMo conversations, by summariser.
 
 All turns are older than 90 days when they are compacted. A question finds the turns among its first
 ten memories, and those that stand behind the summaries beside them: up to two, of any size. So a
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bench.compaction.store import AGE, COMPRESSED, all_of, opened, retrieve
 from bench.report import Table
 from memory_actors import Memory, MemorySystem
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.compaction.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
 from memory_actors.compaction.summarizers.sentences import sentences
 from memory_actors.interchange.locomo import (
@@ -53,7 +53,7 @@ QUOTED_CHARACTERS_MIN = 20  # "Thanks!" stands in every summary
 
 
 class Asked(NamedTuple):
-    """What one question found: the turns of its first memories, and those behind its summaries."""
+    """The findings of one question: turns of its first memories, and turns behind its summaries."""
 
     evidence: frozenset[str]
     turns: frozenset[str]
@@ -171,7 +171,7 @@ async def _ask(user: UserMemory, question: Question, said: Mapping[str, str]) ->
 
 
 def _quoted(said: str, texts: str) -> bool:
-    """Whether a sentence of what was said stands in some texts."""
+    """Say whether some texts have a sentence of a turn."""
     told = [one for one in sentences(said) if len(one) >= QUOTED_CHARACTERS_MIN]
     return any(one.partition(": ")[2] in texts if ": " in one else one in texts for one in told)
 

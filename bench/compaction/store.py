@@ -15,7 +15,7 @@ from bench.corpus import Remembered
 from bench.opened import UNLIMITED_BYTES, services_of
 from eventlog.core.records import to_us
 from memory_actors import Hit, Item, Limits, Memory, MemorySystem, Plan, Settings, Tier
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.compaction import selection
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, Summarizer
 from memory_actors.search.embedding.protocol import Embedder

@@ -36,7 +36,7 @@ ROWS = (
     "formats",
 )
 ON_DISK = frozenset({"kills", "crowd", "erasing"})
-"""Whose writes are to be as slow as a disk is, and whose files get numbers that others had."""
+"""Rows whose writes are to be as slow as a disk, and whose files get numbers that others had."""
 MEMORY = Path("/dev/shm")  # elsewhere faults come from above the file system: no need for a disk
 
 

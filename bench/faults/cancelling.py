@@ -159,7 +159,7 @@ async def quiet(memory: MemorySystem) -> None:
     while services.unattended:
         await asyncio.wait(set(services.unattended))
     await services.log.flush()
-    async with services.log._upkeep._lock:  # noqa: SLF001 - a backup that was given up ends by itself
+    async with services.log._upkeep_lock:  # noqa: SLF001 - a backup that was given up ends by itself
         pass
     for user_id in example.USERS:
         await at_rest(memory, user_id)
@@ -195,7 +195,7 @@ def _held(memory: MemorySystem) -> str:
         "users of log.mdb": log._env._files._users,  # noqa: SLF001
         "users of derived.mdb": table._env._files._users,  # noqa: SLF001
         "the log's writing": log._env._writing.locked(),  # noqa: SLF001
-        "upkeep": log._upkeep._lock.locked(),  # noqa: SLF001
+        "upkeep": log._upkeep_lock.locked(),  # noqa: SLF001
         "stalled": log._intake.is_stalled,  # noqa: SLF001
         "events in the queue": log._intake.queued_events,  # noqa: SLF001
         "streams in flight": len(log._intake._in_flight),  # noqa: SLF001

@@ -32,7 +32,7 @@ class Command(NamedTuple):
     call: Call
     prepare: Call = nothing
     one_append: bool = True
-    """Whether its events come in one append: all of them are there, or none."""
+    """True if its events come in one append: all of them are there, or none."""
 
 
 async def _a_fact(_memory: MemorySystem, user: UserMemory, n: int) -> None:
@@ -316,10 +316,10 @@ PLUMBING = {
         lambda m, u, n: plumbing.archive_digest(u.context.document(f"{n}.md")), _an_archived_entry
     ),
 }
-"""What imports and syncing do beside operations."""
+"""The calls of imports and of syncing that are no operations."""
 
 ELSEWHERE = {"system.close", "system.restore_backup", "system.import_events"}
-"""What is cancelled otherwise, and what is for a store that is closed."""
+"""Calls that are cancelled elsewhere, and calls for a store that is closed."""
 
 
 def _commands() -> dict[str, Command]:

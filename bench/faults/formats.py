@@ -17,7 +17,7 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_child, in_loop
 from eventlog import Environment, UnknownEvent
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.store_format import ROW, load_format
+from eventlog.lmdb.opening import ROW, load_format
 from eventlog.lmdb.tables import TABLES, seal_record
 
 NEWER = 99

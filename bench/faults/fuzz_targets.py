@@ -1,4 +1,4 @@
-"""All that reads bytes of the store, behind one function: the first byte says which.
+"""The readers of bytes of the store, behind one function: the first byte picks one.
 
 A target may raise errors of the log only (and those of msgspec where whoever calls it expects
 them). Run as a script, with the extra `fuzz`, atheris looks for inputs that make it raise others.

@@ -1,4 +1,4 @@
-"""What a disk may hold after the power went: built from a journal of writes and syncs.
+"""The possible contents of a disk after the power went: built from a journal of writes and syncs.
 
 The model is a disk that keeps what was synced and, of the rest, anything:
 
@@ -28,7 +28,7 @@ _DURABLE = 1
 
 
 class Op(IntEnum):
-    """What was done. The numbers are those of disk.c."""
+    """Operations on files. The numbers are those of disk.c."""
 
     CREATE = 1
     WRITE = 2
@@ -115,7 +115,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.marks: list[bytes] = []
-        """What the process has said so far."""
+        """The lines that the process has printed so far."""
         self.synced_files = 0
         self._files: dict[int, _File] = defaultdict(_File)
         self._names: dict[Path, int] = {}  # durable; directories have 0

@@ -43,7 +43,7 @@ TOGETHER = ("x1", "x2", "x3")  # added in one call
 
 
 class Fault(NamedTuple):
-    """What fails, and how."""
+    """The operation that fails, and its error."""
 
     name: str
     kind: Failing
@@ -116,12 +116,12 @@ def _try(
 
 
 class _Promised(msgspec.Struct):
-    """What may be found afterwards."""
+    """The states that are allowed afterwards."""
 
     contents: dict[str, set[str | None]] = {}
     """By memory id; None: it is not there."""
     asked: bool = False
-    """Whether anything was asked at all: opening may have failed."""
+    """True if anything was asked at all: opening may have failed."""
     refused: dict[str, str] = {}
 
     async def writes(

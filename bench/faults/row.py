@@ -1,4 +1,4 @@
-"""What a row of the fault matrix comes to."""
+"""The outcome of a row of the fault matrix."""
 
 from typing import Literal, TypeAlias
 
@@ -19,7 +19,7 @@ class Row(msgspec.Struct, kw_only=True):
     lost: int = 0
     """Acknowledged writes that were gone, and answers that were wrong."""
     detail: dict[str, int | float | str] = {}
-    """What else was counted."""
+    """Other counts."""
     failures: list[str] = []
     """The first trials that did not end as they must."""
     skipped: str = ""
@@ -28,7 +28,7 @@ class Row(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether every trial ended as it must."""
+        """True if every trial ended as it must."""
         return bool(self.skipped) or (self.tried > 0 and self.survived == self.tried)
 
     def count(self, what: str, by: int = 1) -> None:

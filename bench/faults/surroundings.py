@@ -234,7 +234,7 @@ async def _used_in_the_fork(memory: MemorySystem) -> tuple[str, str]:
 
 
 class _Session:
-    """What a session of messages must read as, whatever the clock does."""
+    """The messages that a session must read as, whatever the clock does."""
 
     def __init__(self, ttl_s: int):
         self._ttl_us = ttl_s * 1_000_000

@@ -26,10 +26,10 @@ def entering(phase: str) -> None:
 
 
 class Ending(NamedTuple):
-    """How a trial ended."""
+    """The end of a trial."""
 
     kind: str
-    """What it returned, or `dead`, `hung`, `untyped`."""
+    """The value it returned, or `dead`, `hung`, `untyped`."""
     detail: str
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ DATA_BYTES_MAX = 4 << 30  # a loop that does not end may also grow
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a mutant."""
+    """The outcome of a mutant."""
 
     mutant: str
     fate: str

@@ -16,14 +16,14 @@ __all__ = ["PEERS", "Embed", "Memory", "Peer", "Spec", "Unavailable", "load", "m
 
 
 class Spec(NamedTuple):
-    """Where an adapter is, and what it needs."""
+    """The place of an adapter, and its needs."""
 
     adapter: str
     """`module:class`, in this package."""
     modules: tuple[str, ...]
-    """What must be importable."""
+    """Modules that must be importable."""
     distributions: tuple[str, ...]
-    """Whose versions are told: names on PyPI, of which some may be alternatives."""
+    """Packages whose versions are told: names on PyPI, of which some may be alternatives."""
 
 
 PEERS = {

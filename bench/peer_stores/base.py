@@ -1,4 +1,4 @@
-"""What the measurement asks of a system, whatever it is made of."""
+"""The port of the measurement: every peer has an adapter with these methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ class Peer(ABC):
     """
 
     keeps = True
-    """Whether it has files at all."""
+    """True if it has files at all."""
     note = ""
-    """What a reader has to know about its row."""
+    """A note for readers of its row."""
 
     @abstractmethod
     async def open(self, path: Path, embed: Embed) -> None:

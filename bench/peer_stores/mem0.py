@@ -87,7 +87,7 @@ class Mem0(Peer):
 
 
 class Mem0WithKeywords(Mem0):
-    """The same with its BM25."""
+    """mem0 with its BM25."""
 
     note = "the same with fastembed's BM25, its stop words given locally; no lemmas (spaCy's model)"
     keywords = True

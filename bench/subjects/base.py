@@ -22,9 +22,9 @@ class Subject(ABC):
 
     name: ClassVar[str]
     undoes: ClassVar[bool] = True
-    """Whether an add can be taken back, so that each add of many is the n-th."""
+    """True if an add can be taken back, so that each add of many is the n-th."""
     refuses: ClassVar[bool] = True
-    """Whether at the limit an add is refused unless it may prune."""
+    """True if at the limit an add is refused unless it may prune."""
 
     def __init__(self, memory: MemorySystem, limits: Limits, seed: int, user: str | None = None):
         self.user_id = user or self.name
@@ -41,7 +41,7 @@ class Subject(ABC):
     @property
     @abstractmethod
     def full(self) -> int:
-        """How many the quota allows."""
+        """The number that the quota allows."""
 
     @abstractmethod
     def add(self, *, auto_prune: bool = False) -> Awaitable[Receipt]:
@@ -56,7 +56,7 @@ class Subject(ABC):
 
     @property
     def held(self) -> int:
-        """How many there are."""
+        """The number that there is."""
         return len(self.ids)
 
     async def fill(self, count: int) -> None:

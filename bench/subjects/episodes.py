@@ -68,7 +68,7 @@ class Steps(Episodes):
 
     @property
     def held(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return min(self._given, self.full)
 
     async def fill(self, count: int) -> None:

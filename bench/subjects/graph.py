@@ -64,7 +64,7 @@ class Entities(Subject):
 
 
 class Relationships(Entities):
-    """The same, but the relationships are what is counted."""
+    """Entities with relationships, of which the relationships are counted."""
 
     name = "relationship"
 
@@ -79,7 +79,7 @@ class Relationships(Entities):
 
     @property
     def held(self) -> int:
-        """How many there are."""
+        """The number of relationships."""
         return len(self.links)
 
     async def fill(self, count: int) -> None:

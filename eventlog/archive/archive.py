@@ -2,7 +2,7 @@
 
 A segment is there for good once `write` has returned: it was written under a temporary name,
 synced, renamed, and the directory synced. That it counts is said by its record in the log
-(segment_table.py), which is committed afterwards. So a crash in between leaves a file that no
+(tables.py), which is committed afterwards. So a crash in between leaves a file that no
 record names, and `remove_unnamed` takes it away at the next opening. It touches nothing whose name
 is not a segment's.
 

@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What is known of a block before its content is read."""
+    """The header of a block: all that is known before its content is read."""
 
     crc: int
     codec: int

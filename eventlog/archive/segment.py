@@ -36,7 +36,7 @@ _NAME = re.compile(
 
 
 class SegmentId(NamedTuple):
-    """Which segment: of a stream, and its number there, from 1."""
+    """The identity of a segment: its stream, and its number there, from 1."""
 
     sid: bytes
     number: int

@@ -1,4 +1,4 @@
-"""What a store may do beyond its port: one protocol for each capability.
+"""Capabilities of a store beyond its port: one protocol for each.
 
 A store has a capability if it has its methods; nothing has to be declared. A feature that needs one
 asks for it with `require`, which refuses with an error that names it. So a store that can only
@@ -144,7 +144,8 @@ class ExportingStore(Protocol):
     ) -> Exported:
         """Write what came behind a position to a new file, for `import_events` of another store.
 
-        Streams that were erased, whenever that was, are named in it by their ids.
+        Streams that were erased, whenever that was, are named in it by their ids, so that they are
+        erased there too.
 
         :raises LogUnavailable: there is such a file, or the store has not got so far.
         :raises PayloadDropped: retention has dropped a payload behind that position.
@@ -161,8 +162,9 @@ class ExportingStore(Protocol):
     ) -> Imported:
         """Append what another store exported, if this one has the very same past.
 
-        What it has already is passed over. `erasing(names)` is called in a thread before streams
-        are erased, for what is kept of them elsewhere.
+        What it has already is passed over, so an import that was interrupted can be repeated.
+        `erasing(names)` is called in a thread before streams are erased, for what is kept of them
+        elsewhere.
 
         :raises WrongExpectedVersion: there is a gap between the store and the file, or the store
             has more than the file.

@@ -58,15 +58,18 @@ class LogClosed(EventLogError):
     """The log is closed, or belongs to the process that forked this one: open it here."""
 
 
+_ANOTHER_LOOP = (
+    "this was opened on another event loop and belongs to it: from a thread call "
+    "asyncio.run_coroutine_threadsafe(coroutine, the_loop_it_was_opened_on).result(), open it on "
+    "the loop that uses it, or use memory_actors.sync, which any thread may call"
+)
+
+
 class WrongLoop(EventLogError, RuntimeError):
     """Used on another event loop than the one it was opened on: call it there, or open it here."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "this was opened on another event loop and belongs to it: from a thread call "
-            "asyncio.run_coroutine_threadsafe(coroutine, the_loop_it_was_opened_on).result(), or "
-            "open it on the loop that uses it"
-        )
+    def __init__(self, message: str = _ANOTHER_LOOP) -> None:
+        super().__init__(message)
 
 
 class LogUnavailable(EventLogError):

@@ -67,7 +67,7 @@ _TAG_BYTES_AT = 8
 
 
 class Place(NamedTuple):
-    """Where a payload lies in the archive of its stream."""
+    """The place of a payload in the archive of its stream."""
 
     number: int
     """Of the segment."""
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """What a stub has in the place of a payload."""
+    """A pointer that a stub has in the place of a payload."""
 
     place: Place
     digest: bytes
@@ -92,7 +92,7 @@ class Encrypted(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """What stays of a payload that was erased."""
+    """The mark that stays of a payload that was erased."""
 
     erased_at_us: int
 
@@ -118,7 +118,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the payload is encrypted."""
+        """True if the payload is encrypted."""
         return bool(self.flags & ENCRYPTED)
 
 

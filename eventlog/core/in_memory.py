@@ -67,7 +67,7 @@ class _Stream:
     keys: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[str, tuple[bytes, Appended]] = field(default_factory=dict)
     archived: dict[int, int] = field(default_factory=dict)
-    """When the payload of a version was archived."""
+    """The time at which the payload of a version was archived."""
     erased_version: int = 0
 
 
@@ -89,6 +89,14 @@ class InMemoryLog(TakesAppends):
         if self._closed:
             raise LogClosed("the log is closed: open it again")
 
+    def _held(self, stream: str) -> _Stream:
+        """Return what is held of a stream: of one that never was, an empty one to be kept or not.
+
+        :raises InvalidAppend: that can be no stream's name.
+        """
+        check_stream_name(stream)
+        return self._streams.get(stream) or _Stream()
+
     def close(self) -> None:
         """End every subscription."""
         self._closed = True
@@ -97,7 +105,7 @@ class InMemoryLog(TakesAppends):
     async def _append(self, request: AppendRequest) -> Appended:
         self._check_open()
         stream, key = request.stream, request.idempotency_key
-        held = self._streams.get(stream) or _Stream()
+        held = self._held(stream)
         first_result = _first_result(stream, held, key, request.digest)
         if first_result is not None:
             return first_result
@@ -134,10 +142,9 @@ class InMemoryLog(TakesAppends):
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""
-        check_stream_name(stream)
+        held = self._held(stream)
         check_int("epoch", epoch, 0, I64_MAX)
         self._check_open()
-        held = self._streams.get(stream) or _Stream()
         if epoch < held.epoch:
             raise Fenced(stream, epoch, held.epoch)
         held.epoch = epoch
@@ -146,8 +153,7 @@ class InMemoryLog(TakesAppends):
 
     async def head(self, stream: str) -> StreamHead:
         """Return the end of a stream; version 0 if it never was."""
-        check_stream_name(stream)
-        held = self._streams.get(stream) or _Stream()
+        held = self._held(stream)
         return StreamHead(
             len(held.events), held.epoch, held.stored_bytes, erased_version=held.erased_version
         )
@@ -164,8 +170,7 @@ class InMemoryLog(TakesAppends):
         self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of a stream behind version `after`."""
-        check_stream_name(stream)
-        held = self._streams.get(stream) or _Stream()
+        held = self._held(stream)
         after = max(after, 0)
         return _readable(held.events[after : max(after, after + limit)], dropped)
 
@@ -188,8 +193,7 @@ class InMemoryLog(TakesAppends):
         self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        check_stream_name(stream)
-        held = self._streams.get(stream) or _Stream()
+        held = self._held(stream)
         found: list[Recorded[Any]] = []
         for version in versions:
             if not 0 < version <= len(held.events):
@@ -199,18 +203,16 @@ class InMemoryLog(TakesAppends):
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
-        check_stream_name(stream)
+        held = self._held(stream)
         check_text("key", key)
-        held = self._streams.get(stream) or _Stream()
         return list(held.keys.get(key, ()))
 
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
         """Return what this request's idempotency key got before, None if it is new."""
-        check_stream_name(stream)
+        held = self._held(stream)
         check_text("idempotency key", idempotency_key)
-        held = self._streams.get(stream) or _Stream()
         return _first_result(stream, held, idempotency_key, given_digest(request))
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
@@ -227,9 +229,8 @@ class InMemoryLog(TakesAppends):
         self, stream: str, fingerprint: str, *, until: int | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot of this schema, not beyond `until`, if any."""
-        check_stream_name(stream)
+        held = self._held(stream)
         check_text("snapshot's fingerprint", fingerprint)
-        held = self._streams.get(stream) or _Stream()
         if len(held.events) == held.erased_version:
             return None
         version = len(held.events) if until is None else min(len(held.events), until)
@@ -259,8 +260,7 @@ class InMemoryLog(TakesAppends):
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
         """Take note that these payloads are archived: there is nowhere else to put them."""
-        check_stream_name(stream)
-        held = self._streams.get(stream) or _Stream()
+        held = self._held(stream)
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, len(held.events))
         self._check_open()
@@ -297,9 +297,8 @@ class InMemoryLog(TakesAppends):
         projections: Sequence[str] = (),
     ) -> Erased:
         """Erase a stream. See `ErasingStore`."""
-        check_stream_name(stream)
+        held = self._held(stream)
         self._check_open()
-        held = self._streams.get(stream) or _Stream()
         events = len(held.events) - held.erased_version
         if not events:
             return Erased()

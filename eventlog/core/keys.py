@@ -1,4 +1,4 @@
-"""Who encrypts: what a log asks of the keys that it was opened with.
+"""The port of encryption: all that a log asks of the keys that it was opened with.
 
 The log knows streams and bytes. Which streams share a key, where keys lie and what they encrypt
 with is for the keys to say (keyfile.py, aes_gcm.py). What is encrypted of a stream:

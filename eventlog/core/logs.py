@@ -1,4 +1,4 @@
-"""Where the library logs to. The only file that asks structlog for a logger.
+"""The library's loggers. No other file asks structlog for one.
 
 The standard output belongs to the program: what it prints may be read by another one. structlog
 prints there until it is configured. So until then lines go to the standard error, as those of the
@@ -12,7 +12,7 @@ import structlog
 
 
 class _Output:
-    """What a logger hands its lines to, looked up at each of them: it may be configured late."""
+    """The output of a logger, looked up at each line: structlog may be configured late."""
 
     def __init__(self, name: str):
         self._name = name

@@ -1,4 +1,4 @@
-"""What goes into the log and what comes out of it."""
+"""The values that go into the log and come out of it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ OnDropped: TypeAlias = Literal["raise", "mark"]
 `Dropped` for its data."""
 
 ANY_VERSION = -1
-"""As an expected version: append whatever the stream's version is."""
+"""An expected version that every stream's version meets."""
 
 NAME_BYTES_MAX = 1024  # of a stream or a total
 SNAPSHOTS_KEPT = 2  # of a stream: the newest, and the one before it should the newest not load
@@ -83,7 +83,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def raw_meta(self) -> bytes:
-        """Who and why, packed, as the payload has it."""
+        """The meta strings, packed, as the payload has them."""
         return self.raw[2 : 2 + int.from_bytes(self.raw[:2], "big")]
 
 
@@ -105,17 +105,17 @@ class Recorded(msgspec.Struct, Generic[Event], frozen=True, gc=False):
 
     @property
     def recorded_at(self) -> datetime:
-        """When the log got it, in UTC."""
+        """The time at which the log got it, in UTC."""
         return to_datetime(self.recorded_at_us)
 
     @property
     def meta(self) -> dict[str, str]:
-        """Who and why: the strings given with the append."""
+        """The meta strings given with the append: by whom, and why."""
         return decode_meta(self.raw_meta) if self.raw_meta else {}
 
     @property
     def compressed(self) -> bool:
-        """Whether the payload is stored compressed."""
+        """True if the payload is stored compressed."""
         return self.stored_bytes < self.raw_bytes
 
 
@@ -129,12 +129,12 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def since(self) -> datetime:
-        """When it went, in UTC."""
+        """The time at which it went, in UTC."""
         return to_datetime(self.since_us)
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where an append went."""
+    """The place that an append got."""
 
     stream: str
     first_version: int
@@ -157,7 +157,7 @@ class StreamHead(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has nothing to read: it never was, or all of it is erased."""
+        """True if there is nothing to read: it never was, or all of it is erased."""
         return self.version == self.erased_version
 
 
@@ -169,10 +169,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Archived(msgspec.Struct, frozen=True, gc=False):
-    """What a call of `archive` has moved."""
+    """The result of a call of `archive`."""
 
     events: int = 0
-    """Whose payloads were moved; the others had been before."""
+    """Events whose payloads were moved; the others had been before."""
     segments: int = 0
     hot_bytes: int = 0
     """Taken out of the rows that are read at every replay."""
@@ -181,7 +181,7 @@ class Archived(msgspec.Struct, frozen=True, gc=False):
 
 
 class DroppedPayloads(msgspec.Struct, frozen=True, gc=False):
-    """What a call of `drop_archived` has deleted for good."""
+    """The result of a call of `drop_archived`."""
 
     events: int = 0
     segments: int = 0
@@ -189,10 +189,10 @@ class DroppedPayloads(msgspec.Struct, frozen=True, gc=False):
 
 
 class Erased(msgspec.Struct, frozen=True, gc=False):
-    """What a call of `erase` has done away with, and when. It holds nothing of it."""
+    """The result of a call of `erase`. It holds nothing of what was erased."""
 
     events: int = 0
-    """Whose payloads are gone; their places in the log and the chain stay."""
+    """Events whose payloads are gone; their places in the log and the chain stay."""
     erased_at_us: int = 0
     """0 when there was nothing to erase."""
     segments: int = 0
@@ -201,11 +201,11 @@ class Erased(msgspec.Struct, frozen=True, gc=False):
     after_bytes: int = 0
     """Of the store's file."""
     key_deleted: bool = False
-    """Whether there was a key of this stream, of an encrypted log, which is deleted now."""
+    """True if this stream, of an encrypted log, had a key, which is deleted now."""
 
 
 class ArchiveStatistics(msgspec.Struct, frozen=True, gc=False):
-    """What is in the archive, of one stream or of all."""
+    """The size of the archive, of one stream or of all."""
 
     segments: int = 0
     events: int = 0
@@ -229,7 +229,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class LogStatistics(Returned, frozen=True):
-    """What a log has done since it was opened, and where it stands."""
+    """Counts since a log was opened, and its size."""
 
     last_position: int
     queued_events: int
@@ -270,7 +270,7 @@ class Exported(Returned, frozen=True):
 
 
 class Imported(Returned, frozen=True):
-    """What an import has added."""
+    """The result of an import."""
 
     events: int
     position: int
@@ -287,7 +287,7 @@ class Head(Returned, frozen=True):
 
 
 class Heads(Returned, frozen=True):
-    """Where a log stood."""
+    """The ends of a log and of its streams at one moment."""
 
     format: int
     published_at_us: int
@@ -308,20 +308,20 @@ class Finding(Returned, frozen=True):
 
 
 class VerifyReport(Returned, frozen=True):
-    """What a verification read and what it found."""
+    """The result of a verification."""
 
     events: int
     streams: int
     findings: list[Finding]
     archived_events: int = 0
-    """Whose payloads are in the archive."""
+    """Events whose payloads are in the archive."""
     dropped_events: int = 0
-    """Whose payloads retention has dropped: only their digests could be verified."""
+    """Events whose payloads retention has dropped: only their digests were verified."""
     erased_events: int = 0
     unread_events: int = 0
-    """Which are encrypted, and their key is not here: only their digests could be verified."""
+    """Encrypted events whose key is not here: only their digests were verified."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """True if nothing was found."""
         return not self.findings

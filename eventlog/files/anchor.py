@@ -35,7 +35,7 @@ _logger = get_logger("eventlog")
 
 
 class Tail(NamedTuple):
-    """Where a log ends. Compares by transaction."""
+    """The end of a log. Compares by transaction."""
 
     transaction: int = 0
     position: int = 0
@@ -43,7 +43,7 @@ class Tail(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was ever committed, as far as the anchor can be read."""
+        """True if anything was ever committed, as far as the anchor can be read."""
         return self.transaction > 0
 
 

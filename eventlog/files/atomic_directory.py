@@ -30,7 +30,7 @@ from eventlog.files.regular import OWNER_ONLY
 LOG = "log.mdb"
 """The tables."""
 ANCHOR = "log.anchor"
-"""Where the log ended: see anchor.py."""
+"""The end of the log: see anchor.py."""
 ARCHIVE = "archive"
 """The directory of payloads that were moved out of the tables: see archive.py."""
 RESTORING = ".restoring"
@@ -72,7 +72,7 @@ def _is_empty(directory: Path) -> bool:
 
 
 def _discard(scratch: Path) -> None:
-    """Remove a directory: first what says that it is whole, last what says that it may go."""
+    """Remove a directory: first the mark that it is whole, last the mark that it may go."""
     (scratch / _READY).unlink(missing_ok=True)
     for path in scratch.iterdir():
         if path.is_dir():

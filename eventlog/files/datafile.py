@@ -1,4 +1,4 @@
-"""What can be said and done about a data file without LMDB: before it is mapped, and around it.
+"""A data file without LMDB: checks before it is mapped, and the files beside it.
 
 A page that is not there or is damaged kills the process that follows LMDB to it. So the pages are
 checked (pages.py) before LMDB maps a file, where that is quick, and where the file is shorter than

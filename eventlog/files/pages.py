@@ -54,7 +54,7 @@ _TREES_AT = _HEAD_BYTES + 24  # in a meta page: magic, version, address and size
 
 
 class Meta(NamedTuple):
-    """What a meta page says."""
+    """The content of a meta page."""
 
     page: int
     page_bytes: int
@@ -62,7 +62,7 @@ class Meta(NamedTuple):
 
     @property
     def stated_bytes(self) -> int:
-        """How long the file is by what it says."""
+        """The length of the file by its meta page."""
         return (self.last_page + 1) * self.page_bytes
 
 
@@ -128,7 +128,7 @@ class _Pages:
         self._eights = self._data.view(np.int64)
         self._reached = np.zeros(meta.last_page + 1, np.bool_)
         self._values: list[tuple[int, int]] = []
-        """Where each value is in the file, and how long: of the main tree and of the free list."""
+        """Place and length of each value: of the main tree and of the free list."""
 
     def check_tree(self, tree: _Tree, *, is_main: bool = False) -> list[_Tree]:
         """Check a tree; return those that are in it, if it is the main one."""
@@ -235,7 +235,7 @@ class _Pages:
         self._refuse(first, (first < META_PAGES) | cut, "it is not there: the file is cut short")
 
     def _use(self, first: _Numbers, counts: _Numbers) -> None:
-        """Note that so many pages from each one on have a use, each of them one."""
+        """Check that these runs of pages are in the file, and that no page is used twice."""
         outside = (first < META_PAGES) | (first > self._last + 1 - counts)
         self._refuse(first, outside, "there is no such page")
         if counts.sum() > len(self._reached):

@@ -76,7 +76,7 @@ class KeyFile:
         self._gone: set[bytes] = set()
         """Owners of streams that have something to read, and no key here."""
         self._end = 0
-        """Where the next record goes."""
+        """The place of the next record."""
         self._ciphers: dict[str, StreamCipher] = {}
         self._lock = threading.Lock()
         self._held: int | None = None
@@ -115,7 +115,7 @@ class KeyFile:
 
     @property
     def is_attached(self) -> bool:
-        """Whether a log has asked for these keys."""
+        """True if a log has asked for these keys."""
         return self._held is not None
 
     def close(self) -> None:

@@ -34,9 +34,22 @@ from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
-from eventlog.lmdb.segment_table import SegmentRecord, all_segments, next_number, put_segment
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_id, scan, seal_record, unseal_record
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    U64,
+    ErasureRecord,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    all_segments,
+    key_id,
+    next_number,
+    put_segment,
+    scan,
+    seal_record,
+    unseal_record,
+)
 
 TABLE = "erasures"
 STUBS_AT_ONCE = 512  # replaced in one transaction: some 3 ms, which an append may have to wait
@@ -87,13 +100,6 @@ class Erasing:
             projections=names + (pending.projections if pending else []),
             stubs_until=pending.stubs_until if pending else record.erased_version,
         )
-        self._forget(txn, sid, record, fresh)
-        return fresh
-
-    def _forget(
-        self, txn: Transaction, sid: bytes, record: StreamRecord, fresh: ErasureRecord
-    ) -> None:
-        """Write down what is erased, and delete what could bring it back to life."""
         erased = msgspec.structs.replace(
             record, name="", erased_version=record.version, erased_at_us=fresh.at_us
         )
@@ -103,6 +109,7 @@ class Erasing:
             txn.delete(sid + version, db=self._env.tables["snapshots"])
         for name in fresh.projections:
             txn.delete(name, db=self._env.tables["checkpoints"])
+        return fresh
 
     def pending(self, txn: Transaction) -> dict[bytes, ErasureRecord]:
         """Return the erasures that are under way, by stream id.

@@ -22,8 +22,7 @@ from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import StreamRecord
-from eventlog.lmdb.tables import U64, unseal_record
+from eventlog.lmdb.tables import U64, stream_records
 
 FORMAT = 1
 
@@ -46,11 +45,10 @@ def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
         for data in cursor.iternext(keys=False, values=True):
             digest.update(frame.chain_of(data))
             position += 1
-    streams = {}
-    with txn.cursor(env.tables["streams"]) as cursor:
-        for sid, value in cursor:
-            record = unseal_record(value, StreamRecord, "a stream's record")
-            streams[sid.hex()] = Head(record.version, record.chain.hex())
+    streams = {
+        sid.hex(): Head(record.version, record.chain.hex())
+        for sid, record in stream_records(env, txn)
+    }
     return Heads(FORMAT, now_us, position, digest.hexdigest(), streams)
 
 
@@ -109,7 +107,8 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
     try:
         file = msgspec.json.decode(path.read_bytes(), type=HeadsFile)
         signature = bytes.fromhex(file.signature or "")
-        _check_hex(file.heads)
+        for name, head in file.heads.streams.items():
+            bytes.fromhex(name + head.chain)
     except (OSError, ValueError, RecursionError) as error:
         raise LogUnavailable(f"{path} is no file of heads: {error}") from error
     if file.heads.format != FORMAT:
@@ -117,11 +116,6 @@ def load_heads(path: Path, public_key: Path | None = None) -> Heads:
     if public_key is not None and not signing.is_signed(_signed(file.heads), signature, public_key):
         raise CorruptLog(f"{path} is not signed by the owner of {public_key}: do not rely on it")
     return file.heads
-
-
-def _check_hex(heads: Heads) -> None:
-    for name, head in heads.streams.items():
-        bytes.fromhex(name + head.chain)
 
 
 def _signed(heads: Heads) -> bytes:

@@ -20,14 +20,13 @@ from typing import TypeVar
 import msgspec
 
 from eventlog.core.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
-from eventlog.core.keys import Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Appended, StreamHead
 from eventlog.core.requests import AppendRequest
 from eventlog.core.waiting import Turns, settle
-from eventlog.files.anchor import Anchor, Tail
-from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import Ledger
+from eventlog.files.anchor import Tail
+from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.opening import Files
 from eventlog.lmdb.totals import Tally
 from eventlog.lmdb.writer import Job, Landed, Outcome, Writer
 
@@ -43,47 +42,38 @@ class _InFlight:
 
     appends: int = 0
     head: StreamHead | None = None
-    """Where the stream stands after them; None when one of them may yet be refused."""
+    """The stream's end after them; None when one of them may yet be refused."""
 
 
 class Intake:
     """Takes work for the writer. Belongs to the event loop it was made on."""
 
-    def __init__(
-        self,
-        env: Environment,
-        ledger: Ledger,
-        anchor: Anchor,
-        position: int,
-        tally: Tally,
-        events_max: int,
-        keys: Keys | None = None,
-    ):
-        self._keys = keys
+    def __init__(self, files: Files, events_max: int):
+        self._keys = files.keys
         self._loop = asyncio.get_running_loop()
-        self.position = position
+        self.position = files.position
         """Of the last event that is durable."""
         self.queued_events = 0
         self.queued_bytes = 0
         self.counts: Counter[str] = Counter()
         self.is_stalled = False
         """While the file is replaced: what is answered before it is on disk would be late there."""
-        self._env = env
-        self._ledger = ledger
-        self._anchor = anchor
-        self._tally = tally
+        self.tally = Tally(files.totals)
+        self._env = files.env
+        self._ledger = files.ledger
+        self._anchor = files.anchor
         self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._turns = Turns()
         self._tail_waiters: set[asyncio.Future[None]] = set()
         self._writer: Writer | None = Writer(
-            env,
-            counting=ledger.counting,
-            tail=ledger.tail,
+            files.env,
+            counting=files.ledger.counting,
+            tail=files.ledger.tail,
             committed=self._committed,
             deliver=self._deliver,
-            keys=keys,
+            keys=files.keys,
         )
 
     def close(self) -> Writer | None:
@@ -118,7 +108,7 @@ class Intake:
             raise Fenced(request.stream, request.epoch, head.epoch)
         if request.expected_version != head.version:
             raise WrongExpectedVersion(request.stream, request.expected_version, head.version)
-        if request.counters and not self._tally.is_certain(request.counters):
+        if request.counters and not self.tally.is_certain(request.counters):
             return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
         self._put_append(request, after, partial(self._relaxed_done, request))
@@ -140,11 +130,11 @@ class Intake:
         swing = {} if counters is None else counters
 
         def done(outcome: Outcome) -> None:
-            self._tally.leave(swing, relaxed=False)
+            self.tally.leave(swing, relaxed=False)
             settle(result, outcome)
 
         self._put(Job(run, 0, payload_bytes, done, use_reserve))
-        self._tally.enter(swing, relaxed=False)
+        self.tally.enter(swing, relaxed=False)
         return await result
 
     async def flush(self) -> None:
@@ -168,11 +158,10 @@ class Intake:
     # --- room
 
     async def _wait_for_room(self) -> None:
-        while self._writer is not None and self._full():
+        while self._writer is not None and (
+            self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
+        ):
             await self._turns.wait()
-
-    def _full(self) -> bool:
-        return self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
 
     def _wake_room_waiters(self) -> None:
         """Wake no more callers than there is room for events; each looks again for itself."""
@@ -194,7 +183,7 @@ class Intake:
         def landed(outcome: Outcome) -> None:
             self._leave(request.stream, outcome)
             if request.counters:
-                self._tally.leave(request.counters, relaxed=head is not None)
+                self.tally.leave(request.counters, relaxed=head is not None)
             if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
                 request.counted()
             done(outcome)
@@ -213,7 +202,7 @@ class Intake:
         in_flight.appends += 1
         in_flight.head = head
         if request.counters:
-            self._tally.enter(request.counters, relaxed=head is not None)
+            self.tally.enter(request.counters, relaxed=head is not None)
         if head is not None:
             request.counted()
 
@@ -267,7 +256,7 @@ class Intake:
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1
         if landed is not None and landed.totals is not None:
-            self._tally.committed = landed.totals  # before any caller is told that it has counted
+            self.tally.committed = landed.totals  # before any caller is told that it has counted
         for job, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events

@@ -22,73 +22,24 @@ from eventlog.core.records import ANY_VERSION, Appended, StreamHead
 from eventlog.core.requests import AppendRequest
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.lmdb.checkpoints import put_checkpoint
 from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
+    ErasureRecord,
     Record,
+    RequestRecord,
+    StreamRecord,
     blind_id,
-    key_check,
     neighbours,
+    put_event,
     seal_record,
+    stream_records,
     unseal_record,
 )
 from eventlog.lmdb.totals import Counting
 
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
-
-
-class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A stream's name and its end."""
-
-    name: str
-    """Empty when the stream was erased and nobody has written to it since."""
-    version: int
-    epoch: int
-    stored_bytes: int
-    chain: bytes
-    erased_version: int = 0
-    erased_at_us: int = 0
-
-    def head(self) -> StreamHead:
-        """Return it as callers see it."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
-
-
-class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an idempotency key stood for, and what came of it."""
-
-    key: bytes
-    digest: bytes
-    first_version: int
-    last_version: int
-    last_position: int
-
-    def result(self, stream: str) -> Appended:
-        """Return the first result again."""
-        return Appended(
-            stream, self.first_version, self.last_version, self.last_position, duplicate=True
-        )
-
-
-class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An erasure that is under way."""
-
-    until: int
-    """The last version that it erases."""
-    at_us: int
-    events: int
-    """How many it erases."""
-    segments_until: int
-    """The last segment of the stream's archive that it deletes."""
-    projections: list[bytes]
-    """Ids of the names of checkpoints and projections that go with the stream."""
-    stubs_until: int = 0
-    """The last version whose frame is a stub."""
-    key_gone: bool = False
-    """Whether the stream's key has been deleted; until then nobody writes to it."""
 
 
 class Ledger:
@@ -133,12 +84,7 @@ class Ledger:
 
     def stream_names(self, txn: Transaction) -> list[str]:
         """Return the name of every stream that has one, in no useful order."""
-        with txn.cursor(self._env.tables["streams"]) as cursor:
-            names = (
-                unseal_record(value, StreamRecord, "a stream's record").name
-                for value in cursor.iternext(keys=False, values=True)
-            )
-            return [name for name in names if name]
+        return [record.name for _, record in stream_records(self._env, txn) if record.name]
 
     def streams_to_read(self, txn: Transaction) -> list[str]:
         """Return the name of every stream that has events which are not erased.
@@ -172,17 +118,15 @@ class Ledger:
         """
         if self._keys is None:
             return None
-        if self._key_goes(txn, frame.stream_id(stream.name)):
+        sid = frame.stream_id(stream.name)
+        erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
+        if erasure is not None and not erasure.key_gone:
             raise BeingErased(f"stream {stream.name!r} is being erased: repeat that, then append")
         if stream.version - stream.erased_version >= ENCRYPTIONS_MAX:
             raise InvalidAppend(f"stream {stream.name!r} is full: its key encrypts no more")
         if stream.version == stream.erased_version:
             return self._keys.make(stream.name)
         return self._keys.cipher(stream.name)
-
-    def _key_goes(self, txn: Transaction, sid: bytes) -> bool:
-        erasure = self._record(txn, "erasures", sid, ErasureRecord, "an erasure", sid)
-        return erasure is not None and not erasure.key_gone
 
     # --- append
 
@@ -195,10 +139,12 @@ class Ledger:
         sid = frame.stream_id(request.stream)
         stream = self.stream(txn, request.stream)
         if request.idempotency_key is not None:
-            first = self._first_result(txn, stream, request.idempotency_key, request.digest)
+            first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
                 return first
-        _check_append(stream, request)
+        _check_epoch(stream, request.epoch)
+        if request.expected_version not in (ANY_VERSION, stream.version):
+            raise WrongExpectedVersion(request.stream, request.expected_version, stream.version)
         cipher = self.cipher_to_write(txn, stream)
         if request.counters:
             self.counting.add(txn, request.counters)
@@ -212,39 +158,28 @@ class Ledger:
         return result
 
     def first_result(
-        self, txn: Transaction, name: str, idempotency_key: str, digest: bytes
+        self, txn: Transaction, stream: StreamRecord, idempotency_key: str, digest: bytes
     ) -> Appended | None:
         """Return the first result of a request's idempotency key, None if it is new.
 
         :raises IdempotencyConflict: the key stood for another request.
         """
-        return self._first_result(txn, self.stream(txn, name), idempotency_key, digest)
-
-    def _first_result(
-        self, txn: Transaction, stream: StreamRecord, idempotency_key: str, digest: bytes
-    ) -> Appended | None:
         if stream.version == stream.erased_version:
             return None
         name, cipher = stream.name, self.cipher(stream)
         key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
-        digest = _blind_digest(digest, cipher)
         for row, value in neighbours(self._env, txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
             if row == key and record.last_version > stream.erased_version:
-                return self._first_result_in(record, name, idempotency_key, digest)
+                if record.digest != _blind_digest(digest, cipher):
+                    raise IdempotencyConflict(
+                        f"idempotency key {idempotency_key!r} of stream {name!r} was used for "
+                        "another request: use a new key"
+                    )
+                return record.result(name)
         return None
-
-    def _first_result_in(
-        self, record: RequestRecord, name: str, idempotency_key: str, digest: bytes
-    ) -> Appended:
-        if record.digest != digest:
-            raise IdempotencyConflict(
-                f"idempotency key {idempotency_key!r} of stream {name!r} was used for another "
-                "request: use a new key"
-            )
-        return record.result(name)
 
     def _put_events(
         self,
@@ -255,20 +190,16 @@ class Ledger:
         cipher: Cipher | None,
     ) -> int:
         position, version, chain = self.last_position(txn), stream.version, stream.chain
-        tables, stored = self._env.tables, stream.stored_bytes
+        stored = stream.stored_bytes
         for prepared in request.events:
             position, version = position + 1, version + 1
             data, chain = frame.pack(
                 prepared, position=position, sid=sid, version=version,
                 recorded_at_us=request.recorded_at_us, prev=chain, cipher=cipher,
             )  # fmt: skip
-            at, packed_version = U64.pack(position), U64.pack(version)
-            if not txn.put(at, data, db=tables["events"], append=True):
-                raise AssertionError(f"position {position} is not the end of the log")
-            txn.put(sid + packed_version, at, db=tables["versions"])
-            for key in prepared.keys:
-                row = sid + blind_id(key, cipher) + packed_version
-                txn.put(row, key_check(row), db=tables["keys"])
+            packed = U64.pack(version)
+            key_rows = [sid + blind_id(key, cipher) + packed for key in prepared.keys]
+            put_event(self._env, txn, position, sid, version, data, key_rows)
             stored += len(prepared.body)
         epoch = max(stream.epoch, request.epoch)
         end = msgspec.structs.replace(
@@ -335,12 +266,6 @@ class Ledger:
 def _blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
     """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
     return digest if cipher is None else cipher.blind(digest)
-
-
-def _check_append(stream: StreamRecord, request: AppendRequest) -> None:
-    _check_epoch(stream, request.epoch)
-    if request.expected_version not in (ANY_VERSION, stream.version):
-        raise WrongExpectedVersion(request.stream, request.expected_version, stream.version)
 
 
 def _check_epoch(stream: StreamRecord, epoch: int) -> None:

@@ -1,4 +1,8 @@
-"""Opening a log: its files, checked against each other before anything is read or written."""
+"""Opening a log: its files, checked against each other before anything is read or written.
+
+Also the store's own record: which format its tables have, and what is counted over all the files
+it has had. Opening a store of an earlier format upgrades it.
+"""
 
 from contextlib import ExitStack
 from functools import partial
@@ -8,20 +12,34 @@ import msgspec
 
 from eventlog.archive.archive import Archive
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import CorruptLog, DiskFull, EncryptionMismatch, LogBusy, StorageFailed
+from eventlog.core.errors import (
+    CorruptLog,
+    DiskFull,
+    EncryptionMismatch,
+    LogBusy,
+    StorageFailed,
+    UnknownEvent,
+)
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
 from eventlog.files.anchor import Anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import CHECKED_BYTES_MAX, is_there
-from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import Erasing, finish
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.reading import Reading
-from eventlog.lmdb.segment_table import TABLE, all_segments
-from eventlog.lmdb.store_format import check_format, load_keys_identity, put_format, put_shrunk
-from eventlog.lmdb.tables import TABLES
-from eventlog.lmdb.totals import load_totals
+from eventlog.lmdb.tables import TABLES, all_segments, seal, seal_record, unseal, unseal_record
+from eventlog.lmdb.totals import load_totals, put_totals
+
+# 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
+# 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.
+STORE_FORMAT = 4
+ENCRYPTED_FORMAT = 5
+UPGRADED = (2, 3)  # this version makes them 4: they differ by what 4 may have beside
+ROW = b"format"
+KEYS_ROW = b"keys"
+_LOST = "the store has lost its format: restore a backup"
 
 _logger = get_logger("eventlog")
 
@@ -70,7 +88,6 @@ class Files(msgspec.Struct, frozen=True):
             opened.callback(env.close)
             anchor = Anchor(directory / ANCHOR)
             opened.callback(anchor.close)
-            _count_on(env)
             identity = _matched(env, keys)
             keys = keys if identity else None
             ledger, archive = Ledger(env, keys), Archive(directory / ARCHIVE)
@@ -80,7 +97,9 @@ class Files(msgspec.Struct, frozen=True):
                 totals = load_totals(env, txn)
             erasing = Erasing(env, ledger, archive)
             if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
-                _write_anchor(env, ledger, anchor)
+                with env.read() as txn:
+                    tail = ledger.tail(txn)
+                anchor.write(tail._replace(transaction=env.last_transaction()))
             _clear(env, archive)
             opened.pop_all()
             reading = Reading(env, ledger, registry, archive, keys)
@@ -112,26 +131,20 @@ def _check_there(directory: Path) -> None:
         )
 
 
-def _count_on(env: Environment) -> None:
-    """Let transactions be numbered behind those of the files that this one has replaced.
-
-    :raises UnknownEvent: another version made the file; it is untouched.
-    """
-    with env.read() as txn:
-        record = check_format(env, txn)
-    if record is not None:
-        env.count_from(record.transactions)
-
-
 def _matched(env: Environment, keys: Keys | None) -> bytes:
     """Return the identity of the keys of a log that is or will be encrypted; else nothing.
 
+    Transactions are numbered behind those of the files that this one has replaced from now on.
+
+    :raises UnknownEvent: another version made the file; it is untouched.
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
     """
     with env.read() as txn:
-        is_new = check_format(env, txn) is None
+        record = check_format(env, txn)
         identity = load_keys_identity(env, txn)
         streams = [] if identity is None else Ledger(env).streams_to_read(txn)
+    if record is not None:
+        env.count_from(record.transactions)
     if keys is None and identity is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is encrypted: open it with its keys (encrypt=True, or "
@@ -139,7 +152,7 @@ def _matched(env: Environment, keys: Keys | None) -> bytes:
         )
     if keys is None or (keys is NO_KEYS and identity is None):
         return b""
-    if identity is None and not is_new:
+    if identity is None and record is not None:
         raise EncryptionMismatch(
             f"the store in {env.path.parent} is not encrypted: open it without keys; to encrypt "
             "what is in it, export it and import that into a new, encrypted one"
@@ -175,13 +188,6 @@ def _finish_erasures(env: Environment, erasing: Erasing, keys: Keys | None) -> b
         return True
 
 
-def _write_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> None:
-    """Anchor what was done before there is a writer."""
-    with env.read() as txn:
-        tail = ledger.tail(txn)
-    anchor.write(tail._replace(transaction=env.last_transaction()))
-
-
 def _clear(env: Environment, archive: Archive) -> None:
     """Remove segments that a crash has left without a record.
 
@@ -193,6 +199,101 @@ def _clear(env: Environment, archive: Archive) -> None:
         except CorruptLog as error:
             _logger.warning("archive not cleared", error=str(error))
             return
-        whole = len(named) == txn.stat(env.tables[TABLE])["entries"]
+        whole = len(named) == txn.stat(env.tables["segments"])["entries"]
     if whole:
         archive.remove_unnamed({s for s, r in named.items() if r.dropped_at_us is None})
+
+
+# --- the record of the store: its format, and what is counted over all the files it has had
+
+
+class FormatRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The format of the tables in this file."""
+
+    format: int
+    created_at_us: int
+    transactions: int = 0
+    """Committed to the files that this one has replaced. See environment.py."""
+    slack_bytes: int = 0
+    """Taken out of rows since this file was made, in pages that are still held for them."""
+
+
+def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
+    """Return the record of a store, None if it has none.
+
+    :raises UnknownEvent: the file was made by another version.
+    :raises CorruptLog: the record is damaged.
+    """
+    value = txn.get(ROW, db=env.tables["meta"])
+    record = None if value is None else unseal_record(value, FormatRecord, "the store's format")
+    if record is not None and record.format not in (STORE_FORMAT, ENCRYPTED_FORMAT, *UPGRADED):
+        raise UnknownEvent(
+            f"the store has format {record.format}, not {STORE_FORMAT} or {ENCRYPTED_FORMAT}: "
+            "open it with the version that made it"
+        )
+    return record
+
+
+def load_keys_identity(env: Environment, txn: Transaction) -> bytes | None:
+    """Return whose the keys of an encrypted store are; None for one that is not encrypted.
+
+    :raises CorruptLog: the row is damaged, or is missing in an encrypted store.
+    """
+    record = check_format(env, txn)
+    if record is None or record.format != ENCRYPTED_FORMAT:
+        return None
+    value = txn.get(KEYS_ROW, db=env.tables["meta"])
+    if value is None:
+        raise CorruptLog("the store has lost the identity of its keys: restore a backup")
+    return unseal(value, "the identity of the store's keys", KEYS_ROW)
+
+
+def put_format(env: Environment, txn: Transaction, now_us: int, identity: bytes = b"") -> None:
+    """Make the record of a new store, and upgrade that of an older one.
+
+    `identity` is that of the keys of a new store that is encrypted.
+
+    :raises CorruptLog: the store is not new and has no record.
+    """
+    record = check_format(env, txn)
+    if record is None:
+        _create(env, txn, now_us, identity)
+    elif record.format in UPGRADED:
+        _put_record(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
+
+
+def load_format(env: Environment, txn: Transaction) -> FormatRecord:
+    """Return the record of a store that has one.
+
+    :raises CorruptLog: it is missing or damaged.
+    """
+    record = check_format(env, txn)
+    if record is None:
+        raise CorruptLog(_LOST)
+    return record
+
+
+def add_slack(env: Environment, txn: Transaction, slack_bytes: int) -> None:
+    """Count bytes that a new file would not have."""
+    record = load_format(env, txn)
+    slack_bytes += record.slack_bytes
+    _put_record(env, txn, msgspec.structs.replace(record, slack_bytes=slack_bytes))
+
+
+def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
+    """Make the record that of a new file, in the place of one that counted so far."""
+    record = load_format(env, txn)
+    _put_record(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
+
+
+def _create(env: Environment, txn: Transaction, now_us: int, identity: bytes) -> None:
+    if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
+        raise CorruptLog(_LOST)
+    _put_record(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+    if identity:
+        txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
+    put_totals(env, txn, {})
+
+
+def _put_record(env: Environment, txn: Transaction, record: FormatRecord) -> None:
+    txn.put(ROW, seal_record(record), db=env.tables["meta"])

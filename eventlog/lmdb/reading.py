@@ -25,9 +25,16 @@ from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import Ledger, StreamRecord
-from eventlog.lmdb.segment_table import load_segment
-from eventlog.lmdb.tables import U64, blind_id, key_check, neighbours, scan
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.tables import (
+    U64,
+    StreamRecord,
+    blind_id,
+    key_check,
+    load_segment,
+    neighbours,
+    scan,
+)
 
 
 class Reading:
@@ -207,7 +214,7 @@ class Reading:
 
     @property
     def has_keys(self) -> bool:
-        """Whether what is encrypted can be read, where its key is among those that were given."""
+        """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
 
     def name_of(self, txn: Transaction, sid: bytes) -> str:

@@ -1,9 +1,13 @@
-"""Snapshots: a stream's state as bytes, so that opening it reads only what came after.
+"""Snapshots of streams, and checkpoints of subscribers: both are kept beside the events.
 
-A snapshot is derived data. One that is ahead of its stream when it is to be kept rests on a relaxed
+A snapshot is a stream's state as bytes, so that opening it reads only what came after. It is
+derived data. One that is ahead of its stream when it is to be kept rests on a relaxed
 append that was lost, and is not kept. One that fails its CRC or was taken under another schema of
 the state is passed over, and the one before it, or the whole stream, is read instead. In a log that
 is encrypted its data is, bound to the stream, the version and the schema.
+
+A checkpoint says how far a subscriber has come. It is stored with what the subscriber keeps, in one
+transaction.
 """
 
 import msgspec
@@ -11,9 +15,18 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
-from eventlog.core.records import SNAPSHOTS_KEPT, Snapshot
+from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.tables import U64, scan, seal_record, unseal_record
+from eventlog.lmdb.tables import (
+    U64,
+    key_id,
+    neighbours,
+    scan,
+    seal,
+    seal_record,
+    unseal,
+    unseal_record,
+)
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -59,18 +72,56 @@ def load_snapshot(
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
             if record.fingerprint == fingerprint and version <= version_max:
-                return Snapshot(version, _opened(record, sid, version, cipher))
+                place = _place(sid, version, fingerprint)
+                data = record.data if cipher is None else cipher.decrypt(record.data, place)
+                return Snapshot(version, data)
         except CorruptLog:
             continue
     return None
 
 
-def _opened(record: SnapshotRecord, sid: bytes, version: int, cipher: Cipher | None) -> bytes:
-    if cipher is None:
-        return record.data
-    return cipher.decrypt(record.data, _place(sid, version, record.fingerprint))
-
-
 def _place(sid: bytes, version: int, fingerprint: str) -> bytes:
     """Return what a snapshot is bound to when it is encrypted."""
     return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()
+
+
+# --- checkpoints
+
+
+def put_checkpoint(env: Environment, txn: Transaction, checkpoint: Checkpoint) -> None:
+    """Store a checkpoint and the entries it guards."""
+    name, table = key_id(checkpoint.name), env.tables["projections"]
+    position = seal(U64.pack(checkpoint.position), name)
+    txn.put(name, position, db=env.tables["checkpoints"])
+    for key, value in checkpoint.writes.items():
+        if value is None:
+            txn.delete(name + key, db=table)
+        else:
+            txn.put(name + key, seal(value, name + key), db=table)
+
+
+def load_checkpoint(env: Environment, txn: Transaction, name: str) -> int:
+    """Return the position a subscriber has stored, 0 if none.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    value = _found(env, txn, "checkpoints", key_id(name))
+    return 0 if value is None else U64.unpack(value)[0]
+
+
+def load_entry(env: Environment, txn: Transaction, name: str, key: bytes) -> bytes | None:
+    """Return one entry of a projection.
+
+    :raises CorruptLog: it, or a row beside it, is not what was stored.
+    """
+    return _found(env, txn, "projections", key_id(name) + key)
+
+
+def _found(env: Environment, txn: Transaction, table: str, key: bytes) -> bytes | None:
+    """Return a row's content; what looks like a miss may be a row whose key was damaged."""
+    found = None
+    for row, value in neighbours(env, txn, table, key):
+        content = unseal(value, f"a row of {table}", row)
+        if row == key:
+            found = content
+    return found

@@ -12,7 +12,7 @@ it kept is then looked up, so that the loop never goes on with less than there i
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -55,11 +55,11 @@ class Job:
     done: Callable[[Outcome], None]
     """Called on the loop with what `run` returned or raised."""
     use_reserve: bool = False
-    """Whether it may have the last room of a full log."""
+    """True if it may have the last room of a full log."""
 
 
 class Landed(NamedTuple):
-    """What stands in the log after a commit."""
+    """The end and the totals of the log after a commit."""
 
     tail: Tail
     totals: dict[str, int] | None
@@ -145,9 +145,15 @@ class Writer:
     ) -> tuple[list[Outcome], Landed | None]:
         if len(batch) == 1:
             return [error], None
-        parts = [self._commit([job]) for job in batch]
-        landed = _last([landed for _, landed in parts if landed is not None])
-        return [outcome for outcomes, _ in parts for outcome in outcomes], landed
+        outcomes: list[Outcome] = []
+        last, totals = None, None
+        for job in batch:
+            outcome, landed = self._commit([job])
+            outcomes += outcome
+            if landed is not None:
+                totals = totals if landed.totals is None else landed.totals
+                last = Landed(landed.tail, totals)
+        return outcomes, last
 
     def _look_up(self) -> Landed | None:
         """Return what stands in the log after a write whose outcome is unknown, if it tells."""
@@ -169,11 +175,3 @@ class Writer:
         if self._keys is not None:
             self._keys.sync()
         return outcomes, Landed(self._tail(txn), totals)
-
-
-def _last(landed: Sequence[Landed]) -> Landed | None:
-    """Return what stands in the log after these commits, in order."""
-    if not landed:
-        return None
-    totals = [each.totals for each in landed if each.totals is not None]
-    return Landed(landed[-1].tail, totals[-1] if totals else None)

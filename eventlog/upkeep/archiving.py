@@ -21,16 +21,16 @@ from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.records import Archived, DroppedPayloads
 from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.opening import add_slack
 from eventlog.lmdb.reading import Reading
-from eventlog.lmdb.segment_table import (
+from eventlog.lmdb.tables import (
+    U64,
     SegmentRecord,
     all_segments,
     load_segment,
     next_number,
     put_segment,
 )
-from eventlog.lmdb.store_format import add_slack
-from eventlog.lmdb.tables import U64
 
 SEGMENT_BYTES = 8 << 20  # of payloads: they are in memory until they are written
 SEGMENT_EVENTS = 512  # replaced in one transaction: some 3 ms, which an append may have to wait
@@ -55,7 +55,7 @@ class Batch:
     """Of the segment, unless a file has it."""
     hot: list[Hot] = field(default_factory=list)
     asked: int = 0
-    """How many versions were looked at: those before had been archived, those behind wait."""
+    """The number of versions that were looked at: the others wait."""
 
     @property
     def raw_bytes(self) -> int:

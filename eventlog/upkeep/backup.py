@@ -14,7 +14,7 @@ then it is put in the place of what is there. That is moved aside and never dele
 learn afterwards that the backup was of another log. (Whoever can write a backup can also write one
 of a log of their own making: heads that were published tell the two apart, see heads.py.) Both
 directories are on disk before the first rename, and a rename is atomic; if the process dies between
-the two, who opens the log next does the second (placing.py).
+the two, who opens the log next does the second (atomic_directory.py).
 """
 
 import hashlib
@@ -47,9 +47,8 @@ from eventlog.files.atomic_directory import (
 from eventlog.files.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
 from eventlog.files.regular import ANEW, open_regular, opened
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
-from eventlog.lmdb.opening import Files
-from eventlog.lmdb.segment_table import all_segments
-from eventlog.lmdb.store_format import put_shrunk
+from eventlog.lmdb.opening import Files, put_shrunk
+from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification
 
 MANIFEST = "backup.json"
@@ -68,7 +67,7 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup consists of."""
+    """The list of what is in a backup."""
 
     format: int
     made_at_us: int
@@ -84,7 +83,7 @@ class Restored(Returned, frozen=True):
     directory: str
     position: int
     replaced: str | None
-    """Where the log is now that was there before."""
+    """The new place of the log that was there before."""
 
 
 # --- backup
@@ -107,7 +106,7 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
         _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         _sync_all(scratch)
         put_in_place(scratch, directory)
-    size = sum(file.size_bytes for file in manifest.files)
+    size = sum(listed.size_bytes for listed in manifest.files)
     return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
 
 
@@ -275,24 +274,17 @@ def restore_files(
                 copied(directory / name, scratch / name)
         _sync_all(scratch)
         say_ready(scratch)
-        aside = _moved_aside(directory, now_us) if replaces else None
-        _take_its_place(scratch, directory, aside)
+        aside = None
+        if replaces:
+            aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
+            directory.rename(aside)
+        try:
+            put_in_place(scratch, directory)
+        except OSError:
+            if aside is not None and not directory.exists():
+                aside.rename(directory)
+            raise
     return Restored(str(directory), tail.position, None if aside is None else str(aside))
-
-
-def _moved_aside(directory: Path, now_us: int) -> Path:
-    aside = beside(directory, f".before-{to_datetime(now_us):%Y%m%dT%H%M%S%f}")
-    directory.rename(aside)
-    return aside
-
-
-def _take_its_place(scratch: Path, directory: Path, aside: Path | None) -> None:
-    try:
-        put_in_place(scratch, directory)
-    except OSError:
-        if aside is not None and not directory.exists():
-            aside.rename(directory)
-        raise
 
 
 # --- files

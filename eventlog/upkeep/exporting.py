@@ -30,10 +30,9 @@ from eventlog.core.records import Exported
 from eventlog.files.datafile import is_there, means_no_room, reason, written_whole
 from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.ledger import RequestRecord, StreamRecord
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import check_entry
-from eventlog.lmdb.tables import U64, scan, unseal_record
+from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records, unseal_record
 from eventlog.lmdb.totals import load_totals
 
 FORMAT = 1
@@ -79,7 +78,7 @@ class Key(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """Where a log stands that has all of it."""
+    """The end of a log that has all of it."""
 
     position: int
     digest: bytes
@@ -152,8 +151,7 @@ def _messages(
 
 
 def _streams(files: Files, txn: Transaction, since: int) -> Iterator[Stream]:
-    for sid, value in scan(files.env, txn, "streams", b""):
-        record = unseal_record(value, StreamRecord, "a stream's record")
+    for sid, record in stream_records(files.env, txn):
         at = txn.get(sid + U64.pack(record.version), U64.pack(0), db=files.env.tables["versions"])
         if U64.unpack(at)[0] > since or record.erased_version:
             yield Stream(sid, record.name, record.epoch, record.erased_version, record.erased_at_us)

@@ -25,9 +25,15 @@ from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, 
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
 from eventlog.core.requests import I64_MAX, count
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, RequestRecord, StreamRecord
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, unseal_record
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    RequestRecord,
+    StreamRecord,
+    put_event,
+    unseal_record,
+)
 from eventlog.upkeep.exporting import (
     Begin,
     End,
@@ -57,7 +63,7 @@ class Importing:
         self.totals: dict[str, int] = {}
         self.last = 0
         self.position = 0
-        """Where the log stood when it was checked."""
+        """The last position of the log when it was checked."""
 
     def check(self) -> None:
         """Read the whole file and compare it with the log. Blocks.
@@ -220,7 +226,16 @@ class Importing:
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             self._put(txn, event, taken)
-            records[taken.stream_id] = _after(before, stream, taken)
+            gone = taken.gone is not None
+            records[taken.stream_id] = msgspec.structs.replace(
+                before,
+                name="" if gone else stream.name,
+                version=taken.version,
+                stored_bytes=before.stored_bytes + taken.stored_bytes,
+                chain=taken.chain,
+                erased_version=taken.version if gone else before.erased_version,
+                erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
+            )
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)
         if events[-1].position == self.last:
@@ -248,16 +263,10 @@ class Importing:
         return self._files.reading.key_rows(name, taken, frame.payload(taken))
 
     def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
-        tables, at = self._files.env.tables, U64.pack(event.position)
-        version = U64.pack(taken.version)
-        if not txn.put(at, event.data, db=tables["events"], append=True):
-            raise CorruptLog(f"position {event.position} is not the end of the log")
-        txn.put(taken.stream_id + version, at, db=tables["versions"])
-        if taken.gone is None:
-            for row in self._key_rows(taken):
-                txn.put(row, key_check(row), db=tables["keys"])
+        env, rows = self._files.env, () if taken.gone is not None else self._key_rows(taken)
+        put_event(env, txn, event.position, taken.stream_id, taken.version, event.data, rows)
         for key_row in self.keys.get(event.position, ()):
-            txn.put(key_row.key, key_row.data, db=tables["requests"])
+            txn.put(key_row.key, key_row.data, db=env.tables["requests"])
 
 
 def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
@@ -267,16 +276,3 @@ def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
         f"{path} begins behind position {since}, and this store ends at {position}: import what "
         "was exported in between first",
     )  # fmt: skip
-
-
-def _after(before: StreamRecord, stream: Stream, taken: Frame) -> StreamRecord:
-    gone = taken.gone is not None
-    return msgspec.structs.replace(
-        before,
-        name="" if gone else stream.name,
-        version=taken.version,
-        stored_bytes=before.stored_bytes + taken.stored_bytes,
-        chain=taken.chain,
-        erased_version=taken.version if gone else before.erased_version,
-        erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
-    )

@@ -42,11 +42,22 @@ from eventlog.files.atomic_directory import (
 )
 from eventlog.files.datafile import is_there, pad, sync_to_disk
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, RequestRecord, StreamRecord
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
+from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import Reading, check_entry
-from eventlog.lmdb.segment_table import SegmentRecord, load_segment, put_segment
-from eventlog.lmdb.store_format import load_keys_identity, put_format
-from eventlog.lmdb.tables import TABLES, U64, key_check, scan, seal_record, unseal_record
+from eventlog.lmdb.tables import (
+    TABLES,
+    U64,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    load_segment,
+    put_event,
+    put_segment,
+    scan,
+    seal_record,
+    unseal_record,
+)
 from eventlog.lmdb.totals import put_totals
 from eventlog.upkeep.backup import copied, verify_copy
 
@@ -57,14 +68,14 @@ class LeftBehind(Returned, frozen=True):
     stream: str
     """Its id, in hex digits."""
     kept: int
-    """How many of its events are in the new log."""
+    """The number of its events in the new log."""
     lost: int
-    """How many are known not to be."""
+    """The number of its events that are known to be missing."""
     reason: str
 
 
 class RepairReport(Returned, frozen=True):
-    """What came of a repair."""
+    """The result of a repair."""
 
     directory: str
     events: int
@@ -79,7 +90,7 @@ class RepairReport(Returned, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is known that nothing was left behind."""
+        """True if it is known that nothing was left behind."""
         return not self.left_behind and self.missing == 0
 
 
@@ -91,7 +102,7 @@ class _Kept:
     broken: str | None = None
     lost: int = 0
     positions: dict[int, int] = field(default_factory=dict)
-    """Where its events are now, by version."""
+    """The new positions of its events, by version."""
 
 
 def repair(
@@ -320,15 +331,11 @@ class _Repair:
         self._position += len(batch)
 
     def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
-        tables = self._new.tables
         for position, (taken, data) in enumerate(batch, start=first):
-            at, version = U64.pack(position), U64.pack(taken.version)
             moved = frame.moved(position, data)
-            txn.put(at, moved, db=tables["events"], append=True)
-            txn.put(taken.stream_id + version, at, db=tables["versions"])
+            rows = self._key_rows(frame.unpack(position, moved))
+            put_event(self._new, txn, position, taken.stream_id, taken.version, moved, rows)
             self._streams[taken.stream_id].positions[taken.version] = position
-            for row in self._key_rows(frame.unpack(position, moved)):
-                txn.put(row, key_check(row), db=tables["keys"])
 
     def _key_rows(self, taken: Frame) -> Iterable[bytes]:
         if taken.gone is not None or taken.place is not None:

@@ -30,11 +30,11 @@ from eventlog.core.records import (
     Shrunk,
 )
 from eventlog.core.requests import check_int, check_stream_name, check_text
+from eventlog.files.datafile import named
 from eventlog.lmdb.erase import STEP_BYTES
 from eventlog.lmdb.intake import Intake
-from eventlog.lmdb.opening import Files
-from eventlog.lmdb.segment_table import archive_statistics
-from eventlog.lmdb.store_format import load_format, put_shrunk
+from eventlog.lmdb.opening import Files, load_format, put_shrunk
+from eventlog.lmdb.tables import archive_statistics
 from eventlog.upkeep.archiving import Archiving
 from eventlog.upkeep.backup import write_backup
 from eventlog.upkeep.exporting import write_export
@@ -46,8 +46,8 @@ STUB_BYTES = 200  # a stub and its row: what a job for the writer is taken to we
 T = TypeVar("T")
 
 
-class Upkeep:
-    """Upkeep of one log. Belongs to the event loop."""
+class LogUpkeep:
+    """The upkeep of `EventLog`, as callers see it. Belongs to the event loop."""
 
     def __init__(self, files: Files, intake: Intake, clock: Callable[[], int]):
         self._files = files
@@ -57,36 +57,38 @@ class Upkeep:
         self._clock = clock
         self._archiving = Archiving(files.env, files.reading, files.archive)
         self._erasing = files.erasing
-        self._lock = asyncio.Lock()
+        self._upkeep_lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()  # at most one
-        self._closed = False
+        self._is_closing = False
 
-    async def close(self) -> None:
+    async def _end_upkeep(self) -> None:
         """Let nothing more begin, and return when nothing is under way."""
-        self._closed = True
+        self._is_closing = True
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
-        """Move payloads out of the log. See `EventStore.archive`."""
-        wanted = await self._wanted(stream, versions)
-        total = Archived()
-        while wanted:
-            asked, moved = await self._alone(partial(self._archive_some, stream, wanted))
-            wanted = wanted[asked:]
-            total = _sum(total, moved)
-        return total
+        """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
-    async def _wanted(self, stream: str, versions: Sequence[int]) -> list[int]:
+        What is asked goes in segments of up to 512 events, each for itself: a caller who is
+        cancelled, or gets an error, has archived whole segments, and asks again for the rest.
+
+        :raises DiskFull: no room for a segment.
+        :raises CorruptLog: a payload is damaged; its segment is not archived.
+        """
         check_stream_name(stream)
         await self._intake.flush()
         with self._env.read() as txn:
             last = self._ledger.stream(txn, stream).version
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, last)
-        return sorted(set(versions))
+        left, moved = sorted(set(versions)), Archived()
+        while left:
+            asked, segment = await self._alone(partial(self._archive_segment, stream, left))
+            left, moved = left[asked:], _sum(moved, segment)
+        return moved
 
-    async def _archive_some(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
-        """Archive a segment's worth; return how many versions that did."""
+    async def _archive_segment(self, stream: str, versions: Sequence[int]) -> tuple[int, Archived]:
+        """Archive a segment's worth of these versions; return how many of them it looked at."""
         batch = await anyio.to_thread.run_sync(self._archiving.take, stream, versions)
         if not batch.hot:
             return batch.asked, Archived()
@@ -103,8 +105,8 @@ class Upkeep:
             raise
         return batch.asked, moved
 
-    async def drop_archived(self, before_us: int, stream: str | None) -> DroppedPayloads:
-        """Delete archived payloads. See `ArchivingStore`."""
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete payloads archived before a time, for good. See `ArchivingStore`."""
         check_int("time", before_us, None, None)
         if stream is not None:
             check_stream_name(stream)
@@ -119,13 +121,27 @@ class Upkeep:
         return dropped
 
     async def erase(
-        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
     ) -> Erased:
-        """Erase a stream. See `ErasingStore`."""
+        """Erase a stream, for good. See `ErasingStore`.
+
+        The stream reads as erased from the first transaction on; then payloads, index rows and
+        files of the archive go piece by piece, and the log's file is replaced, as by `shrink`. A
+        caller who is cancelled does not stop it. After a crash or an error the next opening of the
+        log, or a second call, does what is left.
+
+        :raises DiskFull: there is no room for a copy of the file: the erasure is under way.
+        :raises CorruptLog: an event or a table is damaged: likewise.
+        :raises StorageFailed: the disk failed: likewise.
+        """
         check_stream_name(stream)
         for name in projections:
             check_text("projection's name", name)
-        return await self._alone(partial(self._erase, stream, counted, projections))
+        return await self._alone(partial(self._erase, stream, counted or {}, projections))
 
     async def _erase(
         self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
@@ -175,30 +191,40 @@ class Upkeep:
             await self._intake.submit(partial(self._erasing.done, sid=sid), use_reserve=True)
         return shrunk
 
-    async def backup(self, directory: Path, also: Also | None) -> BackedUp:
-        """Write a backup. See `EventLog.backup`."""
-        return await self._alone(partial(self._backup, directory, also))
+    async def backup(self, directory: str | Path, *, also: Also | None = None) -> BackedUp:
+        """Write a backup to a new directory, and verify it. See `BackupStore`.
 
-    async def _backup(self, directory: Path, also: Also | None) -> BackedUp:
-        await self._intake.flush()
-        backup = partial(write_backup, self._files, directory, self._clock(), also)
-        return await anyio.to_thread.run_sync(backup)
+        Appends and reads go on; archiving, erasing and shrinking wait. `restore` puts a backup in
+        the place of a log.
+        """
+        write = partial(write_backup, self._files, named(directory), also=also)
+        return await self._alone_in_thread(write)
 
-    async def export_since(self, position: int, path: Path, progress: Progress | None) -> Exported:
-        """Write an export. See `EventLog.export_since`."""
+    async def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported:
+        """Write what came behind a position to a new file. See `ExportingStore`.
+
+        `progress(done, total)` is called in a thread; it counts the events of the whole log.
+        Upkeep waits meanwhile; appends and reads go on.
+        """
         check_int("position", position, 0, None)
-        return await self._alone(partial(self._export, position, path, progress))
-
-    async def _export(self, position: int, path: Path, progress: Progress | None) -> Exported:
-        await self._intake.flush()
-        write = partial(write_export, self._files, path, position, self._clock(), progress)
-        return await anyio.to_thread.run_sync(write)
+        write = partial(write_export, self._files, Path(file), position, progress=progress)
+        return await self._alone_in_thread(write)
 
     async def import_events(
-        self, path: Path, progress: Progress | None, erasing: OfErased | None
+        self,
+        file: str | Path,
+        *,
+        progress: Progress | None = None,
+        erasing: OfErased | None = None,
     ) -> Imported:
-        """Append an export. See `EventLog.import_events`."""
-        return await self._alone(partial(self._import, path, progress, erasing))
+        """Append what another log exported. See `ExportingStore`.
+
+        Nobody else may append meanwhile. Nothing is written before the whole file has been checked.
+        `progress(done, total)` counts the events that are new.
+        """
+        return await self._alone(partial(self._import, Path(file), progress, erasing))
 
     async def _import(
         self, path: Path, progress: Progress | None, erasing: OfErased | None
@@ -235,8 +261,28 @@ class Upkeep:
         if not new:  # else it comes with the last of them
             await self._intake.submit(importing.finish)
 
-    async def shrink(self, *, force: bool) -> Shrunk:
-        """Replace the file by a smaller one. See `EventLog.shrink`."""
+    async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
+        """Return what is in the archive, of one stream or of all."""
+        sid = b"" if stream is None else stream_id(stream)
+
+        def read() -> ArchiveStatistics:
+            with self._env.read() as txn:
+                return archive_statistics(self._env, txn, sid)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def shrink(self, *, force: bool = False) -> Shrunk:
+        """Replace the file of the log by one that holds nothing but what is there.
+
+        Reads go on. Appends wait, relaxed ones too: 5 to 10 ms for each MB that is left. A crash at
+        any point leaves the old file or the new one, whole. Nothing is done, unless `force`d, where
+        less than a tenth of the file is known to go.
+
+        :raises DiskFull: there is no room for a copy; nothing was changed.
+        :raises CorruptLog: a table is damaged; nothing was changed.
+        :raises StorageFailed: the disk failed: nothing was changed, or the log has to be opened
+            again.
+        """
         return await self._alone(partial(self._shrink, force=force))
 
     async def _shrink(self, *, force: bool) -> Shrunk:
@@ -255,34 +301,33 @@ class Upkeep:
         return shrunk
 
     def reclaimable_bytes(self) -> int:
-        """Return by how much shrinking would at least make the file smaller."""
+        """Return by how much `shrink` would at least make the file smaller."""
         with self._env.read() as txn:
             return self._env.free_bytes(txn) + load_format(self._env, txn).slack_bytes
-
-    async def statistics(self, stream: str | None) -> ArchiveStatistics:
-        """Return what is in the archive."""
-        sid = b"" if stream is None else stream_id(stream)
-
-        def read() -> ArchiveStatistics:
-            with self._env.read() as txn:
-                return archive_statistics(self._env, txn, sid)
-
-        return await anyio.to_thread.run_sync(read)
 
     async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do a piece of upkeep when no other is under way, to its end once it has begun."""
         self._intake.check_loop()
-        await self._lock.acquire()
-        if self._closed:
-            self._lock.release()
+        await self._upkeep_lock.acquire()
+        if self._is_closing:
+            self._upkeep_lock.release()
             raise LogClosed("the log is closed: open it again")
         task = asyncio.ensure_future(work())
         self._under_way.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
 
+    async def _alone_in_thread(self, work: Callable[..., T]) -> T:
+        """Do so with blocking work that takes `now_us`, once all that was accepted is durable."""
+
+        async def flushed() -> T:
+            await self._intake.flush()
+            return await anyio.to_thread.run_sync(partial(work, now_us=self._clock()))
+
+        return await self._alone(flushed)
+
     def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._lock.release()
+        self._upkeep_lock.release()
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()  # its caller may have gone

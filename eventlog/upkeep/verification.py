@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from eventlog.archive.archive import Archive
-from eventlog.archive.segment import SegmentId
+from eventlog.archive.block import Block
+from eventlog.archive.segment import MissingSegment, SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, KeyGone
@@ -25,14 +26,24 @@ from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
-from eventlog.lmdb.ledger import ErasureRecord, Ledger, RequestRecord, StreamRecord
-from eventlog.lmdb.reading import Reading
-from eventlog.lmdb.segment_table import TABLE, SegmentRecord, unpack_segment
+from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
+from eventlog.lmdb.reading import Reading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
-from eventlog.lmdb.store_format import KEYS_ROW, load_keys_identity, unpack_format
-from eventlog.lmdb.tables import KEY_ID_BYTES, U64, key_check, scan, unseal, unseal_record
+from eventlog.lmdb.tables import (
+    KEY_ID_BYTES,
+    U64,
+    ErasureRecord,
+    RequestRecord,
+    SegmentRecord,
+    StreamRecord,
+    key_check,
+    scan,
+    unpack_segment,
+    unseal,
+    unseal_record,
+)
 from eventlog.lmdb.totals import unseal_totals
-from eventlog.upkeep.archive_verification import ArchiveCheck
 
 PROGRESS_EVERY_EVENTS = 2048
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
@@ -43,7 +54,7 @@ Check = Callable[[bytes, bytes], object]
 
 @dataclass(slots=True)
 class _End:
-    """Where a stream stands after the events walked so far."""
+    """The end of a stream after the events walked so far."""
 
     version: int
     chain: bytes
@@ -162,19 +173,22 @@ class Verification:
         if taken.place is not None:  # its keys are known when the archive is read
             self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
             return
-        self._check_keys(txn, position, taken)
-
-    def _check_keys(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
         try:
-            name = self._reading.name_of(txn, taken.stream_id)
-            rows = self._reading.key_rows(name, taken, frame.payload(taken))
-        except KeyGone:
-            self._keys = None
-            self._unread[taken.stream_id] += 1
-            return
+            self._check_keys(txn, position, taken, frame.payload(taken))
         except EventLogError as error:
             self._found(position, taken.stream_id, str(error))
             self._keys = None
+
+    def _check_keys(
+        self, txn: Transaction, position: int, taken: frame.Frame, payload: bytes
+    ) -> None:
+        """See that an event is found under each of its keys."""
+        try:
+            name = self._reading.name_of(txn, taken.stream_id)
+            rows = self._reading.key_rows(name, taken, payload)
+        except KeyGone:
+            self._keys = None
+            self._unread[taken.stream_id] += 1
             return
         if self._keys is not None:
             self._keys += len(rows)
@@ -185,12 +199,11 @@ class Verification:
     # --- the archive
 
     def _check_archive(self, txn: Transaction) -> None:
-        checked = ArchiveCheck(self._env, self._reading, self._archive, self._found)
         segments = self._segments(txn)
         for segment, record in segments.items():
             if segment.sid in self._erasing:
                 continue
-            if record.dropped_at_us is not None or checked.check(txn, segment, record):
+            if record.dropped_at_us is not None or self._check_segment(txn, segment, record):
                 self._dropped.add(segment)
             if self._stubs[segment] != record.events:
                 message = (
@@ -199,10 +212,50 @@ class Verification:
                 self._found(0, segment.sid, message)
         for segment in self._stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
-        gone = self._erasing or any(self._stubs[segment] for segment in self._dropped)
-        self._unread.update(checked.unread)
-        known = self._keys is not None and checked.keys is not None and not gone
-        self._keys = (self._keys or 0) + (checked.keys or 0) if known else None
+        if self._erasing or any(self._stubs[segment] for segment in self._dropped):
+            self._keys = None
+
+    def _check_segment(self, txn: Transaction, segment: SegmentId, record: SegmentRecord) -> bool:
+        """Check a segment that should be there; say whether retention has dropped it meanwhile."""
+        events = 0
+        try:
+            for offset, block in self._archive.walk(segment):
+                events += len(block.versions)
+                for slot in range(len(block.versions)):
+                    place = frame.Place(segment.number, offset, slot)
+                    self._check_archived(txn, segment, place, block)
+        except MissingSegment as error:
+            if self._reading.dropped_now(segment) is not None:
+                return True
+            self._lost(segment, str(error))
+        except EventLogError as error:
+            self._lost(segment, str(error))
+        else:
+            if events != record.events:
+                self._lost(segment, f"{segment.name} has {events} payloads, not {record.events}")
+            if self._archive.sha256(segment) != record.sha256:
+                self._lost(segment, f"{segment.name} is not the file that was sealed")
+        return False
+
+    def _check_archived(
+        self, txn: Transaction, segment: SegmentId, place: frame.Place, block: Block
+    ) -> None:
+        """Compare an archived payload with the stub of its event."""
+        sid, version = segment.sid, block.versions[place.slot]
+        try:
+            position, data = self._reading.row(txn, sid.hex(), sid, version)
+            taken, entry = frame.unpack(position, data), block.entry(place.slot)
+            if taken.place != place:
+                message = f"its payload is said to be at {taken.place}, not {place}"
+                self._found(position, sid, message)
+            check_entry(entry, taken.version, frame.Elsewhere(place, taken.digest))
+            self._check_keys(txn, position, taken, entry.raw)
+        except EventLogError as error:
+            self._lost(segment, f"version {version} in {segment.name}: {error}")
+
+    def _lost(self, segment: SegmentId, message: str) -> None:
+        self._keys = None
+        self._found(0, segment.sid, message)
 
     def _under_way(self, txn: Transaction) -> dict[bytes, int]:
         """Return up to which version streams are just being erased; damage shows with the table."""
@@ -215,7 +268,7 @@ class Verification:
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
         """Return the records that are whole; the others are found with the other tables."""
         segments = {}
-        for key, value in self._rows(txn, TABLE):
+        for key, value in self._rows(txn, "segments"):
             with suppress(EventLogError):
                 segment, record = unpack_segment(key, value)
                 segments[segment] = record
@@ -233,7 +286,7 @@ class Verification:
             "checkpoints": self._check_checkpoint,
             "projections": self._check_entry,
             "meta": self._check_meta,
-            TABLE: unpack_segment,
+            "segments": unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
         should = {"streams": None, "versions": events, "keys": self._keys}
@@ -332,7 +385,7 @@ class Verification:
 
     def _check_meta(self, key: bytes, value: bytes) -> None:
         if key == b"format":
-            unpack_format(value)
+            unseal_record(value, FormatRecord, "the store's format")
         elif key == KEYS_ROW:
             unseal(value, "the identity of the store's keys", key)
         else:  # what it should come to is known to those who count; that it is whole, to its CRC

@@ -38,8 +38,7 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import Turns, settle
-from memory_actors.actors.asking import Behaviour, Reply, Request
-from memory_actors.actors.failures import crashed, unavailable
+from memory_actors.actors.asking import Behaviour, Reply, Request, crashed, unavailable
 from memory_actors.base.errors import (
     DeadlineExceededError,
     MemoryActorsError,
@@ -82,7 +81,7 @@ class _Batch(Generic[S]):
     outcomes: list[tuple[_Ask, Reply | Exception]] = field(default_factory=list)
     payload_bytes: int = 0
     changes: list[Mapping[str, int]] = field(default_factory=list)
-    """What each command changes the totals over all streams by."""
+    """The changes of the totals over all streams by each command."""
 
 
 class Actor(Generic[S]):
@@ -105,7 +104,7 @@ class Actor(Generic[S]):
         self.state = state
         self.version = version
         self.quarantined: str | None = None
-        """Why it takes no more commands, if so."""
+        """The reason why it takes no more commands, if so."""
         self._decider = decider
         self._behaviour = behaviour
         self._log = log
@@ -120,12 +119,12 @@ class Actor(Generic[S]):
 
     @property
     def busy(self) -> bool:
-        """Whether a command waits or is being carried out."""
+        """True if a command waits or is being carried out."""
         return self._task is not None or bool(self._mailbox)
 
     @property
     def waiting(self) -> int:
-        """How many commands are in the mailbox."""
+        """The number of commands in the mailbox."""
         return len(self._mailbox)
 
     async def ask(self, request: Request, deadline_s: float = DEADLINE_S) -> Reply:
@@ -137,7 +136,8 @@ class Actor(Generic[S]):
         """
         try:
             async with asyncio.timeout(deadline_s):
-                await self._wait_for_room()
+                while len(self._mailbox) >= MAILBOX_MAX:
+                    await self._room.wait()
                 return await self._post(request)
         except TimeoutError as error:
             raise DeadlineExceededError(
@@ -163,18 +163,6 @@ class Actor(Generic[S]):
         return decided
 
     def _post(self, request: Request) -> "asyncio.Future[Reply]":
-        self._check_running()
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._mailbox.append(_Ask(request, answer))
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        return answer
-
-    async def _wait_for_room(self) -> None:
-        while len(self._mailbox) >= MAILBOX_MAX:
-            await self._room.wait()
-
-    def _check_running(self) -> None:
         if self._retired:
             raise SystemClosedError("this user's memory has been put away: ask again")
         if self.quarantined is not None:
@@ -182,6 +170,11 @@ class Actor(Generic[S]):
                 f"this user's memory takes no writes: {self.quarantined}. Reads and export work; "
                 "see the log, then open the system again"
             )
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._mailbox.append(_Ask(request, answer))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return answer
 
     async def drain(self) -> None:
         """Return when every command taken so far is answered."""
@@ -242,6 +235,8 @@ class Actor(Generic[S]):
                 continue
             try:
                 batch.outcomes.append((ask, await self._decide(ask.request, batch)))
+                if ask.request.accepted is not None:
+                    ask.request.accepted()
             except MemoryActorsError as refusal:
                 batch.outcomes.append((ask, refusal))
             except EventLogError as error:

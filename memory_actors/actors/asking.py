@@ -1,11 +1,25 @@
-"""What passes between an actor and its callers, and what it asks of whoever it is the heart of."""
+"""The messages between an actor and its callers, and the hooks of an actor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from eventlog import Durability, Recorded
+from eventlog import (
+    DiskFull,
+    Durability,
+    EventLogError,
+    IdempotencyConflict,
+    InvalidAppend,
+    Recorded,
+)
+from memory_actors.base.errors import (
+    CommandCrashedError,
+    InvalidInputError,
+    MemoryActorsError,
+    StorageFullError,
+    UnavailableError,
+)
 
 Seen = TypeVar("Seen", contravariant=True)
 
@@ -17,20 +31,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, str] = {}
     durability: Durability = "commit"
     frees: bool = False
-    """Whether it is what makes room: let in when the log is at its size limit."""
+    """True if it makes room: it is let in when the log is at its size limit."""
     alone: bool = False
-    """Whether it is decided in a batch of its own: it has to see all before it in the log."""
+    """True if it is decided in a batch of its own: it has to see all before it in the log."""
     idempotency_key: str | None = None
     digest: bytes = b""
     """Of what the caller asked: the same key with another digest is a conflict."""
+    accepted: Callable[[], object] | None = None
+    """Called once it is decided that the command is carried out, before its events are appended."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a command: its events, now in the log, and the states before and after it."""
+    """The result of a command: its events, now in the log, and the states before and after."""
 
     events: Sequence[Recorded[Any]]
     before: Any
-    """What it was decided on, which a caller cannot know: others may have been in front of it."""
+    """The state it was decided on. A caller cannot know it: others may have been in front."""
     state: Any
     duplicate: bool = False
     """True when the idempotency key had been used: these are the first events, and both states
@@ -38,7 +54,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behaviour(Protocol[Seen]):
-    """What an actor does that is not in its decider."""
+    """The hooks of an actor: all that it does and that is not in its decider."""
 
     async def enrich(self, command: Any, state: Seen) -> Any:
         """Add to a command what its decision needs and may not look up itself."""
@@ -69,3 +85,22 @@ class Behaviour(Protocol[Seen]):
     def rebuilt(self, state: Seen) -> None:
         """Take note that the state was read again from the log."""
         ...
+
+
+def unavailable(error: EventLogError) -> MemoryActorsError:
+    """Return an error of the log in this package's terms: by what the caller does next."""
+    kind: type[MemoryActorsError] = UnavailableError
+    if isinstance(error, IdempotencyConflict | InvalidAppend):
+        kind = InvalidInputError
+    elif isinstance(error, DiskFull):
+        kind = StorageFullError
+    translated = kind(f"the log refused the write: {error}")
+    translated.__cause__ = error
+    return translated
+
+
+def crashed(error: Exception) -> CommandCrashedError:
+    """Return what a caller is told of an exception that should not have been."""
+    translated = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
+    translated.__cause__ = error
+    return translated

@@ -1,4 +1,4 @@
-"""The runtime: which actors live, from when to when, and in how much memory.
+"""The runtime: it makes actors live, lets them leave, and keeps their memory within a budget.
 
 A key's actor is activated on first use and shared by all who use it. It leaves (is passivated) when
 it was idle for long, or when all live actors together hold more than the byte budget, least
@@ -27,11 +27,11 @@ _logger = get_logger("memory_actors.actors.runtime")
 
 
 class Live(Protocol):
-    """What the runtime asks of an actor."""
+    """The part of an actor that the runtime needs."""
 
     @property
     def busy(self) -> bool:
-        """Whether it has work in flight."""
+        """True if it has work in flight."""
         ...
 
     @property
@@ -52,7 +52,7 @@ L = TypeVar("L", bound=Live)
 
 
 class RuntimeStatistics(Returned, frozen=True):
-    """How many actors live, and what they hold."""
+    """The number of live actors, and the bytes that they hold."""
 
     live: int
     live_bytes: int
@@ -81,8 +81,9 @@ class Runtime(Generic[L]):
         self._idle_s = idle_s
         self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
         self._live_bytes = 0
+        self._unmeasured: dict[str, _Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
-        """How often somebody began to use an actor."""
+        """The number of times that somebody began to use an actor."""
         self._activations = 0
         self._passivations = 0
         self._closed = False
@@ -161,7 +162,9 @@ class Runtime(Generic[L]):
                 await self._passivate(key)
 
     def statistics(self) -> RuntimeStatistics:
-        """Return counts and sizes."""
+        """Return counts and sizes; from another thread, sizes as of a second ago."""
+        if self._is_here():
+            self._measure()
         return RuntimeStatistics(
             len(self._slots), self._live_bytes, self._activations, self._passivations
         )
@@ -206,6 +209,12 @@ class Runtime(Generic[L]):
             raise SystemClosedError("the memory system is closed: open it again")
         self.check_loop()
 
+    def _is_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
     def check_loop(self) -> None:
         """Refuse who comes from another event loop; without one, nobody can wait for anything.
 
@@ -234,12 +243,13 @@ class Runtime(Generic[L]):
     def _new_slot(self, key: str) -> _Slot[L]:
         slot = _Slot(asyncio.create_task(self._activated(key)))
         self._slots[key] = slot
-        slot.activation.add_done_callback(lambda done: self._activation_done(key, slot, done))
-        return slot
 
-    def _activation_done(self, key: str, slot: _Slot[L], done: "asyncio.Task[L]") -> None:
-        if not _succeeded(done):
-            self._drop(key, slot)  # failed for all who waited: the next one tries anew
+        def activated(done: "asyncio.Task[L]") -> None:
+            if not _succeeded(done):
+                self._drop(key, slot)  # failed for all who waited: the next one tries anew
+
+        slot.activation.add_done_callback(activated)
+        return slot
 
     async def _activated(self, key: str) -> L:
         await self._shrink()
@@ -251,15 +261,22 @@ class Runtime(Generic[L]):
         if key in self._barred:
             self._barred[key].set()
         slot.last_used_s = asyncio.get_running_loop().time()
-        size = slot.activation.result().size_bytes
-        self._live_bytes += size - slot.size_bytes
-        slot.size_bytes = size
         if key in self._slots:
+            self._unmeasured[key] = slot
             self._slots.move_to_end(key)
+
+    def _measure(self) -> None:
+        """Ask those for their size that were used meanwhile: all parts of them are walked."""
+        for slot in self._unmeasured.values():
+            size = slot.activation.result().size_bytes
+            self._live_bytes += size - slot.size_bytes
+            slot.size_bytes = size
+        self._unmeasured.clear()
 
     def _drop(self, key: str, slot: _Slot[L]) -> None:
         if self._slots.get(key) is slot:
             del self._slots[key]
+            self._unmeasured.pop(key, None)
             self._live_bytes -= slot.size_bytes
 
     # --- passivation
@@ -267,28 +284,23 @@ class Runtime(Generic[L]):
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(min(SWEEP_S, self._idle_s))
-            await self._sweep()
-
-    async def _sweep(self) -> None:
-        idle_since = asyncio.get_running_loop().time() - self._idle_s
-        for key, slot in list(self._slots.items()):
-            if slot.last_used_s > idle_since:
-                break  # in order of last use: all that follow are younger
-            if self._may_leave(slot):
-                await self._passivate(key)
-        await self._shrink()
+            idle_since = asyncio.get_running_loop().time() - self._idle_s
+            for key, slot in list(self._slots.items()):
+                if slot.last_used_s > idle_since:
+                    break  # in order of last use: all that follow are younger
+                if self._may_leave(slot):
+                    await self._passivate(key)
+            await self._shrink()
 
     async def _shrink(self) -> None:
         """Passivate, least recently used first, until the budget is kept; one caller at a time."""
         async with self._shrinking:
-            await self._shrink_alone()
-
-    async def _shrink_alone(self) -> None:
-        for key, slot in list(self._slots.items()):
-            if self._live_bytes <= self._budget_bytes:
-                return
-            if self._may_leave(slot):
-                await self._passivate(key)
+            self._measure()
+            for key, slot in list(self._slots.items()):
+                if self._live_bytes <= self._budget_bytes:
+                    return
+                if self._may_leave(slot):
+                    await self._passivate(key)
 
     def _may_leave(self, slot: _Slot[L]) -> bool:
         if slot.users or slot.leaving is not None or not slot.activation.done():

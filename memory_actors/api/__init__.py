@@ -1,1 +1,1 @@
-"""What callers hold: `MemorySystem`, the handles of users, and how the parts are wired."""
+"""`MemorySystem` and `UserMemory`, the list of their operations, and the wiring of the parts."""

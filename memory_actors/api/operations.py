@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin,
 
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
-from memory_actors.api.handles.user_context import UserContext
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.records import Receipt
 from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
 from memory_actors.upkeep.erasing import EraseReceipt
@@ -54,11 +54,11 @@ class Parameter(NamedTuple):
     default: Any
     """`inspect.Parameter.empty`: it has to be given."""
     kind: inspect._ParameterKind
-    """Whether it is given by its place, by its name, or any number of times."""
+    """The way it is given: by its place, by its name, or any number of times."""
 
     @property
     def is_required(self) -> bool:
-        """Whether it has to be given."""
+        """True if it has to be given."""
         return self.default is inspect.Parameter.empty and self.kind is not self.kind.VAR_POSITIONAL
 
 
@@ -67,7 +67,7 @@ class Operation:
 
     def __init__(self, name: str, method: Callable[..., Any]):
         self.name = name
-        """As it is called on a user: `documents.put`; those of the system begin with `system.`."""
+        """As in `documents.put`; the names of operations of the system begin with `system.`."""
         self.method = method
         """The function; its first argument is the object that it is called on."""
         self.doc = inspect.getdoc(method) or ""
@@ -81,7 +81,7 @@ class Operation:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What it takes, in order."""
+        """The parameters in order, `self` left out."""
         named = inspect.signature(self.method).parameters.values()
         return tuple(
             Parameter(one.name, self._hints[one.name], one.default, one.kind)
@@ -101,7 +101,7 @@ class Operation:
 
     @property
     def writes(self) -> bool:
-        """Whether it changes a memory: then it returns a receipt, but for a few."""
+        """True if it changes a memory: then it returns a receipt, but for a few."""
         returned = get_args(self.returns) or (self.returns,)
         return self.name in WITHOUT_RECEIPT or any(one in RECEIPTS for one in returned)
 

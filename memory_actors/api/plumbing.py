@@ -1,10 +1,10 @@
-"""What imports and syncing do with a user's memory, and no caller has to: not operations."""
+"""Functions for imports and syncing: they are no operations, and no caller needs them."""
 # ruff: noqa: SLF001 - the other half of these handles, kept out of the public API
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt

@@ -1,4 +1,4 @@
-"""What each setting must be: checked once, before anything is opened.
+"""The rules of all settings, checked once, before anything is opened.
 
 A wrong one would otherwise show where it is used: with files on disk already, in a task that dies
 in silence, or as a limit that refuses, or deletes, what nobody meant. So every field of `Settings`

@@ -1,4 +1,4 @@
-"""What the parts of a memory system have done, for people and for a scrape."""
+"""Statistics of the parts of a memory system, for people and for a scrape."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from memory_actors.users.services import Services
 
 
 class SystemStatistics(Returned, frozen=True):
-    """What the parts of a memory system have done since it was opened."""
+    """Counts and sizes of the parts of a memory system since it was opened."""
 
     log: LogStatistics
     runtime: RuntimeStatistics

@@ -23,11 +23,11 @@ from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_date
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import named
-from memory_actors.api.handles.past import PastMemory, past_memory
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.statistics import SystemStatistics, gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
-from memory_actors.api.wiring import Parts, Plan, wired
+from memory_actors.api.user import UserMemory
+from memory_actors.api.wiring import Choices, Wired, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import Time, Trust
@@ -57,7 +57,7 @@ from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
-from memory_actors.upkeep.encryption import Encrypt, key_file_of
+from memory_actors.upkeep.store import Encrypt, key_file_of
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
 from memory_actors.users.usage import SystemUsage, system_usage
@@ -68,12 +68,12 @@ ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 class MemorySystem(SystemUpkeep):
     """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
 
-    def __init__(self, parts: Parts, held: AsyncExitStack):
-        super().__init__(parts.log, parts.services, parts.erasing)
+    def __init__(self, made: Wired, held: AsyncExitStack):
+        super().__init__(made.log, made.services, made.erasing)
         self._held = held
         self._closing: asyncio.Future[None] | None = None
-        self._alerts = parts.alerts
-        self._compaction = parts.compaction
+        self._alerts = made.alerts
+        self._compaction = made.compaction
 
     @classmethod
     def open(
@@ -131,7 +131,7 @@ class MemorySystem(SystemUpkeep):
 
         async def opened() -> Self:
             return await cls._of(
-                Plan(
+                Choices(
                     directory=named(directory),
                     settings=settings or Settings(),
                     embedder=embedder_of(embedder),
@@ -149,11 +149,11 @@ class MemorySystem(SystemUpkeep):
         return Opening("MemorySystem.open(...)", opened)
 
     @classmethod
-    async def _of(cls, plan: Plan) -> Self:
+    async def _of(cls, choices: Choices) -> Self:
         held = AsyncExitStack()
-        parts = await held.enter_async_context(wired(plan))
-        memory = cls(parts, held)
-        held.callback(parts.services.metrics.watch(memory._gauges))
+        made = await held.enter_async_context(wired(choices))
+        memory = cls(made, held)
+        held.callback(made.services.metrics.watch(memory._gauges))
         return memory
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is done to a memory system as a whole: kept, checked, and rid of what has to go.
+"""The upkeep of a memory system as a whole: backup, verification, erasure, export.
 
 The calls of `MemorySystem` that look after its data; two of them are for a store that is closed.
 """
@@ -23,7 +23,7 @@ from eventlog import (
     restore,
 )
 from eventlog.files.datafile import named
-from memory_actors.api.handles.purging import purge_users
+from memory_actors.api.purging import purge_users
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import PurgeReport

@@ -1,4 +1,4 @@
-"""How an open memory system is put together: its parts, in the order they close in reverse.
+"""The parts of an open memory system, opened in order and closed in reverse.
 
 The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
 first, then the job it runs, then users, alerts, derived data and, last, the log.
@@ -48,8 +48,8 @@ from memory_actors.search.embedding.thread import LEAVE_S_MAX
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding
-from memory_actors.upkeep.default_log import open_log
 from memory_actors.upkeep.erasing import Erasing
+from memory_actors.upkeep.store import open_log
 from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.users.recalls import KEY_FILE, RecallAudit
 from memory_actors.users.services import Services
@@ -64,8 +64,8 @@ OpenLog: TypeAlias = Callable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a system is opened with."""
+class Choices:
+    """The choices that a system is opened with: settings, embedder, clock, ..."""
 
     directory: Path
     settings: Settings
@@ -83,8 +83,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a system is made of."""
+class Wired:
+    """An open system: its log, and the services that work on it."""
 
     log: EventStore
     services: Services
@@ -94,39 +94,39 @@ class Parts:
 
 
 @asynccontextmanager
-async def wired(plan: Plan) -> AsyncIterator[Parts]:
+async def wired(choices: Choices) -> AsyncIterator[Wired]:
     """Open all parts, and close them in reverse.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     :raises MissingCapability: the log cannot do what every memory, or a setting, needs.
     """
-    check(plan.settings)
-    schedule = plan.settings.compaction_schedule
+    check(choices.settings)
+    schedule = choices.settings.compaction_schedule
     stack = AsyncExitStack()
     try:
-        keys = _keys(plan, stack)
+        keys = _keys(choices, stack)
         log = await stack.enter_async_context(
-            plan.open_log(plan.directory, keys, plan.clock, plan.settings)
+            choices.open_log(choices.directory, keys, choices.clock, choices.settings)
         )
-        _check_capabilities(plan.settings, log)
-        embeddings = await _embeddings(plan, keys, stack)
-        alerts = AlertDispatcher([LogSink()] if plan.sinks is None else plan.sinks)
-        services = _services(plan, log, embeddings, alerts)
+        _check_capabilities(choices.settings, log)
+        embeddings = await _embeddings(choices, keys, stack)
+        alerts = AlertDispatcher([LogSink()] if choices.sinks is None else choices.sinks)
+        services = _services(choices, log, embeddings, alerts)
         _start(services, alerts, stack)
-        compaction = _compaction(plan, services, stack)
+        compaction = _compaction(choices, services, stack)
         if schedule is not None:
-            _schedule(plan, schedule, compaction, stack)
-        erasing = Erasing(services, alerts, compaction, plan.directory)
-        yield Parts(log, services, alerts, compaction, erasing)
+            _schedule(choices, schedule, compaction, stack)
+        erasing = Erasing(services, alerts, compaction, choices.directory)
+        yield Wired(log, services, alerts, compaction, erasing)
     finally:
         await to_the_end(stack.aclose())
 
 
-def _keys(plan: Plan, stack: AsyncExitStack) -> Keys | None:
+def _keys(choices: Choices, stack: AsyncExitStack) -> Keys | None:
     """Return the keys that users' memories are under; the log reads them, and closes before."""
-    if plan.key_file is None:
+    if choices.key_file is None:
         return None
-    return stack.enter_context(keyfile.opened(plan.key_file, key_owner))
+    return stack.enter_context(keyfile.opened(choices.key_file, key_owner))
 
 
 def _check_capabilities(settings: Settings, log: EventStore) -> None:
@@ -136,24 +136,26 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
         require(log, ArchivingStore)
 
 
-async def _embeddings(plan: Plan, keys: Keys | None, stack: AsyncExitStack) -> EmbeddingService:
+async def _embeddings(
+    choices: Choices, keys: Keys | None, stack: AsyncExitStack
+) -> EmbeddingService:
     async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, plan, keys)
-        stack.push_async_callback(opened.close, min(plan.settings.shutdown_s, LEAVE_S_MAX))
+        opened = await anyio.to_thread.run_sync(_open_embeddings, choices, keys)
+        stack.push_async_callback(opened.close, min(choices.settings.shutdown_s, LEAVE_S_MAX))
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
     await embeddings.probe()  # before the store is marked as this model's
-    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=plan.reindex))
+    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=choices.reindex))
     return embeddings
 
 
-def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
+def _open_embeddings(choices: Choices, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, settings = plan.directory / DERIVED, plan.settings
+    path, settings = choices.directory / DERIVED, choices.settings
     opened = partial(
         EmbeddingService,
-        plan.embedder,
+        choices.embedder,
         path,
         deadline_s=settings.embedder_deadline_s,
         cache_texts_max=settings.embedding_cache_texts,
@@ -172,7 +174,7 @@ def _open_embeddings(plan: Plan, keys: Keys | None) -> EmbeddingService:
 class _Activation:
     """Makes live users: what all of them share."""
 
-    plan: Plan
+    choices: Choices
     log: EventStore
     embeddings: EmbeddingService
     alerts: AlertDispatcher
@@ -187,25 +189,25 @@ class _Activation:
             log=self.log,
             decider=self.decider,
             embeddings=self.embeddings.of(stream),
-            index_path=index_path(self.plan.directory, stream),
+            index_path=index_path(self.choices.directory, stream),
             totals=self.totals,
             on_alert=self._raise_alert,
         )
-        await live.activate(self.plan.clock)
+        await live.activate(self.choices.clock)
         return live
 
     def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
         if change.raised:
             tier = self.limits[state.account.tier].tier
-            self.alerts.post(_alert(stream, change, tier, self.plan.clock()))
+            self.alerts.post(_alert(stream, change, tier, self.choices.clock()))
 
 
 def _services(
-    plan: Plan, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
+    choices: Choices, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
 ) -> Services:
-    settings, limits = plan.settings, plan.settings.limits_by_tier()
+    settings, limits = choices.settings, choices.settings.limits_by_tier()
     activation = _Activation(
-        plan=plan,
+        choices=choices,
         log=log,
         embeddings=embeddings,
         alerts=alerts,
@@ -213,7 +215,7 @@ def _services(
         limits=limits,
         totals=Totals(require(log, CountingStore), settings.global_limits),
     )
-    _make_indexes(plan.directory / INDEXES)
+    _make_indexes(choices.directory / INDEXES)
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
@@ -225,13 +227,13 @@ def _services(
         limits=limits,
         totals=activation.totals,
         monitor=_monitor(settings, runtime),
-        recalls=_recalls(plan, log),
-        superseding=plan.superseding,
-        metrics=plan.metrics,
+        recalls=_recalls(choices, log),
+        superseding=choices.superseding,
+        metrics=choices.metrics,
         latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
-        clock_us=plan.clock,
-        new_id=plan.new_id,
+        clock_us=choices.clock,
+        new_id=choices.new_id,
     )
 
 
@@ -251,9 +253,9 @@ def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
     )
 
 
-def _recalls(plan: Plan, log: EventStore) -> RecallAudit:
-    mode, keep_days = plan.settings.recall_audit, plan.settings.recall_audit_days
-    return RecallAudit(log, mode, keep_days, plan.directory / KEY_FILE, plan.clock)
+def _recalls(choices: Choices, log: EventStore) -> RecallAudit:
+    mode, keep_days = choices.settings.recall_audit, choices.settings.recall_audit_days
+    return RecallAudit(log, mode, keep_days, choices.directory / KEY_FILE, choices.clock)
 
 
 def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:
@@ -268,22 +270,24 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.callback(watch.cancel)
 
 
-def _compaction(plan: Plan, services: Services, stack: AsyncExitStack) -> Compaction:
+def _compaction(choices: Choices, services: Services, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
-    for asked in (plan.superseding, plan.summarizer):
+    for asked in (choices.superseding, choices.summarizer):
         aclose = getattr(asked, "aclose", None)
         if aclose is not None:
             stack.push_async_callback(aclose)
-    compaction = Compaction(services, plan.summarizer, plan.directory)
-    stack.push_async_callback(compaction.close, plan.settings.shutdown_s)
+    compaction = Compaction(services, choices.summarizer, choices.directory)
+    stack.push_async_callback(compaction.close, choices.settings.shutdown_s)
     return compaction
 
 
-def _schedule(plan: Plan, expression: str, compaction: Compaction, stack: AsyncExitStack) -> None:
-    last_run = LastRunFile(plan.directory / FILE_NAME)
-    scheduler = Scheduler(lambda: compaction.run(None), expression, plan.clock, last_run)
+def _schedule(
+    choices: Choices, expression: str, compaction: Compaction, stack: AsyncExitStack
+) -> None:
+    last_run = LastRunFile(choices.directory / FILE_NAME)
+    scheduler = Scheduler(lambda: compaction.run(None), expression, choices.clock, last_run)
     scheduler.start()
-    stack.push_async_callback(scheduler.close, plan.settings.shutdown_s)
+    stack.push_async_callback(scheduler.close, choices.settings.shutdown_s)
 
 
 def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:

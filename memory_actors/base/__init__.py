@@ -1,1 +1,1 @@
-"""What all rooms speak in: records, errors, settings, limits, checks of input."""
+"""The base of all rooms: records, errors, settings, limits, checks of input."""

@@ -52,14 +52,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     """A user's key reaches that user's memory; root reaches every user's, and the admin routes."""
     user_id: str | None = None
     tier: Tier | None = None
-    """What the user's tier is set to by the first request with this key."""
+    """The tier that the user is given by the first request with this key."""
     tier_is_set: bool = False
-    """Whether that has been done: a key sets the tier once, and never again."""
+    """True once that has been done: a key sets the tier once, and never again."""
     created_at: datetime
 
     @property
     def is_root(self) -> bool:
-        """Whether it may do everything."""
+        """Say whether it may do everything."""
         return self.scope == "root"
 
     def may_reach(self, user_id: str) -> bool:
@@ -128,7 +128,13 @@ class KeyStore:
             raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
         wanted = None if tier is None else check_tier(tier)
         token, key = new_key(user_id, wanted, datetime.now(UTC))
-        self._change(lambda keys: _with_one_more(keys, key))
+
+        def with_one_more(keys: Sequence[ApiKey]) -> list[ApiKey]:
+            if len(keys) >= KEYS_MAX:
+                raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
+            return [*keys, key]
+
+        self._change(with_one_more)
         return token, key
 
     def all(self) -> list[ApiKey]:
@@ -208,7 +214,8 @@ class KeyStore:
     def _change(self, change: Callable[[Sequence[ApiKey]], list[ApiKey]]) -> None:
         try:
             with self._locked():
-                self._write(change(self._read()))
+                keys = _File(keys=change(self._read()))
+                write_whole(self.path, msgspec.json.format(msgspec.json.encode(keys)))
         except OSError as error:
             raise KeyFileError(f"the keys in {self.path} cannot be written: {error}") from error
 
@@ -221,13 +228,3 @@ class KeyStore:
             yield
         finally:
             os.close(descriptor)
-
-    def _write(self, keys: Sequence[ApiKey]) -> None:
-        """Replace the file, readable by its owner only."""
-        write_whole(self.path, msgspec.json.format(msgspec.json.encode(_File(keys=list(keys)))))
-
-
-def _with_one_more(keys: Sequence[ApiKey], key: ApiKey) -> list[ApiKey]:
-    if len(keys) >= KEYS_MAX:
-        raise InvalidInputError(f"there are {KEYS_MAX:,} keys already: revoke some first")
-    return [*keys, key]

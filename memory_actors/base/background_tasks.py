@@ -10,21 +10,21 @@ from memory_actors.base.privacy import reason
 _logger = get_logger("memory_actors.user")
 
 
-class Chores:
+class BackgroundTasks:
     """Runs coroutines as tasks; what one raises is logged."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, name: str, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a chore unless one of that name is running."""
+    def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a task unless one of that name is running."""
         if name not in self._running:
-            task = asyncio.create_task(chore())
+            task = asyncio.create_task(work())
             self._running[name] = task
             task.add_done_callback(lambda done: self._done(name, done))
 
     def running(self, name: str) -> "asyncio.Task[None] | None":
-        """Return the chore of that name, if it is running."""
+        """Return the task of that name, if it is running."""
         return self._running.get(name)
 
     async def cancel(self) -> None:
@@ -39,4 +39,4 @@ class Chores:
         del self._running[name]
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
-            _logger.error("chore failed", chore=name, error=reason(failure))
+            _logger.error("background task failed", task=name, error=reason(failure))

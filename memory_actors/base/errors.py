@@ -97,7 +97,7 @@ class WrongLoopError(MemoryActorsError, WrongLoop):
 
 
 class NotOpenError(MemoryActorsError, AttributeError):
-    """What `MemorySystem.open` returned is used as if it were open: see the message for the fix."""
+    """The result of `MemorySystem.open` is used before it is open: see the message for the fix."""
 
 
 class CommandCrashedError(MemoryActorsError):

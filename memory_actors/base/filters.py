@@ -30,7 +30,8 @@ Escapes. A leading backslash makes the rest of a key the path of a field: `\and`
 nothing else, so that a misspelled one is an error and not an object that nothing equals. Any other
 name that begins with `$`, in a path too, is an error as well.
 
-A filter is checked once and turned into closures; a match then costs little and never fails.
+A filter is checked once and turned into a tree of parts, each with a closure as its test; a match
+then costs little and never fails.
 """
 
 import operator
@@ -58,8 +59,39 @@ ESCAPE = "\\"
 _MISSING = object()
 _Test = Callable[[Any], bool]
 """Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
-_Part = Callable[[object, str, int], _Test]
-"""What compiles a part of a group: (given, where it stands, depth)."""
+
+
+class Part(NamedTuple):
+    """A part of a filter: a condition on the values at a path, or a group of parts."""
+
+    test: Predicate
+    """Of metadata or of a document: any mapping; what is nested in it must be dicts and lists."""
+    name: str
+    """`and`, `or`, `not`, or an operator but `ne` and `nin`, which are groups of `not`."""
+    parts: tuple["Part", ...] = ()
+    path: str = ""
+    operand: Any = None
+
+    def paths(self) -> set[str]:
+        """Return the paths that it asks about."""
+        if self.name not in GROUPS:
+            return {self.path}
+        return {path for part in self.parts for path in part.paths()}
+
+
+_Compile = Callable[[object, str, int], Part]
+"""A function that compiles a part of a group: (given, its place, depth)."""
+
+
+def parsed(filters: Mapping[str, Any] | None) -> Part | None:
+    """Return a filter taken apart, None for no filter.
+
+    :raises InvalidInputError: a bad or too large filter; the message names the place in it.
+    """
+    if filters is None:
+        return None
+    part = _Compiler().filter(filters, "filters", 0)
+    return part if filters else None
 
 
 def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
@@ -69,30 +101,28 @@ def predicate(filters: Mapping[str, Any] | None) -> Predicate | None:
 
     :raises InvalidInputError: a bad or too large filter; the message names the place in it.
     """
-    if filters is None:
-        return None
-    matches = _Compiler().filter(filters, "filters", 0)
-    return matches if filters else None
+    part = parsed(filters)
+    return None if part is None else part.test
 
 
-# --- from a filter to closures
+# --- from a filter to parts
 
 
 class _Compiler:
-    """Turns one filter into a test, and counts what it may cost."""
+    """Takes one filter apart, and counts what it may cost."""
 
     def __init__(self) -> None:
         self._conditions = 0
         self._bytes = 0
 
-    def filter(self, given: object, where: str, depth: int) -> _Test:
+    def filter(self, given: object, where: str, depth: int) -> Part:
         if not isinstance(given, Mapping):
             raise InvalidInputError(f"{where} must be a dict, not {type(given).__name__}")
         if not given:
             self._spend(where)
         return _all_of([self._entry(key, value, where, depth) for key, value in given.items()])
 
-    def _entry(self, key: object, value: object, where: str, depth: int) -> _Test:
+    def _entry(self, key: object, value: object, where: str, depth: int) -> Part:
         name = checked_path(key, where)
         where = f"{where}.{name}"
         if bare(name) in GROUPS:
@@ -103,7 +133,7 @@ class _Compiler:
             )
         return self._field(name.removeprefix(ESCAPE), value, where, depth)
 
-    def _group(self, name: str, operand: object, where: str, depth: int, part: _Part) -> _Test:
+    def _group(self, name: str, operand: object, where: str, depth: int, part: _Compile) -> Part:
         """Compile `and`, `or` or `not`, of filters or of what is asked of one field."""
         if depth > DEPTH_MAX:
             raise InvalidInputError(f"{where} is nested deeper than {DEPTH_MAX} levels")
@@ -113,28 +143,32 @@ class _Compiler:
         if not operands:
             self._spend(where)
         parts = [part(item, f"{where}[{at}]", depth) for at, item in enumerate(operands)]
-        return _all_of(parts) if name == "and" else _any_of(parts)
+        if name == "and":
+            return _all_of(parts)
+        return Part(_any_passes([one.test for one in parts]), "or", tuple(parts))
 
-    def _field(self, path: str, asked: object, where: str, depth: int) -> _Test:
+    def _field(self, path: str, asked: object, where: str, depth: int) -> Part:
         """Compile what is asked of one field: operators, or a value it equals."""
         if not isinstance(asked, Mapping):
             return self._condition(path, "eq", asked, where)
         _check_operators(asked, where)
-        tests = []
+        parts = []
         for key, operand in asked.items():
             name, place = bare(key), f"{where}.{key}"
             if name in GROUPS:
                 part = partial(self._field, path)
-                tests.append(self._group(name, operand, place, depth + 1, part))
+                parts.append(self._group(name, operand, place, depth + 1, part))
             else:
-                tests.append(self._condition(path, name, operand, place))
-        return _all_of(tests)
+                parts.append(self._condition(path, name, operand, place))
+        return _all_of(parts)
 
-    def _condition(self, path: str, name: str, given: object, where: str) -> _Test:
+    def _condition(self, path: str, name: str, given: object, where: str) -> Part:
         operand = json_copy(given, where)
         self._spend(where, len(msgspec.json.encode((path, operand))))
         negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
-        holds = _at(path, _OPERATORS[NEGATED.get(name, name)](operand, where))
+        name = NEGATED.get(name, name)
+        test = _at(path, _OPERATORS[name](operand, where))
+        holds = Part(test, name, path=path, operand=operand)
         return _negated(holds) if negative else holds
 
     def _spend(self, where: str, size: int = 0) -> None:
@@ -193,20 +227,22 @@ def _flag(value: Any, where: str) -> bool:
     return value
 
 
-# --- closures: groups. Plain loops: all() and any() with a generator take twice as long.
+# --- groups. Plain loops: all() and any() with a generator take twice as long.
 
 
-def _all_of(tests: Sequence[_Test]) -> _Test:
+def _all_of(parts: Sequence[Part]) -> Part:
+    tests = [part.test for part in parts]
+
     def matches(held: Any) -> bool:
         for test in tests:  # noqa: SIM110
             if not test(held):
                 return False
         return True
 
-    return tests[0] if len(tests) == 1 else matches
+    return parts[0] if len(parts) == 1 else Part(matches, "and", tuple(parts))
 
 
-def _any_of(tests: Sequence[_Test]) -> _Test:
+def _any_passes(tests: Sequence[_Test]) -> _Test:
     def matches(held: Any) -> bool:
         for test in tests:  # noqa: SIM110
             if test(held):
@@ -216,8 +252,9 @@ def _any_of(tests: Sequence[_Test]) -> _Test:
     return matches
 
 
-def _negated(test: _Test) -> _Test:
-    return lambda held: not test(held)
+def _negated(part: Part) -> Part:
+    test = part.test
+    return Part(lambda held: not test(held), "not", (part,))
 
 
 # --- closures: operators. Each gives a test of one value, false for a missing one.
@@ -247,7 +284,7 @@ def _is_in(wanted: Any, where: str) -> _Test:
     if len(values) > IN_VALUES_MAX:
         raise InvalidInputError(f"{where} has {len(values):,} values (max: {IN_VALUES_MAX:,})")
     plain = frozenset(v for v in values if not isinstance(v, list | dict | bool))
-    others = _any_of([_equals(v) for v in values if isinstance(v, list | dict | bool)])
+    others = _any_passes([_equals(v) for v in values if isinstance(v, list | dict | bool)])
 
     def matches(held: Any) -> bool:
         if isinstance(held, list | dict | bool):
@@ -304,7 +341,7 @@ _KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
 
 
 class _Step(NamedTuple):
-    """How to go on at one segment of a path."""
+    """The ways to go on at one segment of a path."""
 
     keys: tuple[tuple[str, int], ...]
     """In an object: (key, the segment after it), longest first."""

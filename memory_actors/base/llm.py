@@ -97,7 +97,10 @@ class ChatClient:
         if not (timeout_s > 0 and retries >= 0):
             raise InvalidInputError("an LLM needs timeout_s > 0 and retries >= 0")
         url = base_url or _env("MEMORY_ACTORS_LLM_BASE_URL", "OPENAI_BASE_URL")
-        self.model = _checked_model(model or _env("MEMORY_ACTORS_LLM_MODEL"))
+        named = model or _env("MEMORY_ACTORS_LLM_MODEL")
+        if not named:
+            raise InvalidInputError("which LLM? Pass model=, or set MEMORY_ACTORS_LLM_MODEL")
+        self.model = named
         self.host = checked_host(
             url or OPENAI_URL, "an LLM needs a base URL like http://localhost:11434/v1"
         )
@@ -269,12 +272,6 @@ class AsksModel:
 def _env(*names: str) -> str | None:
     """Return the first of some environment variables that is set to anything."""
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
-
-
-def _checked_model(model: str | None) -> str:
-    if not model:
-        raise InvalidInputError("which LLM? Pass model=, or set MEMORY_ACTORS_LLM_MODEL")
-    return model
 
 
 def _checked_key(api_key: str | None, *, needed: bool) -> str:

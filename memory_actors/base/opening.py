@@ -1,4 +1,4 @@
-"""What is opened by `async with`, or by `await` and closed by `close`.
+"""An opening: entered by `async with`, or awaited and closed by `close`.
 
 `MemorySystem.open(...)` opens nothing yet. Whoever uses what it returns has forgotten a word, and
 is told which.
@@ -13,7 +13,7 @@ from memory_actors.base.errors import NotOpenError
 
 
 class Closable(Protocol):
-    """What can be closed, more than once."""
+    """Something that can be closed, more than once."""
 
     async def close(self) -> None:
         """Close it."""
@@ -57,7 +57,7 @@ class Opening(AbstractAsyncContextManager[T, None]):
         raise self._not_open("`with`")
 
     def __exit__(self, *_: object) -> None:
-        """Never get here."""
+        """Exist because `with` asks for it; never called."""
 
     def _not_open(self, use: str) -> NotOpenError:
         return NotOpenError(

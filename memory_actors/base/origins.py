@@ -18,7 +18,7 @@ from eventlog import Recorded
 from eventlog.core.records import decode_meta
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import LEVELS, UNSAID, Origin, Trust, least
-from memory_actors.base.validation import check_name, check_optional_name
+from memory_actors.base.validation import check_member, check_name, check_optional_name
 
 ORIGINS_MAX = 64  # of one memory: an entity that many web pages tell of has as many
 ORIGINS_BYTES_MAX = 2_000  # as meta, which ends at 4096 bytes
@@ -91,11 +91,7 @@ def check_trust(value: Trust | str) -> Trust:
 
     :raises InvalidInputError: there is no such trust.
     """
-    try:
-        return Trust(value)
-    except ValueError as error:
-        known = ", ".join(Trust)
-        raise InvalidInputError(f"unknown trust {value!r:.80}: use one of {known}") from error
+    return check_member(Trust, value, "trust")
 
 
 def check_optional_trust(value: Trust | str | None) -> Trust | None:

@@ -1,4 +1,4 @@
-"""What of a user may stand where others read it: logs, and whatever leaves the process.
+"""Privacy in logs, and in whatever else leaves the process.
 
 Never content, and no id but a hash of it. The message of an exception may quote either, so a log
 line has its type and where it came from; the caller gets the exception itself.

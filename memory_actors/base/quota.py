@@ -18,10 +18,10 @@ GIB = 1024 * MIB
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user may hold."""
+    """The limits of one user."""
 
     tier: Tier = Tier.PRO
-    """Whose limits these are: named by an error, and set by `Settings.limits_by_tier`."""
+    """The tier of these limits: named by an error, and set by `Settings.limits_by_tier`."""
     more_in_a_tier: frozenset[str] = frozenset()
     """The limits that another tier raises: what an error advises, set with `tier`."""
     working_keys: int = 100
@@ -47,11 +47,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SET_BY_TIER = ("tier", "more_in_a_tier")
-"""What `Settings.limits_by_tier` sets in `Limits`; all other fields are limits."""
+"""The fields of `Limits` that `Settings.limits_by_tier` sets; all other fields are limits."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tier allows and costs."""
+    """The limits and the price of a tier."""
 
     limits: Limits = Limits()
     price_usd: float = 0.0
@@ -82,7 +82,7 @@ TIERS: Mapping[Tier, Plan] = MappingProxyType(
 
 
 class GlobalLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What all users together may hold."""
+    """The limits of all users together."""
 
     long_term_bytes: int = 1_000 * GIB
     entities: int = 10_000_000

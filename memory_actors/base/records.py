@@ -1,4 +1,4 @@
-"""What callers hand in and get back of memories. All frozen; all times are aware and in UTC."""
+"""Memories as callers hand them in and get them back. All frozen; times are aware and in UTC."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -11,7 +11,7 @@ from eventlog.core.records import Returned
 
 
 class Trust(StrEnum):
-    """How far a source is trusted. Every parameter that takes one also takes its string."""
+    """The trust in a source. Every parameter that takes one also takes its string."""
 
     UNTRUSTED = "untrusted"
     """Anybody may have written it: a web page, a mail, the output of a tool."""
@@ -26,7 +26,7 @@ LEVELS = tuple(Trust)
 
 
 class Origin(Returned, frozen=True):
-    """Who had a say in what a memory says."""
+    """A source that had a say in a memory, and its trust."""
 
     source: str | None = None
     """A URL, a tool, a person: as it was given; None: nobody said."""
@@ -43,12 +43,12 @@ def least(origins: tuple[Origin, ...]) -> Trust:
 
 
 class Sourced(Returned, frozen=True, kw_only=True):
-    """What a memory says of where it comes from."""
+    """The origins of a memory, as it tells them."""
 
     origins: tuple[Origin, ...] = ()
-    """Who had a say in it, where somebody said; of a summary, in any of its originals."""
+    """The sources it comes from, where somebody said; of a summary, those of its originals."""
     trust: Trust = Trust.UNKNOWN
-    """That of the least trusted of its origins."""
+    """The trust of the least trusted of its origins."""
 
 
 Time: TypeAlias = date | str | float
@@ -63,7 +63,7 @@ Metadata: TypeAlias = Mapping[str, Any]
 
 
 OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
-"""What becomes of a fact that is there already: a memory of its own, nothing, or one that was seen
+"""The fate of a fact that is there already: a memory of its own, nothing, or one that was seen
 once more."""
 Order: TypeAlias = Literal["score", "kind"]
 """Of hits: the best first, or kind by kind, working memory first, the best of each first."""
@@ -82,7 +82,7 @@ class MemoryType(StrEnum):
 
 
 class Tier(StrEnum):
-    """What a user has subscribed to: it sets the limits of their memory."""
+    """The subscription of a user: it sets the limits of their memory."""
 
     FREE = "free"
     PRO = "pro"
@@ -95,7 +95,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     metadata: Metadata | None = None
     occurred_at: Time | None = None
-    """When it was true, in any form of `Time`; None means now."""
+    """The time it was true, in any form of `Time`; None means now."""
     session_id: str | None = None
     """None means the handle's."""
     role: str | None = None
@@ -112,7 +112,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Returned, frozen=True, kw_only=True):
-    """What came of a write."""
+    """The result of a write."""
 
     memory_id: str
     operation: str
@@ -121,7 +121,7 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_type: str
     latency_ms: float
     quota_remaining: int
-    """How many more of this kind fit (short_term: into this session; episodic: of this agent)."""
+    """The number of this kind that still fits (short_term: in a session; episodic: of an agent)."""
     evicted: tuple[str, ...] = ()
     """Ids that left because this kind makes room by itself."""
     pruned: tuple[str, ...] = ()
@@ -145,21 +145,21 @@ class Memory(Sourced, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     """Yours, and `is_compressed: True` when the log stores the content compressed."""
     created_at: datetime
-    """When the log got it."""
+    """The time the log got it."""
     occurred_at: datetime
-    """When it was true."""
+    """The time it was true."""
     session_id: str | None = None
     role: str | None = None
     key: str | None = None
     """Working memory: its key."""
     pinned: bool = False
-    """Whether it is never pruned."""
+    """True if it is never pruned."""
     size_bytes: int = 0
     """Bytes of the content in UTF-8."""
     stored_bytes: int = 0
     """Bytes its events take in the log."""
     data: Any = None
-    """What it holds, as JSON: the value of a key, the document, the parts of an entity, a
+    """Its content as JSON: the value of a key, the document, the parts of an entity, a
     relationship or an episode, what a summary was made of. None where `content` says it all."""
     source: str = "memory"
     """`compressed` for a summary that compaction put in the place of memories."""
@@ -215,7 +215,7 @@ class Entity(Sourced, frozen=True, kw_only=True):
 
 
 class Relationship(Sourced, frozen=True, kw_only=True):
-    """What relates one entity to another, and from when to when it was so."""
+    """A relation of one entity to another, and the time in which it holds."""
 
     memory_id: str
     source_id: str
@@ -240,7 +240,7 @@ class Neighbour(Returned, frozen=True, kw_only=True):
 
     entity: Entity
     distance: int
-    """How many relationships away, from 1."""
+    """The number of relationships between, from 1."""
     path: tuple[Relationship, ...]
     """Those relationships, from the start."""
 
@@ -257,7 +257,7 @@ class Step(Returned, frozen=True, kw_only=True):
 
 
 class EvictedStep(Returned, frozen=True, kw_only=True):
-    """What a step leaves in its episode when it makes room for later ones."""
+    """The trace of a step that made room for later ones of its episode."""
 
     number: int
     sha256: str
@@ -276,11 +276,11 @@ class Episode(Sourced, frozen=True, kw_only=True):
     """running, done or failed."""
     result: str | None
     steps: tuple[Step, ...]
-    """Those that are kept: the first, the last, those with an error, and the newest others."""
+    """The steps that are kept: the first, the last, those with an error, and the newest others."""
     evicted: tuple[EvictedStep, ...]
     """The last of those that left."""
     steps_evicted: int
-    """How many left in all."""
+    """The number of steps that left."""
     metadata: dict[str, Any]
     session_id: str | None
     created_at: datetime
@@ -306,18 +306,18 @@ class Document(Sourced, frozen=True, kw_only=True):
 
 
 class QuotaUse(Returned, frozen=True):
-    """How full one limit is."""
+    """The use of one limit."""
 
     quota: str
-    """What is limited: memories, bytes, keys, …"""
+    """The thing that is limited: memories, bytes, keys, …"""
     unit: str
     """count or bytes."""
     used: int
-    """Where the limit is a session's or an agent's: of the fullest one."""
+    """Of the fullest session or agent, if each has the limit."""
     limit: int
     evicts: bool = False
-    """Whether what would pass it makes room by itself: it fills up by design and refuses nothing,
-    so it raises no alert."""
+    """True if it makes room by itself: it fills up by design and refuses nothing, so it raises no
+    alert."""
 
     @property
     def percent(self) -> float:
@@ -328,7 +328,7 @@ class QuotaUse(Returned, frozen=True):
 
 
 class KindUsage(Returned, frozen=True, kw_only=True):
-    """How much of one kind a user holds."""
+    """The memories of one kind that a user holds."""
 
     count: int
     size_bytes: int
@@ -336,14 +336,14 @@ class KindUsage(Returned, frozen=True, kw_only=True):
     stored_bytes: int
     """Bytes their events take in the log."""
     evicted: int
-    """How many left so far because the kind makes room by itself, or their time was up."""
+    """The number that left so far because the kind makes room by itself, or their time was up."""
     pruned: int
-    """How many were pruned so far."""
+    """The number that was pruned so far."""
     quotas: tuple[QuotaUse, ...]
 
 
 class Usage(Returned, frozen=True, kw_only=True):
-    """How much a user holds, by kind."""
+    """The memories that a user holds, by kind."""
 
     user_id: str
     at: datetime

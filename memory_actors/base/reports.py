@@ -1,4 +1,4 @@
-"""What callers get back about memories: audits, purges, compaction, documents, prompts."""
+"""Reports about memories, as callers get them: audits, purges, compaction, documents, prompts."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ class WhyStep(Returned, frozen=True, kw_only=True):
     """One event in the life of a memory: what it did, by whom, and why."""
 
     memory_id: str
-    """Whose life it is: of the memory that was asked for, or of a summary of it."""
+    """The memory whose life it is: the one that was asked for, or a summary of it."""
     position: int
     version: int
     at: datetime
@@ -27,13 +27,13 @@ class WhyStep(Returned, frozen=True, kw_only=True):
     effect: str
     """added, changed, restored, deleted, pruned, evicted, expired, compressed, or undone."""
     command: str | None
-    """What was asked; None where the log no longer says."""
+    """The command that was given; None where the log no longer says."""
     agent_id: str | None
     session_id: str | None
     source: str | None
-    """Where what it says came from, where the command said so."""
+    """The source of its words, if the command named one."""
     trust: str | None
-    """How far that is trusted, where the command said so."""
+    """The trust in that source, if the command named it."""
     cause: str | None
     """Why the event happened, where its command does not say: quota, ttl, purge of a source, …"""
     by: str | None
@@ -55,7 +55,7 @@ class Why(Returned, frozen=True, kw_only=True):
     steps: tuple[WhyStep, ...]
     """In the order of the log; behind its own what happened to its summary since."""
     says: str
-    """How it stands now, in a sentence."""
+    """Its present state in a sentence."""
 
 
 class Moment(Returned, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Moment(Returned, frozen=True, kw_only=True):
 
 
 class Change(Returned, frozen=True, kw_only=True):
-    """What happened to one memory between two moments."""
+    """The changes of one memory between two moments."""
 
     memory_id: str
     memory_type: str
@@ -80,11 +80,11 @@ class Change(Returned, frozen=True, kw_only=True):
     """None: it was not there, or, with `dropped="mark"`, retention has dropped what it said."""
     after: Memory | None
     steps: tuple[WhyStep, ...]
-    """What was done to it in between; none where its time was up."""
+    """The events about it in between; none where its time was up."""
 
 
 class Diff(Returned, frozen=True, kw_only=True):
-    """What happened to one user's memories between two moments."""
+    """The changes of one user's memories between two moments."""
 
     user_id: str
     a: Moment
@@ -99,12 +99,12 @@ class Diff(Returned, frozen=True, kw_only=True):
 
 
 class Recall(Returned, frozen=True, kw_only=True):
-    """That memories were returned to somebody for a query."""
+    """A record that memories were returned to somebody for a query."""
 
     position: int
     at: datetime
     query: str
-    """As it was asked; where `hashed`, a keyed hash of it."""
+    """The text of the query; if `hashed`, a keyed hash of it."""
     memory_ids: tuple[str, ...]
     """In the order they were returned; hashed in the same way."""
     agent_id: str | None
@@ -113,7 +113,7 @@ class Recall(Returned, frozen=True, kw_only=True):
 
 
 class Purged(Returned, frozen=True, kw_only=True):
-    """What was taken out of one user's memory, or would be."""
+    """The memories taken out of one user's memory, or that would be."""
 
     user_id: str
     source: str | None
@@ -133,15 +133,15 @@ class Purged(Returned, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many memories went or changed."""
+        """Count the memories that went or changed."""
         return sum(map(len, (*self.gone.values(), *self.changed.values())))
 
 
 class PurgeReport(Returned, frozen=True, kw_only=True):
-    """What was taken out of all users' memories, or would be."""
+    """The memories taken out of all users' memories, or that would be."""
 
     users: int
-    """Who were looked at."""
+    """The number of users looked at."""
     dry_run: bool
     receipts: tuple[Purged, ...]
     """Of those who had something of it."""
@@ -167,7 +167,7 @@ class Saving(Returned, frozen=True, kw_only=True):
 
 
 class ClusterReport(Returned, frozen=True, kw_only=True):
-    """What came of one cluster of old memories, or of old episodes."""
+    """The result for one cluster of old memories, or of old episodes."""
 
     user_id: str
     memory_type: str = "long_term"
@@ -189,12 +189,12 @@ class ClusterReport(Returned, frozen=True, kw_only=True):
 
 
 class CompactionReport(Saving, frozen=True, kw_only=True):
-    """What a run of compaction did, or would do."""
+    """The results of a run of compaction, or of a dry run."""
 
     dry_run: bool
     users: int
     users_failed: int = 0
-    """Whose memory could not be read or written; they are tried again with the next run."""
+    """Users whose memory could not be read or written; they are tried again with the next run."""
     memories_considered: int
     clusters: tuple[ClusterReport, ...]
     """The first 1,000; the numbers are of all."""
@@ -212,7 +212,7 @@ class CompactionReport(Saving, frozen=True, kw_only=True):
 
 
 class CompactionProgress(Returned, frozen=True, kw_only=True):
-    """How far a run has come."""
+    """The progress of a run."""
 
     users_done: int
     users_total: int
@@ -223,7 +223,7 @@ class CompactionProgress(Returned, frozen=True, kw_only=True):
 
 
 class CompactionStats(Saving, frozen=True, kw_only=True):
-    """What compaction has come to, of one user or of all."""
+    """The results of compaction so far, of one user or of all."""
 
     summaries: int
     """Living ones."""
@@ -234,21 +234,21 @@ class CompactionStats(Saving, frozen=True, kw_only=True):
     runs: int
     last_run_at: datetime | None
     schedule: str | None
-    """When it runs by itself, a cron expression; None: only when asked."""
+    """The cron expression by which it runs by itself; None: only when asked."""
 
 
 DEFAULT_DOCUMENT = "MEMORY.md"
 
 
 class ContextSize(Returned, frozen=True, kw_only=True):
-    """How large a document is, in tokens."""
+    """The size of a document in tokens."""
 
     document: str
     tokens: int
     soft_limit: int
     hard_limit: int
     note: str | None = None
-    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
+    """Both estimates of its tokens, if they differ by more than 10 %, and how to choose."""
 
     @property
     def remaining(self) -> int:
@@ -265,7 +265,7 @@ class ContextSize(Returned, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str | None:
-        """What to consider from the soft limit on."""
+        """Advice from the soft limit on, else None."""
         if self.tokens < self.soft_limit:
             return None
         return (
@@ -275,7 +275,7 @@ class ContextSize(Returned, frozen=True, kw_only=True):
 
 
 class ContextReceipt(Returned, frozen=True, kw_only=True):
-    """What came of a write to a document, and how large that is now."""
+    """The result of a write to a document, and the size of that now."""
 
     document: str
     operation: str
@@ -294,7 +294,7 @@ class ContextReceipt(Returned, frozen=True, kw_only=True):
     warning: str | None
     """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
     note: str | None
-    """Where the two estimates of tokens differ by more than 10 %: both, and how to choose."""
+    """Both estimates of its tokens, if they differ by more than 10 %, and how to choose."""
     archived: tuple[str, ...]
     """Entries that the write moved to the archive."""
     latency_ms: float
@@ -307,13 +307,13 @@ class ContextEntry(Returned, frozen=True, kw_only=True):
     section: str
     """The title of its heading; "" before the first one."""
     text: str
-    """What it says, without list marker and indentation."""
+    """Its text, without list marker and indentation."""
     raw: str
     """Its exact Markdown."""
     pinned: bool
-    """Whether it is never archived to make room."""
+    """True if it is never archived to make room."""
     touched_at: datetime
-    """When it was last added, edited, touched or restored."""
+    """The time it was last added, edited, touched or restored."""
     archived: bool = False
 
 
@@ -369,7 +369,7 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
 
 
 class Context(Returned, frozen=True):
-    """What an agent needs to know to answer: messages, then memories, then summaries."""
+    """The context that an agent needs for an answer: messages, then memories, then summaries."""
 
     parts: tuple[ContextPart, ...]
 

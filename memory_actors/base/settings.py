@@ -1,4 +1,4 @@
-"""What can be set when a memory system is opened. Every default is meant for a laptop."""
+"""Settings of a memory system, given when it is opened. Every default is meant for a laptop."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -46,18 +46,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     default_tier: Tier = Tier.PRO
     """Of a user whose tier was never set."""
     global_limits: GlobalLimits = GlobalLimits()
-    """What all users together may hold."""
+    """Limits of all users together."""
     exclusive_relations: frozenset[str] = EXCLUSIVE_RELATIONS
     """Relations of which an entity has one at a time, unless `relate` says otherwise."""
     prices: Prices = Prices()
-    """What `estimate_monthly_cost` reckons with."""
+    """Prices for `estimate_monthly_cost`."""
     context_soft_tokens: int = 1_500
     """Tokens of a context document from which on each write warns."""
     context_hard_tokens: int = 2_000
     """Tokens that a context document never reaches."""
     token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
-    """Who counts them: the estimate "words" (1.3 each) or "calibrated" (by classes of characters),
-    or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
+    """The counter of tokens: the estimate "words" (1.3 each) or "calibrated" (by classes of
+    characters), or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
     live_bytes_max: int = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
     memory_soft_bytes: int | None = None
@@ -67,49 +67,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 600.0
     """A user who was idle for this long leaves memory."""
     on_duplicate: OnDuplicate = "count"
-    """What becomes of a fact in the words of one that is there, of the same session, metadata and
+    """The fate of a fact in the words of one that is there, of the same session, metadata and
     source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
     does not, what has a session, or an id of the caller's own, is kept."""
     deadline_s: float = DEADLINE_S
-    """How long a write may wait for its answer."""
+    """The longest that a write may wait for its answer."""
     embedder_deadline_s: float = DEADLINE_S
-    """How long one batch of the embedder may take."""
+    """The longest that one batch of the embedder may take."""
     embedding_cache_texts: int = 10_000
-    """How many embeddings of texts are kept in memory: 4 KB each with the default model. At least
-    as many as may be added at once."""
+    """Embeddings of texts kept in memory: 4 KB each with the default model. At least as many as may
+    be added at once."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
-    """What a call about a kind of memory should take at most: longer ones are counted and, now and
+    """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""
     shutdown_s: float = 10.0
-    """How long closing waits for work in hand; for a call of the embedder no longer than 5 s."""
+    """Seconds that closing waits for work in hand; for a call of the embedder no more than 5."""
     log_bytes_max: int = 512 * 1024 * MIB
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
     checked_bytes_max: int = 1024 * MIB
     """A file of up to this size is checked page by page when it is opened, in some 0.5 s a GiB. A
     damaged page of a larger one may end the process."""
     compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
-    """How long ago a memory must have been true to be compressed; by tier, else 90."""
+    """The age from which on a memory is compressed; by tier, else 90."""
     compaction_episodes: bool = False
-    """Whether episodes that ended as long ago are compressed, too: an agent's own together."""
+    """True if episodes that ended as long ago are compressed, too: an agent's own together."""
     compaction_eps: float = 0.3
     """Cosine distance within which memories are neighbours, between 0 and 1."""
     compaction_min_samples: int = 5
     """Neighbours that make a cluster, and the least that are compressed."""
     compaction_batch: int = 1000
-    """How many memories are clustered together, in order of time: at most in one summary, too."""
+    """Memories clustered together, in order of time: the most in one summary, too."""
     compaction_schedule: str | None = None
-    """When compaction runs by itself, as a cron expression: `SUNDAYS`, which is what `serve` sets;
+    """The cron expression by which compaction runs by itself: `SUNDAYS`, which `serve` sets;
     None: only when asked."""
     summarizer_deadline_s: float = 300.0
-    """How long a summariser may take for one cluster."""
+    """The longest that a summariser may take for one cluster."""
     archive_retention_days: float | None = None
-    """How long the texts of compressed memories are kept; None: for ever. Then they cannot come
-    back: their digests and places in the log are all that stays."""
+    """Days for which the texts of compressed memories are kept; None: for ever. Then they cannot
+    come back: their digests and places in the log are all that stays."""
     recall_audit: str | None = None
     """Keep which memories were returned to whom for which query: "hashed", "plain", or None: not.
     See recalls.py."""
     recall_audit_days: float = 90.0
-    """How long that is kept."""
+    """Days for which that is kept."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
 

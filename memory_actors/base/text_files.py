@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """What it says.
+        """Return its text.
 
         :raises ContextFileError: it is not UTF-8.
         """

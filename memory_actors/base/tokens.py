@@ -1,4 +1,4 @@
-"""How many tokens a text takes in a prompt, and how many a context document may have."""
+"""Tokens: the estimate of how many a text has, and the budget of a context document."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """What counts, for people."""
+        """The counter's name, for people."""
         ...
 
     def count(self, text: str) -> int:
@@ -31,7 +31,7 @@ class WordEstimate(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What counts, for people."""
+        """The counter's name, for people."""
         return "words * 1.3"
 
     def count(self, text: str) -> int:
@@ -75,7 +75,7 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What counts, for people."""
+        """The counter's name, for people."""
         return "calibrated"
 
     def count(self, text: str) -> int:
@@ -100,7 +100,7 @@ def _calibrated(text: str) -> int:
 ESTIMATES: Final[Mapping[str, TokenCounter]] = MappingProxyType(
     {"words": WordEstimate(), "calibrated": CalibratedEstimate()}
 )
-"""What `Settings.token_counter` takes by name."""
+"""The counters that `Settings.token_counter` takes by name."""
 
 
 def disagreement(counter: TokenCounter, text: str, document: str) -> str | None:
@@ -119,12 +119,12 @@ def disagreement(counter: TokenCounter, text: str, document: str) -> str | None:
 
 
 class TokenBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens a document may have, and who counts them."""
+    """The limits of a document in tokens, and their counter."""
 
     soft_tokens: int
     """From this on it is allowed, with a warning."""
     hard_tokens: int
-    """What would reach this is refused."""
+    """A write that would reach this is refused."""
     counter: TokenCounter
 
     @property

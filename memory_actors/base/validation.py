@@ -99,7 +99,7 @@ def check_memory_type(value: MemoryType | str) -> MemoryType:
 
     :raises InvalidInputError: there is no such type.
     """
-    return _member(MemoryType, value, "memory type")
+    return check_member(MemoryType, value, "memory type")
 
 
 def check_tier(value: Tier | str) -> Tier:
@@ -107,10 +107,14 @@ def check_tier(value: Tier | str) -> Tier:
 
     :raises InvalidInputError: there is no such tier.
     """
-    return _member(Tier, value, "tier")
+    return check_member(Tier, value, "tier")
 
 
-def _member(of: type[E], value: str, what: str) -> E:
+def check_member(of: type[E], value: str, what: str) -> E:
+    """Return a member of an enumeration from itself or its string.
+
+    :raises InvalidInputError: there is no such member.
+    """
     try:
         return of(value)
     except ValueError as error:

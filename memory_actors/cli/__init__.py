@@ -17,30 +17,25 @@ import click
 
 from eventlog import EventLogError
 from memory_actors.base.errors import MemoryActorsError
-from memory_actors.cli.adding import add
-from memory_actors.cli.audit import history, verify
 from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.context import context
-from memory_actors.cli.context_sync import sync
 from memory_actors.cli.demo import demo
 from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
 from memory_actors.cli.improve import improve
-from memory_actors.cli.increments import export_since, import_since
-from memory_actors.cli.keeping import backup, erase, heads, heads_key, repair, restore_backup
-from memory_actors.cli.log import log, stats
-from memory_actors.cli.memories import count, delete, delete_many, get, list_, restore, search
+from memory_actors.cli.keeping import backup, erase, heads, heads_key, purge, repair, restore_backup
+from memory_actors.cli.log import history, log, stats, verify
+from memory_actors.cli.memories import add, count, delete, delete_many, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
 from memory_actors.cli.past import diff, replay, why
-from memory_actors.cli.purging import purge
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.serve import keys, serve
-from memory_actors.cli.transfer import export, import_
+from memory_actors.cli.transfer import export, export_since, import_, import_since
 
 __all__ = ["App", "main"]
 
@@ -125,4 +120,3 @@ for command in (
     model, doctor, demo, serve, keys, compact, compaction, improve,
 ):  # fmt: skip
     main.add_command(command)
-context.add_command(sync)

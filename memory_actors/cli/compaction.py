@@ -11,7 +11,6 @@ import click
 import msgspec
 from rich.text import Text
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.reports import (
@@ -20,6 +19,7 @@ from memory_actors.base.reports import (
     CompactionReport,
     CompactionStats,
 )
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
     counted,
@@ -39,9 +39,7 @@ from memory_actors.cli.running import (
     check_store,
     ensure_model,
     run,
-    whole_id,
     with_system,
-    with_user,
 )
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
@@ -276,36 +274,16 @@ def stats(app: App, /) -> None:
     say("Compaction runs when asked, and by itself while `serve` runs (--compact-at).", "dim")
 
 
-@compaction.command("expand", cls=Command)
-@click.argument("memory_id", metavar="ID")
-@pass_app
-def expand(app: App, /, memory_id: str) -> None:
+@mirrors("expand", compaction)
+def expand(memories: Sequence[Memory]) -> None:
     """Show the memories that a summary stands for, as they were."""
-
-    async def work(user: UserMemory) -> list[Memory]:
-        return await user.expand(await whole_id(user, memory_id))
-
-    memories = with_user(app, work)
-    if app.json:
-        print_json(memories)
-    else:
-        print_table(memory_table(memories))
+    print_table(memory_table(memories))
 
 
-@compaction.command("undo", cls=Command)
-@click.argument("memory_id", metavar="ID")
-@pass_app
-def undo(app: App, /, memory_id: str) -> None:
+@mirrors("undo_compaction", compaction, "undo")
+def undo(receipts: Sequence[Receipt], compressed_id: str) -> None:
     """Bring back the memories that a summary stands for, and drop it. All or none."""
-
-    async def work(user: UserMemory) -> list[Receipt]:
-        return await user.undo_compaction(await whole_id(user, memory_id))
-
-    receipts = with_user(app, work)
-    if app.json:
-        print_json(receipts)
-    else:
-        say(f"Restored {len(receipts):,} {_plural(len(receipts))} in place of {memory_id}.")
+    say(f"Restored {len(receipts):,} {_plural(len(receipts))} in place of {compressed_id}.")
 
 
 def _plural(count: int) -> str:

@@ -1,19 +1,29 @@
-"""context show, add, edit, remove, touch, pin, size, list, documents, archive, restore, search."""
+"""context: show, add, edit, remove, touch, pin, size, list, documents, archive, restore, sync …."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
-from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextEntry, ContextReceipt, ContextSize
+from memory_actors.api.user import UserMemory
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.reports import (
+    DEFAULT_DOCUMENT,
+    ContextEntry,
+    ContextReceipt,
+    ContextSize,
+    DocumentInfo,
+)
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, given_text, pass_app
+from memory_actors.cli.deriving import WORDS, mirrors
+from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import (
     counted,
     local,
     note,
     print_json,
+    print_json_line,
     print_table,
     say,
     shortened,
@@ -21,10 +31,13 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, whole_id, with_user
-from memory_actors.cli.showing import short_id
+from memory_actors.cli.running import ensure_model, with_user
+from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX, short_id
+from memory_actors.integrations.context_files.merge import Conflict
+from memory_actors.integrations.context_files.syncing import SyncReport
+from memory_actors.integrations.context_files.syncing import sync as sync_file
+from memory_actors.integrations.context_files.watching import watch
 from memory_actors.kinds.context.commands import FREE_MAX, FREE_MIN
-from memory_actors.users.handles.context_document import ContextDocument
 
 TEXT_CHARACTERS_MAX = 100
 
@@ -35,9 +48,7 @@ document = click.option(
     show_default=True,
     help="Which document.",
 )
-auto_archive = click.option(
-    "--auto-archive", is_flag=True, help="Let the stalest entries make room if there is none."
-)
+said = click.argument("text", default="-", metavar="[TEXT|-]", type=options.given_text)
 entry_ids = click.argument("entry_ids", nargs=-1, required=True, metavar="ID...")
 
 
@@ -46,24 +57,7 @@ def context() -> None:
     """Keep the small document that goes into every prompt, and its archive."""
 
 
-def _write(
-    app: App,
-    name: str,
-    work: Callable[[ContextDocument, list[str]], Awaitable[ContextReceipt]],
-    ids: Iterable[str] = (),
-    *,
-    create: bool = False,
-) -> None:
-    """Carry out a write on a document and the entries whose ids begin so; say how large it is."""
-
-    async def on_document(user: UserMemory) -> ContextReceipt:
-        whole = [await whole_id(user, one) for one in ids]
-        return await work(user.context.document(name), whole)
-
-    receipt = with_user(app, on_document, create=create)
-    if app.json:
-        print_json(receipt)
-        return
+def _say_written(receipt: ContextReceipt) -> None:
     done = ", ".join(receipt.entry_ids)
     say(f"{receipt.operation}: {done}" if done else receipt.operation)
     if receipt.archived:
@@ -79,184 +73,130 @@ def _say_size(told: ContextReceipt | ContextSize) -> None:
         say(told.note, "dim")
 
 
+def _with_model(app: App, given: Mapping[str, Any]) -> None:
+    """See that the model is there, if entries may go to the archive."""
+    if given.get("auto_archive", True):
+        ensure_model(app)
+
+
 # --- write
 
 
-@context.command("add", cls=Command, shared=options.OF_NEW)
-@click.argument("content", default="-", metavar="[TEXT|-]")
-@click.option(
-    "--section", default="", help="The heading it goes under.  [default: before the first]"
-)
-@click.option("--pin", is_flag=True, help="Never archive it to make room.")
-@auto_archive
-@document
-@options.said_by
-@pass_app
-def add(app: App, /, content: str, document: str, section: str, **given: bool) -> None:
-    """Put TEXT, or what stands on stdin, at the end of a section."""
-    said = given_text(content)
-    if given["auto_archive"]:
-        ensure_model(app)
-    _write(
-        app,
-        document,
-        lambda its, _ids: its.add(
-            section, said, pinned=given["pin"], auto_archive=given["auto_archive"]
-        ),
-        create=True,
-    )
-
-
-@context.command("edit", cls=Command)
-@click.argument("entry_id", metavar="ID")
-@click.argument("content", default="-", metavar="[TEXT|-]")
-@auto_archive
-@document
-@options.said_by
-@pass_app
-def edit(app: App, /, entry_id: str, content: str, document: str, auto_archive: bool) -> None:
-    """Let an entry say TEXT, or what stands on stdin."""
-    said = given_text(content)
-    _write(
-        app,
-        document,
-        lambda its, ids: its.edit(ids[0], said, auto_archive=auto_archive),
-        [entry_id],
-    )
-
-
-@context.command("remove", cls=Command)
-@click.argument("entry_id", metavar="ID")
-@document
-@pass_app
-def remove(app: App, /, entry_id: str, document: str) -> None:
-    """Remove an entry. `restore` brings it back."""
-    _write(app, document, lambda its, ids: its.remove(*ids), [entry_id])
-
-
-@context.command("touch", cls=Command)
-@entry_ids
-@document
-@pass_app
-def touch(app: App, /, entry_ids: tuple[str, ...], document: str) -> None:
-    """Say that entries were of use: the stalest are archived first."""
-    _write(app, document, lambda its, ids: its.touch(*ids), entry_ids)
-
-
-@context.command("pin", cls=Command)
-@entry_ids
-@click.option("--off", is_flag=True, help="Let them be archived again.")
-@document
-@pass_app
-def pin(app: App, /, entry_ids: tuple[str, ...], document: str, off: bool) -> None:
-    """Keep entries from being archived to make room."""
-    _write(app, document, lambda its, ids: its.pin(*ids, pinned=not off), entry_ids)
-
-
-@context.command("archive", cls=Command)
-@click.argument("entry_ids", nargs=-1, metavar="[ID...]")
-@click.option(
-    "--free", type=click.FloatRange(FREE_MIN, FREE_MAX), default=0.4, show_default=True,
-    help="Which part of the document is to go.",
+@mirrors(
+    "context.add", context, new=True, check=_with_model, more=[document, options.said_by],
+    section=click.option(
+        "--section", default="", help="The heading it goes under.  [default: before the first]"
+    ),
+    text=said,
+    pinned=click.option(
+        "--pin", "pinned", is_flag=True, help="Never archive it to make room."
+    ),
+    metadata=None,
 )  # fmt: skip
-@document
-@pass_app
-def archive(app: App, /, entry_ids: tuple[str, ...], document: str, free: float) -> None:
+def add(receipt: ContextReceipt) -> None:
+    """Put TEXT, or what stands on stdin, at the end of a section."""
+    _say_written(receipt)
+
+
+@mirrors("context.edit", context, text=said, more=[document, options.said_by])
+def edit(receipt: ContextReceipt) -> None:
+    """Let an entry say TEXT, or what stands on stdin."""
+    _say_written(receipt)
+
+
+@mirrors("context.remove", context, more=[document])
+def remove(receipt: ContextReceipt) -> None:
+    """Remove an entry. `restore` brings it back."""
+    _say_written(receipt)
+
+
+@mirrors("context.touch", context, more=[document])
+def touch(receipt: ContextReceipt) -> None:
+    """Say that entries were of use: the stalest are archived first."""
+    _say_written(receipt)
+
+
+@mirrors(
+    "context.pin", context, more=[document],
+    pinned=click.option(
+        "--off", "pinned", is_flag=True, help="Let them be archived again.",
+        callback=lambda _context, _option, off: not off,
+    ),
+)  # fmt: skip
+def pin(receipt: ContextReceipt) -> None:
+    """Keep entries from being archived to make room."""
+    _say_written(receipt)
+
+
+@mirrors(
+    "context.archive", context, check=_with_model, more=[document],
+    entry_ids=click.argument("entry_ids", nargs=-1, metavar="[ID...]"),
+    free=click.option(
+        "--free", type=click.FloatRange(FREE_MIN, FREE_MAX), default=0.4, show_default=True,
+        help="Which part of the document is to go.",
+    ),
+)  # fmt: skip
+def archive(receipt: ContextReceipt) -> None:
     """Move entries to the archive: those named, or the stalest, a good part of it."""
-    ensure_model(app)
-    _write(app, document, lambda its, ids: its.archive(ids or None, free=free), entry_ids)
+    _say_written(receipt)
 
 
-@context.command("restore", cls=Command)
-@entry_ids
-@document
-@pass_app
-def restore(app: App, /, entry_ids: tuple[str, ...], document: str) -> None:
+@mirrors("context.restore", context, entry_ids=entry_ids, more=[document])
+def restore(receipt: ContextReceipt) -> None:
     """Bring archived or removed entries back to their place."""
-    _write(app, document, lambda its, ids: its.restore(ids), entry_ids)
+    _say_written(receipt)
 
 
 # --- read
 
 
-@context.command("show", cls=Command)
-@document
-@pass_app
-def show(app: App, /, document: str) -> None:
+@mirrors(
+    "context.render", context, "show", more=[document],
+    as_json=lambda said, document: {"document": document, "text": said},
+)  # fmt: skip
+def show(said: str, document: str) -> None:
     """Print the document."""
-
-    async def work(user: UserMemory) -> str:
-        return await user.context.document(document).render()
-
-    said = with_user(app, work)
-    if app.json:
-        print_json({"document": document, "text": said})
-    elif said.strip():
+    if said.strip():
         say(said.removesuffix("\n"))
     else:
         note(f"{document} is empty.")
 
 
-@context.command("size", cls=Command)
-@document
-@pass_app
-def size_(app: App, /, document: str) -> None:
+@mirrors("context.size", context, "size", more=[document], as_json=lambda found: {
+    name: getattr(found, name)
+    for name in ("document", "tokens", "soft_limit", "hard_limit", "remaining", "note")
+})  # fmt: skip
+def size_(found: ContextSize) -> None:
     """Say how many tokens the document has, and how many it may have."""
-
-    async def work(user: UserMemory) -> Any:
-        return await user.context.document(document).size()
-
-    found = with_user(app, work)
-    if app.json:
-        print_json(
-            {
-                "document": found.document,
-                "tokens": found.tokens,
-                "soft_limit": found.soft_limit,
-                "hard_limit": found.hard_limit,
-                "remaining": found.remaining,
-                "note": found.note,
-            }
-        )
-        return
     _say_size(found)
 
 
-@context.command("list", cls=Command)
-@click.option("--archived", is_flag=True, help="Those in the archive instead.")
-@document
-@pass_app
-def list_(app: App, /, document: str, archived: bool) -> None:
+async def _listed(user: UserMemory, document: str, archived: bool) -> list[ContextEntry]:
+    its = user.context.document(document)
+    return await (its.archived() if archived else its.entries())
+
+
+@mirrors(
+    "context.entries", context, "list", work=_listed,
+    more=[
+        click.option("--archived", is_flag=True, help="Those in the archive instead."), document
+    ],
+)  # fmt: skip
+def list_(found: Sequence[ContextEntry], app: App, document: str) -> None:
     """List the entries of the document with their ids."""
-
-    async def work(user: UserMemory) -> list[ContextEntry]:
-        its = user.context.document(document)
-        return await (its.archived() if archived else its.entries())
-
-    _print_entries(app, with_user(app, work), document, "Nothing in {}")
+    _print_entries(found, f"Nothing in {document} of user {app.user_id}.")
 
 
-@context.command("search", cls=Command)
-@click.argument("query")
-@click.option("--top-k", type=options.Count(min=1), default=5, show_default=True)
-@document
-@pass_app
-def search(app: App, /, query: str, document: str, top_k: int) -> None:
+@mirrors("context.search_archive", context, "search", embeds=True, more=[document])
+def search(found: Sequence[Any], app: App, document: str) -> None:
     """Find archived entries by meaning."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> list[Any]:
-        return await user.context.document(document).search_archive(query, top_k)
-
-    _print_entries(app, with_user(app, work), document, "Nothing found in the archive of {}")
+    nothing = f"Nothing found in the archive of {document} of user {app.user_id}."
+    _print_entries(found, nothing)
 
 
-def _print_entries(app: App, found: list[Any], document: str, nothing: str) -> None:
-    if app.json:
-        print_json(found)
-        return
+def _print_entries(found: Sequence[Any], nothing: str) -> None:
     if not found:
-        say(f"{nothing.format(document)} of user {app.user_id}.")
+        say(nothing)
         return
     shown = table("id", "section", "pinned", "used", "entry", whole=("id",))
     for one in found:
@@ -267,18 +207,9 @@ def _print_entries(app: App, found: list[Any], document: str, nothing: str) -> N
     print_table(shown)
 
 
-@context.command("documents", cls=Command)
-@options.pass_app
-def documents(app: App, /) -> None:
+@mirrors("context.documents", context)
+def documents(found: Sequence[DocumentInfo]) -> None:
     """List the documents."""
-
-    async def work(user: UserMemory) -> Any:
-        return await user.context.documents()
-
-    found = with_user(app, work)
-    if app.json:
-        print_json(found)
-        return
     shown = table("document", "tokens", "size", "entries", "archived", "changed", right=("tokens",))
     for one in found:
         shown.add_row(
@@ -287,3 +218,82 @@ def documents(app: App, /) -> None:
         )  # fmt: skip
     print_table(shown)
     say(counted(len(found), "document"))
+
+
+KEPT = {
+    "edited in both": "both were kept",
+    "edited here, removed in the file": "it was kept",
+    "edited in the file, gone here": "the file's was kept",
+}
+
+
+@context.command("sync", cls=Command, shared=options.OF_NEW)
+@click.argument("file", type=click.Path(path_type=Path))
+@document
+@click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")
+@click.option(WORDS["auto_archive"][0], is_flag=True, help=WORDS["auto_archive"][1])
+@pass_app
+def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive: bool) -> None:
+    """Bring the context document and FILE in step, both ways.
+
+    Entries that were edited on one side are taken over; edited on both, they are both kept and
+    named. FILE is replaced in one step, never over an edit made meanwhile; if it is not there, it
+    is made. Archived entries are mirrored in FILE-archive.md beside it, which is not read.
+
+    With --watch and --json, each sync that did something is one line of JSON.
+    """
+
+    async def once(user: UserMemory) -> SyncReport:
+        its = user.context.document(document)
+        return await sync_file(its, file, auto_archive=auto_archive)
+
+    async def on_and_on(user: UserMemory) -> None:
+        its = user.context.document(document)
+        async for report in watch(its, file, auto_archive=auto_archive):
+            _show(app, report, line=True)
+
+    if auto_archive:
+        ensure_model(app)
+    if keep_on:
+        with_user(app, on_and_on, create=file.exists())
+    else:
+        report = with_user(app, once, create=file.exists())
+        if report.quiet and not file.exists():  # it would have been made
+            raise NotFoundError(f"there is neither a file {file} nor a document {document}")
+        _show(app, report, line=False)
+
+
+def _show(app: App, report: SyncReport, *, line: bool) -> None:
+    if app.json and line:
+        print_json_line(report)
+    elif app.json:
+        print_json(report)
+    else:
+        _tell(report)
+
+
+def _tell(report: SyncReport) -> None:
+    """Say to people what a sync did."""
+    say(f"File {report.path} and document {report.document} are in step: {_what(report)}.")
+    if report.archived:
+        say(f"Archived to make room: {', '.join(report.archived)}.")
+    if report.warning is not None:
+        note(report.warning, "yellow")
+    for conflict in report.conflicts:
+        note(_conflict(conflict), "yellow")
+
+
+def _what(report: SyncReport) -> str:
+    if report.quiet:
+        return "nothing to do"
+    changed = [counted(report.changes, "change") + " of the document"] if report.changes else []
+    return ", ".join([*changed, *(["the file was written"] if report.file_changed else [])])
+
+
+def _conflict(conflict: Conflict) -> str:
+    said = [
+        f"  {side}: {shortened(text, CONTENT_CHARACTERS_MAX)}"
+        for side, text in (("document", conflict.document), ("file", conflict.file))
+        if text is not None
+    ]
+    return "\n".join([f"Conflict: {conflict.reason}; {KEPT[conflict.reason]}.", *said])

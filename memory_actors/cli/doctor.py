@@ -1,11 +1,267 @@
-"""doctor: whether everything is there that the memory needs, and what to do if not."""
+"""doctor: checks whether everything is there that the memory needs, and what to do if not.
+
+Each check looks only, and says what to do if it finds fault.
+"""
+
+import fcntl
+import importlib.metadata
+import os
+import re
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final, Literal, TypeAlias
 
 import click
+import msgspec
+import numpy as np
 
+from eventlog import CorruptLog
+from eventlog.files.atomic_directory import ANCHOR, LOG
+from eventlog.files.datafile import check_file
+from eventlog.files.regular import opened
 from memory_actors.cli import options
-from memory_actors.cli.checks import Check, checks
 from memory_actors.cli.options import App, Command, pass_app
-from memory_actors.cli.output import print_json, print_table, say, table, text
+from memory_actors.cli.output import print_json, print_table, say, size, table, text
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.model.installed import model_dir, model_path
+
+Status: TypeAlias = Literal["ok", "warning", "failed"]
+
+PYTHON_MIN: Final = (3, 11)
+PACKAGE: Final = "memory-actors"
+FREE_BYTES_MIN: Final = 1 << 30
+FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
+FSYNC_PROBES: Final = 9
+PROBE_BYTES: Final = 4096
+NETWORK_FILE_SYSTEMS: Final = frozenset(
+    ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs")
+) | {"lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+
+SENTENCES: Final = ("User enjoys skiing in the Alps", "They like winter sports")
+COSINE_MIN, COSINE_MAX = 0.38, 0.44  # 0.412 in int8, 0.405 at full precision
+_RESTORE: Final = "restore a backup, or see what `memory-actors repair` can keep"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def checks(directory: Path) -> Iterator[Check]:
+    """Yield one check after another; one that crashes has failed and stops no other."""
+    looks: list[tuple[str, Callable[[], Check]]] = [
+        ("python", _python),
+        ("packages", _packages),
+        ("model", _model),
+        ("embedding", _embedding),
+        ("data directory", lambda: _writable(directory)),
+        ("free disk", lambda: _free_disk(directory)),
+        ("file system", lambda: _file_system(directory)),
+        ("log lock", lambda: _lock(directory)),
+        ("log file", lambda: _log_file(directory)),
+        ("fsync", lambda: _fsync(directory)),
+    ]
+    for name, look in looks:
+        try:
+            yield look()
+        except Exception as error:  # a doctor who faints helps nobody
+            yield Check(
+                name=name, status="failed", found=f"{type(error).__name__}: {error}",
+                advice="this check could not be made: the reason is before you",
+            )  # fmt: skip
+
+
+# --- the program
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    wanted = ".".join(map(str, PYTHON_MIN))
+    good = sys.version_info >= PYTHON_MIN
+    return _check("python", good, version, f"install Python {wanted} or newer")
+
+
+def _packages() -> Check:
+    found, missing = [], []
+    for name in _requirements():
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    said = ", ".join([*found, *(f"{name} missing" for name in missing)])
+    return _check("packages", not missing, said, f"run `pip install {' '.join(missing)}`")
+
+
+def _requirements() -> list[str]:
+    """Return the names of what the package needs, extras aside."""
+    try:
+        required = importlib.metadata.requires(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        required = ["hnswlib", "lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
+    plain = (line for line in required if "extra ==" not in line)
+    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain)
+
+
+# --- the model
+
+
+def _model() -> Check:
+    folder = model_path("int8")
+    found = str(folder) if folder is not None else f"none that is whole at {model_dir('int8')}"
+    return _check("model", folder is not None, found, "run `memory-actors model install`")
+
+
+def _embedding() -> Check:
+    if model_path("int8") is None:
+        return _check("embedding", False, "no model to try", "install the model first")
+    began_s = time.perf_counter()
+    one, other = DefaultEmbedder().embed(SENTENCES)
+    took_ms = (time.perf_counter() - began_s) * 1e3
+    cosine = float(np.dot(one, other))
+    return _check(
+        "embedding",
+        COSINE_MIN <= cosine <= COSINE_MAX,
+        f"two known sentences at cosine {cosine:.3f} (expected {COSINE_MIN} to {COSINE_MAX}), "
+        f"{took_ms:.0f} ms with loading",
+        f"delete {model_dir('int8')} and run `memory-actors model install`",
+    )
+
+
+# --- the data directory
+
+
+def _existing(directory: Path) -> Path:
+    """Return the directory, or the nearest one above it that is there."""
+    resolved = directory.resolve()
+    return next(path for path in (resolved, *resolved.parents) if path.exists())
+
+
+def _writable(directory: Path) -> Check:
+    there = _existing(directory)
+    found = str(directory.resolve())
+    if there != directory.resolve():
+        found += " (not there yet; it is made by the first add)"
+    good = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return _check(
+        "data directory", good, found,
+        f"make {there} a directory you may write to, or name another with --data",
+    )  # fmt: skip
+
+
+def _free_disk(directory: Path) -> Check:
+    free = shutil.disk_usage(_existing(directory)).free
+    return _check(
+        "free disk", free >= FREE_BYTES_MIN, f"{size(free)} free",
+        f"make room: below {size(FREE_BYTES_MIN)} writes may soon be refused",
+    )  # fmt: skip
+
+
+def _file_system(directory: Path) -> Check:
+    kind = file_system(_existing(directory), _mounts())
+    return _check(
+        "file system", kind not in NETWORK_FILE_SYSTEMS, kind or "unknown (no /proc/mounts here)",
+        "keep the data on a local disk: locks and memory maps do not hold over a network",
+    )  # fmt: skip
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """Return the type of the file system a path is on, empty if it is not known."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        at = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[1])
+        if path.is_relative_to(at) and len(at) >= len(best):
+            best, kind = at, fields[2]
+    return kind
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _lock(directory: Path) -> Check:
+    owner = _owner(directory)
+    if owner is None:
+        return _check("log lock", True, "free", "")
+    return Check(
+        name="log lock", status="warning", found=f"open in process {owner}",
+        advice="only one process may have it open: commands work when that one has closed it",
+    )  # fmt: skip
+
+
+def _owner(directory: Path) -> str | None:
+    """Return which process has the log open, if one has. Holds the lock for a moment, shared."""
+    path = directory / f"{LOG}.lock"
+    try:
+        with opened(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().decode(errors="replace").strip() or "unknown"
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _log_file(directory: Path) -> Check:
+    """Look at the log's file as opening does: at its pages, and not at what they say."""
+    path, name = directory / LOG, "log file"
+    has_anchor = (directory / ANCHOR).exists()
+    if not path.exists() or not path.stat().st_size:
+        lost = f"{path} is missing or empty, and {ANCHOR} is there"
+        return _check(name, not has_anchor, lost if has_anchor else "no store here yet", _RESTORE)
+    if _owner(directory) is not None:
+        return _check(name, True, "not looked at: it is in use", "")
+    try:
+        check_file(path)
+    except CorruptLog as error:
+        return _check(name, False, str(error), _RESTORE)
+    if not has_anchor:
+        return Check(
+            name=name, status="warning", found=f"{ANCHOR} is missing",
+            advice="commits that were lost would not show: compare with `verify --against`",
+        )  # fmt: skip
+    whole = f"{size(path.stat().st_size)}, every page in order; `verify` reads what they say"
+    return _check(name, True, whole, "")
+
+
+def _fsync(directory: Path) -> Check:
+    took_ms = []
+    with TemporaryFile(dir=_existing(directory)) as file:
+        for _ in range(FSYNC_PROBES):
+            began_s = time.perf_counter()
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+            took_ms.append((time.perf_counter() - began_s) * 1e3)
+    median_ms = statistics.median(took_ms)
+    return Check(
+        name="fsync",
+        status="ok" if median_ms <= FSYNC_MS_MAX else "warning",
+        found=f"{median_ms:.1f} ms (median of {FSYNC_PROBES})",
+        advice="" if median_ms <= FSYNC_MS_MAX else "a faster disk, or add_many, hides the wait",
+    )
+
+
+def _check(name: str, good: bool, found: str, advice: str) -> Check:
+    return Check(
+        name=name, status="ok" if good else "failed", found=found, advice="" if good else advice
+    )
+
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 

@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 from rich.tree import Tree
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Entity, Memory, Neighbour, Receipt, Relationship
-from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, a_time, pass_app
-from memory_actors.cli.output import print_json, print_table, print_tree, say, table, text
-from memory_actors.cli.running import ensure_model, whole_id, with_user
+from memory_actors.cli.deriving import mirrors
+from memory_actors.cli.options import Group
+from memory_actors.cli.output import print_table, print_tree, say, table, text
 from memory_actors.cli.showing import print_memory, say_added, short_id, validity
 
-TYPE = "entity"
+NAMED = click.argument("entity_ref", metavar="NAME")
 
 
 @click.group(cls=Group)
@@ -24,120 +23,60 @@ def entity() -> None:
     """Add, relate and look up people, things and places."""
 
 
-@entity.command("add", cls=Command, shared=options.OF_NEW)
-@click.argument("name")
-@click.option("--type", "kind", default=TYPE, show_default=True, help="Person, city, …")
-@click.option("--observe", multiple=True, metavar="TEXT", help="What is known; may be repeated.")
-@options.metadata
-@options.at
-@options.pin
-@options.prune
-@options.said_by
-@pass_app
-def add(app: App, /, name: str, kind: str, observe: Sequence[str], **given: Any) -> None:
-    """Add an entity, or what is new of it to the one that has its name and type."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> Receipt:
-        return await user.entities.add_entity(
-            name,
-            kind,
-            observe,
-            metadata=given["metadata"],
-            occurred_at=given["at"],
-            pinned=given["pin"],
-            auto_prune=given["prune"],
-        )
-
-    receipt = with_user(app, work, create=True)
-    if app.json:
-        print_json(receipt)
-    else:
-        say_added(receipt)
-
-
-@entity.command("relate", cls=Command)
-@click.argument("source")
-@click.argument("relation")
-@click.argument("target")
-@a_time("--from", "valid_from", help="Since when it is true.  [default: now]")
-@a_time("--to", "valid_to", help="When it ended.  [default: it goes on]")
-@click.option("--fact", metavar="TEXT", help="The same in words, to be found by.")
-@click.option(
-    "--exclusive/--no-exclusive", default=None,
-    help="Whether SOURCE has one such relationship at a time, so that this one ends the others.  "
-    "[default: yes for lives_in, works_at and the like]",
+@mirrors(
+    "entities.add_entity", entity, "add", new=True, embeds=True,
+    type=click.option(
+        "--type", "type", default="entity", show_default=True, help="Person, city, …"
+    ),
+    observations=click.option(
+        "--observe", "observations", multiple=True, help="What is known; may be repeated."
+    ),
 )  # fmt: skip
-@options.metadata
-@options.pin
-@options.prune
-@options.said_by
-@pass_app
-def relate(app: App, /, source: str, relation: str, target: str, **given: Any) -> None:
+def add(receipt: Receipt) -> None:
+    """Add an entity, or what is new of it to the one that has its name and type."""
+    say_added(receipt)
+
+
+@mirrors("entities.relate", entity, embeds=True)
+def relate(receipt: Receipt) -> None:
     """Say that SOURCE relates to TARGET, both by name or id: Ada works_at Acme."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> Receipt:
-        return await user.entities.relate(
-            source,
-            relation,
-            target,
-            fact=given["fact"],
-            valid_from=given["valid_from"],
-            valid_to=given["valid_to"],
-            exclusive=given["exclusive"],
-            metadata=given["metadata"],
-            pinned=given["pin"],
-            auto_prune=given["prune"],
-        )
-
-    receipt = with_user(app, work)
-    if app.json:
-        print_json(receipt)
-    else:
-        say_added(receipt, "relationship")
+    say_added(receipt, "relationship")
 
 
-@entity.command("end", cls=Command)
-@click.argument("relationship_id", metavar="ID")
-@a_time("--at", help="When it ended.  [default: now]")
-@pass_app
-def end(app: App, /, relationship_id: str, at: datetime | None) -> None:
+@mirrors("entities.end", entity)
+def end(receipt: Receipt) -> None:
     """Say that the relationship ID is over. It stays, as a thing of the past."""
-
-    async def work(user: UserMemory) -> Receipt:
-        return await user.entities.end(await whole_id(user, relationship_id), at)
-
-    receipt = with_user(app, work)
-    if app.json:
-        print_json(receipt)
-    else:
-        done = "Ended" if receipt.operation == "update" else "Had ended then already"
-        say(f"{done}: {receipt.memory_id}")
+    done = "Ended" if receipt.operation == "update" else "Had ended then already"
+    say(f"{done}: {receipt.memory_id}")
 
 
 # --- look up
 
 
-@entity.command("get", cls=Command)
-@click.argument("name")
-@click.option("--type", "kind", help="Tells entities of one name apart.")
-@pass_app
-def get(app: App, /, name: str, kind: str | None) -> None:
+class Known(NamedTuple):
+    """An entity, and how it relates to others."""
+
+    entity: Entity
+    memory: Memory
+    relationships: list[Relationship]
+
+
+async def _known(user: UserMemory, entity_ref: str, type: str | None) -> Known:  # noqa: A002
+    found = await user.entities.get(entity_ref, type)
+    related = await user.entities.relationships(found.memory_id, ended=True)
+    return Known(found, await user.get(found.memory_id), related)
+
+
+@mirrors(
+    "entities.get", entity, work=_known, entity_ref=NAMED,
+    as_json=lambda it: {**msgspec.structs.asdict(it.entity), "relationships": it.relationships},
+    type=click.option("--type", "type", help="Tells entities of one name apart."),
+)  # fmt: skip
+def get(known: Known) -> None:
     """Show the entity NAME (or with that id), and how it relates to others, past and present."""
-
-    async def work(user: UserMemory) -> tuple[Entity, Memory, list[Relationship]]:
-        found = await user.entities.get(name, kind)
-        related = await user.entities.relationships(found.memory_id, ended=True)
-        return found, await user.get(found.memory_id), related
-
-    found, memory, related = with_user(app, work)
-    if app.json:
-        print_json({**msgspec.structs.asdict(found), "relationships": related})
-        return
-    print_memory(memory)
-    if related:
-        _print_relationships(found, related)
+    print_memory(known.memory)
+    if known.relationships:
+        _print_relationships(known.entity, known.relationships)
 
 
 def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None:
@@ -150,31 +89,19 @@ def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None
     print_table(shown)
 
 
-@entity.command("neighbours", cls=Command)
-@click.argument("name")
-@click.option(
-    "--depth", type=options.Count(min=1), default=1, show_default=True, help="How many steps away."
-)
-@a_time("--as-of", help="As it was then.  [default: now]")
-@click.option("--ended", is_flag=True, help="What was ever true, not only what is.")
-@click.option("--limit", type=options.Count(min=1), default=100, show_default=True)
-@pass_app
-def neighbours(
-    app: App, /, name: str, depth: int, as_of: datetime | None, ended: bool, limit: int
-) -> None:
+async def _near(
+    user: UserMemory, entity_ref: str, depth: int, **how: Any
+) -> tuple[Entity, list[Neighbour]]:
+    start = await user.entities.get(entity_ref)
+    return start, await user.entities.neighbours(start.memory_id, depth, **how)
+
+
+@mirrors(
+    "entities.neighbours", entity, work=_near, entity_ref=NAMED, as_json=lambda near: near[1]
+)  # fmt: skip
+def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> None:
     """Show the entities that NAME relates to, and those that they relate to, as a tree."""
-
-    async def work(user: UserMemory) -> tuple[Entity, list[Neighbour]]:
-        start = await user.entities.get(name)
-        found = await user.entities.neighbours(
-            start.memory_id, depth, as_of=as_of, ended=ended, limit=limit
-        )
-        return start, found
-
-    start, found = with_user(app, work)
-    if app.json:
-        print_json(found)
-        return
+    start, found = near
     print_tree(_tree(start, found))
     if not found:
         say("Nothing relates to it then." if as_of else "Nothing relates to it.", "dim")

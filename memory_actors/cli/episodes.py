@@ -1,25 +1,15 @@
 """episode start, step, finish, get, list."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Episode, Memory, Receipt
-from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, pass_app
-from memory_actors.cli.output import (
-    counted,
-    local,
-    print_json,
-    print_table,
-    say,
-    shortened,
-    table,
-    text,
-)
-from memory_actors.cli.running import ensure_model, whole_id, with_user
+from memory_actors.cli.deriving import mirrors
+from memory_actors.cli.options import Group
+from memory_actors.cli.output import counted, local, print_table, say, shortened, table, text
 from memory_actors.cli.showing import (
     CONTENT_CHARACTERS_MAX,
     STATUS_STYLES,
@@ -28,6 +18,8 @@ from memory_actors.cli.showing import (
     short_id,
 )
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
+
+Stepped: TypeAlias = tuple[Receipt, Episode]
 
 agent_of = click.option(
     "--agent", metavar="ID", help=f"Whose episodes.  [default: {DEFAULT_AGENT}]"
@@ -39,113 +31,51 @@ def episode() -> None:
     """Record what an agent wanted, did, and what came of it."""
 
 
-@episode.command("start", cls=Command, shared=options.OF_NEW)
-@click.argument("goal")
-@agent_of
-@click.option("--session", help="The session it belongs to.")
-@options.metadata
-@options.at
-@options.pin
-@options.prune
-@options.said_by
-@pass_app
-def start(app: App, /, goal: str, agent: str | None, session: str | None, **given: Any) -> None:
+@mirrors("episodes.start", episode, new=True, embeds=True, more=[agent_of])
+def start(receipt: Receipt) -> None:
     """Start an episode. The id that is printed is what step and finish take."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> Receipt:
-        return await user.episodes.start(
-            goal,
-            session_id=session,
-            metadata=given["metadata"],
-            occurred_at=given["at"],
-            pinned=given["pin"],
-            auto_prune=given["prune"],
-        )
-
-    receipt = with_user(app, work, create=True, agent=agent)
-    if app.json:
-        print_json(receipt)
-    else:
-        say_added(receipt, "episode")
+    say_added(receipt, "episode")
 
 
-@episode.command("step", cls=Command)
-@click.argument("episode_id", metavar="ID")
-@click.argument("action")
-@click.option("--observation", metavar="TEXT", help="What the agent saw.")
-@click.option("--outcome", metavar="TEXT", help="What it led to.")
-@click.option("--error", metavar="TEXT", help="What went wrong. Such steps are kept longest.")
-@options.said_by
-@pass_app
-def step(app: App, /, episode_id: str, action: str, **said: str | None) -> None:
+async def _stepped(user: UserMemory, episode_id: str, action: str, **said: str | None) -> Stepped:
+    receipt = await user.episodes.step(episode_id, action, **said)
+    return receipt, await user.episodes.get(receipt.memory_id)
+
+
+@mirrors("episodes.step", episode, embeds=True, work=_stepped, as_json=lambda done: done[0])
+def step(done: Stepped) -> None:
     """Add a step to the running episode ID."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> tuple[Receipt, Episode]:
-        receipt = await user.episodes.step(await whole_id(user, episode_id), action, **said)
-        return receipt, await user.episodes.get(receipt.memory_id)
-
-    receipt, now = with_user(app, work)
-    if app.json:
-        print_json(receipt)
-    else:
-        say(f"Step {now.steps[-1].number} of {now.memory_id}")
+    now = done[1]
+    say(f"Step {now.steps[-1].number} of {now.memory_id}")
 
 
-@episode.command("finish", cls=Command)
-@click.argument("episode_id", metavar="ID")
-@click.argument("result", required=False)
-@click.option("--failed", is_flag=True, help="It did not reach its goal.")
-@options.said_by
-@pass_app
-def finish(app: App, /, episode_id: str, result: str | None, failed: bool) -> None:
+@mirrors(
+    "episodes.finish", episode, embeds=True,
+    result=click.argument("result", required=False),
+    success=click.option(
+        "--failed", "success", is_flag=True, help="It did not reach its goal.",
+        callback=lambda _context, _option, failed: not failed,
+    ),
+)  # fmt: skip
+def finish(receipt: Receipt, success: bool) -> None:
     """End the running episode ID, with words about what came of it or without."""
-    ensure_model(app)
-
-    async def work(user: UserMemory) -> Receipt:
-        return await user.episodes.finish(
-            await whole_id(user, episode_id), result, success=not failed
-        )
-
-    receipt = with_user(app, work)
-    if app.json:
-        print_json(receipt)
-    else:
-        say(f"{'Failed' if failed else 'Done'}: {receipt.memory_id}")
+    say(f"{'Done' if success else 'Failed'}: {receipt.memory_id}")
 
 
-@episode.command("get", cls=Command)
-@click.argument("episode_id", metavar="ID")
-@pass_app
-def get(app: App, /, episode_id: str) -> None:
+async def _found(user: UserMemory, episode_id: str) -> tuple[Episode, Memory]:
+    return await user.episodes.get(episode_id), await user.get(episode_id)
+
+
+@mirrors("episodes.get", episode, work=_found, as_json=lambda found: found[0])
+def get(found: tuple[Episode, Memory]) -> None:
     """Show the episode ID with its steps."""
-
-    async def work(user: UserMemory) -> tuple[Episode, Memory]:
-        found = await user.episodes.get(await whole_id(user, episode_id))
-        return found, await user.get(found.memory_id)
-
-    found, memory = with_user(app, work)
-    if app.json:
-        print_json(found)
-    else:
-        print_memory(memory)
+    print_memory(found[1])
 
 
-@episode.command("list", cls=Command)
-@agent_of
-@options.limit
-@pass_app
-def list_(app: App, /, agent: str | None, limit: int) -> None:
+@mirrors("episodes.recent", episode, "list", more=[agent_of])
+def list_(found: Sequence[Episode], agent: str | None) -> None:
     """List an agent's episodes, newest first."""
-
-    async def work(user: UserMemory) -> list[Episode]:
-        return await user.episodes.recent(limit=limit)
-
-    found = with_user(app, work, agent=agent)
-    if app.json:
-        print_json(found)
-    elif found:
+    if found:
         _print_episodes(found)
     else:
         say(f"No episodes of agent {agent or DEFAULT_AGENT}: --agent names another.")

@@ -8,7 +8,13 @@ from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Group, pass_app
 from memory_actors.cli.output import print_json, say
 from memory_actors.cli.running import install_with_bar
-from memory_actors.search.model import PRECISIONS, Precision, model_dir, model_path, read_manifest
+from memory_actors.search.model.installed import (
+    PRECISIONS,
+    Precision,
+    model_dir,
+    model_path,
+    read_manifest,
+)
 
 PRECISION = click.option(
     "--precision", type=click.Choice(PRECISIONS), default="int8", show_default=True,

@@ -15,7 +15,7 @@ from eventlog.files.datafile import named
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.upkeep.encryption import default_key_file, known_key_file
+from memory_actors.upkeep.store import default_key_file, known_key_file
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -26,7 +26,7 @@ DEFAULT_USER = "default"
 
 @dataclass(slots=True)
 class App:
-    """What the shared options say. Start the program with one to give it another embedder."""
+    """The values of the shared options. Start the program with one to give it another embedder."""
 
     data: str | Path | None = None
     user: str | None = None
@@ -35,7 +35,7 @@ class App:
     encrypt_new: bool = False
     keys: Path | None = None
     source: str | None = None
-    """Where what is written comes from."""
+    """The origin of all that is written."""
     trust: str | None = None
     embedder: Embedder | str | None = None
     """One's own, or the name of one; None: what the environment says, or the default model."""
@@ -53,7 +53,7 @@ class App:
 
     @property
     def key_file(self) -> Path | None:
-        """Where the keys are: the option, the environment's, or beside the store, if they are."""
+        """The file of the keys: the option, the environment's, or the one beside the store."""
         named = self.keys or os.environ.get(KEYS_VARIABLE) or None
         if named is None and self.encrypt_new:
             return default_key_file(self.directory)
@@ -61,7 +61,7 @@ class App:
 
     @property
     def user_id(self) -> str:
-        """Whose memory it is about: the one named, or the one that `chosen_user` has found."""
+        """The user whose memory it is about: the one named, or the one that `chosen_user` found."""
         return DEFAULT_USER if self.user is None else self.user
 
 
@@ -242,26 +242,13 @@ def a_time(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - clic
 
 
 agent = click.option("--agent", metavar="ID", help="The agent it comes from.")
-at = a_time("--at", help="When it was true.  [default: now]")
 metadata = click.option(
     "--metadata", type=json_object, metavar="JSON", help="A JSON object to filter by."
 )
-pin = click.option("--pin", is_flag=True, help="Never let it be pruned.")
-prune = click.option("--prune", is_flag=True, help="Make room if there is none: the oldest go.")
 types = click.option(
-    "--type", "kinds", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
+    "--type", "memory_types", type=MEMORY_TYPE, multiple=True, help="Only these; may be repeated."
 )
 limit = click.option("--limit", type=Count(min=1), default=20, show_default=True)
-offset = click.option("--offset", type=Count(min=0), default=0, show_default=True)
-
-
-min_trust = click.option(
-    "--min-trust", type=TRUST, help="Leave out what somebody less trusted had a say in."
-)
-sources = click.option(
-    "--from", "sources", metavar="SOURCE", multiple=True,
-    help="Only what came from there and nowhere else; may be repeated.",
-)  # fmt: skip
 
 
 def said_by(command: Any) -> Any:
@@ -277,10 +264,11 @@ def said_by(command: Any) -> Any:
     return source(trust(command))
 
 
-def filters(of_what: str) -> Callable[[Any], Any]:
-    """Return an option that chooses by fields."""
+def filters(of_what: str, nothing: Any = None) -> Callable[[Any], Any]:
+    """Return an option that chooses by fields; its value is one filter, or `nothing`."""
     return click.option(
         "--filter", "filters", type=a_filter, metavar="FILTER", multiple=True,
+        callback=lambda _context, _option, given: all_of(given) or nothing,
         help=f"Only where {of_what} match: KEY=VALUE, or JSON such as "
         """'{"price": {"lt": 20}, "tags": {"contains": "new"}}'. May be repeated.""",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the program prints: JSON for programs, tables for people, errors for both.
+"""The output of the program: JSON for programs, tables for people, errors for both.
 
 JSON goes to stdout as UTF-8 whatever the terminal's encoding is. Texts of memories are printed with
 their control characters made visible: a stored text must not be able to command a terminal.

@@ -5,11 +5,11 @@ from datetime import datetime
 
 import click
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory
 from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
 from memory_actors.cli.options import App, Command, a_moment, pass_app
 from memory_actors.cli.output import (
@@ -23,7 +23,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
+from memory_actors.cli.running import chosen_user, ensure_model, with_system
 from memory_actors.cli.showing import memory_table, short_id
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
@@ -50,11 +50,12 @@ def replay(
     /,
     query: str | None,
     as_of: int | datetime,
-    kinds: Sequence[str],
+    memory_types: Sequence[str],
     limit: int,
     left: bool,
 ) -> None:
     """Show the memory as it was: what QUERY found then, or, without one, all that was there."""
+    kinds = memory_types or None
     if query is not None:
         ensure_model(app)
 
@@ -62,8 +63,8 @@ def replay(
         user_id = await chosen_user(app, memory)
         async with memory.replay(user_id, as_of, dropped="mark" if left else "raise") as past:
             if query is None:
-                return past.moment, past.lost, await past.list_memories(kinds or None, limit=limit)
-            hits = await past.retrieve(query, memory_types=kinds or None, top_k=limit)
+                return past.moment, past.lost, await past.list_memories(kinds, limit=limit)
+            hits = await past.retrieve(query, memory_types=kinds, top_k=limit)
             return past.moment, past.lost, hits
 
     moment, lost, memories = with_system(app, work)
@@ -75,7 +76,7 @@ def replay(
     if memories:
         print_table(memory_table(memories))
     else:
-        where = f"for user {app.user_id} in {', '.join(kinds) or 'any type of memory'}"
+        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
         say(f"Nothing {'there' if query is None else 'found'} {where}.")
 
 
@@ -141,20 +142,10 @@ def _contents(change: Change) -> str:
 # --- why
 
 
-@click.command(cls=Command)
-@click.argument("memory_id")
-@pass_app
-def why(app: App, /, memory_id: str) -> None:
+@mirrors("why")
+def why(found: Why) -> None:
     """Show why a memory is there, or no longer is: its life from the first event on."""
-
-    async def work(user: UserMemory) -> Why:
-        return await user.why(await whole_id(user, memory_id))
-
-    found = with_user(app, work)
-    if app.json:
-        print_json(found)
-    else:
-        print_why(found)
+    print_why(found)
 
 
 def print_why(found: Why) -> None:

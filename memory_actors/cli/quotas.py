@@ -1,15 +1,16 @@
 """usage, cost, tier."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.text import Text
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
 from memory_actors.base.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
 from memory_actors.cli import options
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
@@ -32,7 +33,7 @@ _PLAIN = {
     "count": "entities", "entities": "entities", "relationships": "relationships",
     "episodes": "episodes", "documents": "documents",
 }  # fmt: skip
-"""What says by itself of which kind it is; only entities are limited by `count`."""
+"""Names of limits that need no kind before them; only entities are limited by `count`."""
 
 
 # --- usage
@@ -56,14 +57,9 @@ def usage(app: App, /, everybody: bool) -> None:
         return
     _print_kinds(used)
     say("")
-    print_quotas(used)
+    _print_limits(_quotas(used))
     say("A session, an agent: what is used is of the fullest one.", "dim")
     _say_over(used)
-
-
-def print_quotas(used: Usage, kinds: Collection[str] = tuple(MemoryType)) -> None:
-    """Print how full each limit of these kinds is."""
-    _print_limits([(name, use) for name, use in _quotas(used) if name.split(".")[0] in kinds])
 
 
 def _quotas(used: Usage) -> list[tuple[str, QuotaUse]]:
@@ -177,23 +173,9 @@ ASSUMED = (
 )
 
 
-@click.command(cls=Command)
-@pass_app
-def cost(app: App, /) -> None:
+@mirrors("estimate_monthly_cost")
+def cost(estimate: CostEstimate) -> None:
     """Estimate what the user's memory would cost a month."""
-
-    async def work(user: UserMemory) -> CostEstimate:
-        return await user.estimate_monthly_cost()
-
-    estimate = with_user(app, work)
-    if app.json:
-        print_json(estimate)
-    else:
-        print_cost(estimate)
-
-
-def print_cost(estimate: CostEstimate) -> None:
-    """Print an estimate, item by item."""
     right = ("used", "price", "a month")
     items = table("item", *right, title=f"User {estimate.user_id}", right=right)
     for item in estimate.items:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Hit
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, progress_bars, say, table, text

@@ -1,4 +1,4 @@
-"""How a command reaches the memories: the model first, then the store, then an event loop."""
+"""The way of a command to the memories: the model first, then the store, then an event loop."""
 
 import logging
 import sys
@@ -10,16 +10,17 @@ import anyio
 import click
 import structlog
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
-from memory_actors.search.model import Precision, install_model, model_path
-from memory_actors.upkeep.default_log import has_log
+from memory_actors.search.model.install import install_model
+from memory_actors.search.model.installed import Precision, model_path
+from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
 

@@ -1,4 +1,4 @@
-"""How memories of each kind are shown to people: in a table, and one by one."""
+"""Memories of each kind as people see them: in a table, and one by one."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What compressed memories leave: their texts go to the archive, what is derived of them goes.
+"""Originals of summaries: their texts go to the archive, and what is derived of them goes.
 
 A summary's event says what it was made of, so nothing has to be remembered beside it: a checkpoint
 per user names the newest summary whose originals are archived. After a crash the next run goes on

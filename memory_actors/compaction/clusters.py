@@ -118,7 +118,7 @@ def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice, float]]:
 
 
 class _Graph:
-    """What has been seen of the neighbourhoods, with no more edges than are still of use."""
+    """The neighbourhoods as far as seen, with no more edges than are still of use."""
 
     def __init__(self, directed: Flags, min_samples: int):
         count = len(directed)
@@ -132,7 +132,7 @@ class _Graph:
         self._listed_max = EDGES_MAX
 
     def connects(self, left: slice, right: slice) -> bool:
-        """Whether all these points are known to be core points of one cluster, or are one point."""
+        """Say whether these are one point, or all known to be core points of one cluster."""
         roots = np.concatenate([self._root[left], self._root[right]])
         return bool((roots == roots[0]).all())
 

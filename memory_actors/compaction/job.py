@@ -37,7 +37,6 @@ from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_name
 from memory_actors.kinds import episodic, long_term, user_state
-from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
@@ -69,7 +68,7 @@ class Compaction:
         self._barred: set[str] = set()
         self._bars = asyncio.Event()  # set when the user in hand is to be left alone
         self._own_uses = 0
-        """How often a run has used an actor: nobody has to give way to that."""
+        """Uses of actors by a run: nobody has to give way to that."""
         self._runs = 0
         self._failed_clusters = 0
         self._last_run_at: datetime | None = None
@@ -99,7 +98,9 @@ class Compaction:
             raise
         halt = self._halt = asyncio.Event()
         pace = Pace(lambda: self._services.runtime.uses - self._own_uses, halt)
-        kinds = self._kinds(episodes)
+        if episodes is None:
+            episodes = self._settings.compaction_episodes
+        kinds = (long_term, episodic) if episodes else (long_term,)
         run = Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
@@ -153,11 +154,6 @@ class Compaction:
             raise SystemClosedError("the memory system is closed: open it again")
         self._services.runtime.check_loop()
 
-    def _kinds(self, episodes: bool | None) -> tuple[CompactedKind, ...]:
-        if episodes is None:
-            episodes = self._settings.compaction_episodes
-        return (long_term, episodic) if episodes else (long_term,)
-
     @asynccontextmanager
     async def without(self, user_id: str) -> AsyncIterator[None]:
         """Leave a user alone. A cluster of theirs in hand is finished or given up, not reported."""
@@ -193,28 +189,26 @@ class Compaction:
     # --- a run
 
     async def _run(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
-        with short_turns():
-            return await self._carried_out(run, users, everyone=everyone)
-
-    async def _carried_out(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
         before = await self._file_bytes()
         run.users_total, self._now = len(users), run
         failure: Exception | None = None
-        for user_id in users:
-            if run.asked_to_stop():
-                break
-            try:
-                await self._turn(run, user_id)
-                await run.pace.give_way()
-            except Exception as error:  # whatever it is, the others have nothing to do with it
-                if not everyone or isinstance(error, SystemClosedError):
-                    failure = error
+        with short_turns():
+            for user_id in users:
+                if run.asked_to_stop():
                     break
-                run.leave(user_id, error)
-            run.users_done += 1
-        cancelled = run.asked_to_stop()
-        if not run.dry_run:
-            await self._finish(run, None if everyone else stream_of(users[0]), cancelled=cancelled)
+                try:
+                    await self._turn(run, user_id)
+                    await run.pace.give_way()
+                except Exception as error:  # whatever it is, the others have nothing to do with it
+                    if not everyone or isinstance(error, SystemClosedError):
+                        failure = error
+                        break
+                    run.leave(user_id, error)
+                run.users_done += 1
+            cancelled = run.asked_to_stop()
+            if not run.dry_run:
+                stream = None if everyone else stream_of(users[0])
+                await self._finish(run, stream, cancelled=cancelled)
         if failure is not None:
             raise failure
         return run.reported(before, await self._file_bytes(), cancelled=cancelled)
@@ -242,27 +236,22 @@ class Compaction:
             run.count(await self._replacing.replace(scope, cluster, halts, dry_run=run.dry_run))
             run.tell(user_id, done, len(found))
             await run.pace.give_way()
-        if not run.dry_run and not run.asked_to_stop():
-            run.archived += await self._settle(scope)
+        if not run.dry_run and not run.asked_to_stop() and await archive_originals(scope):
+            await self._snapshot(scope)  # or a replay would read the archive
 
     async def _clusters(self, run: Run, scope: Scope) -> list[Old]:
-        """Return the clusters of what is old."""
-        found: list[Old] = []
-        for old in await self._old(run, scope):
-            run.considered += len(old.rows)
-            found += await self._clusters_of(run, scope, old)
-        return found
-
-    async def _clusters_of(self, run: Run, scope: Scope, old: Old) -> list[Old]:
-        """Return the clusters of memories that may be compressed together.
+        """Return the clusters of what is old.
 
         What one pass leaves, the next one sees in batches of a longer time: until one finds none.
         """
         found: list[Old] = []
-        while fresh := await self._pass(run, scope, old):
-            found += fresh
-            taken = {row.memory_id for cluster in fresh for row in cluster.rows}
-            old = Old(old.kind, [row for row in old.rows if row.memory_id not in taken])
+        for old in await self._old(run, scope):
+            run.considered += len(old.rows)
+            left = old
+            while fresh := await self._pass(run, scope, left):
+                found += fresh
+                taken = {row.memory_id for cluster in fresh for row in cluster.rows}
+                left = Old(old.kind, [row for row in left.rows if row.memory_id not in taken])
         return found
 
     async def _old(self, run: Run, scope: Scope) -> list[Old]:
@@ -288,13 +277,6 @@ class Compaction:
                 found += await clustered(scope, batch, self._settings, self._judge)
                 await run.pace.give_way()
         return found
-
-    async def _settle(self, scope: Scope) -> int:
-        """Archive what is left to be, and keep the state: a replay would read the archive."""
-        archived = await archive_originals(scope)
-        if archived:
-            await self._snapshot(scope)
-        return archived
 
     def _used(self) -> None:
         self._own_uses += 1

@@ -41,7 +41,7 @@ class Pace:
         self._since_s = perf_counter()
 
     async def give_way(self) -> None:
-        """Rest, maybe."""
+        """Rest if others have used the memory."""
         before, worked_s = self._uses(), perf_counter() - self._since_s
         await self._rest(min(REST * worked_s, REST_S_MAX) if before > self._seen else 0)
         self._seen, self._since_s = before, perf_counter()  # who came meanwhile is still about
@@ -67,7 +67,7 @@ class ProcessSetting:
 
     @contextmanager
     def changed(self) -> Iterator[None]:
-        """Have it changed meanwhile."""
+        """Keep the setting changed inside the block."""
         with self._lock:
             if self._inside == 0:
                 self._restore = self._change()
@@ -101,10 +101,10 @@ _turns, _threads = ProcessSetting(_shorten_turns), ProcessSetting(_limit_blas)
 
 
 def short_turns() -> AbstractContextManager[None]:
-    """Let threads pass the interpreter's lock on soon meanwhile."""
+    """Let threads pass the interpreter's lock on soon inside the block."""
     return _turns.changed()
 
 
 def one_thread() -> AbstractContextManager[None]:
-    """Let BLAS use one thread meanwhile."""
+    """Let BLAS use one thread inside the block."""
     return _threads.changed()

@@ -143,7 +143,7 @@ class _Told(NamedTuple):
 
     @property
     def bytes_before(self) -> int:
-        """What the originals say, in bytes."""
+        """The size of the originals' contents."""
         return sum(row.size_bytes for row in self.old.rows)
 
     async def cluster(self) -> Cluster:

@@ -1,4 +1,4 @@
-"""What one run of compaction was asked, what it has done so far, and what is told of it."""
+"""One run of compaction: the request, its progress and its report."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,7 +41,6 @@ class Run:
     failed: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    archived: int = 0
 
     def count(self, cluster: ClusterReport) -> None:
         """Take in what came of a cluster."""

@@ -1,4 +1,4 @@
-"""When compaction runs by itself: a cron expression in local time, and a loop that keeps to it.
+"""The schedule of compaction: a cron expression in local time, and a loop that keeps to it.
 
 Due. A run is due at each time that the expression names. What has been dealt with is one number,
 `since`: the time up to which all that was due has been run, or needs no run any more. The next run
@@ -6,9 +6,9 @@ is due at the first named time after `since`; if that is in the past, because no
 it is due now. So however many were missed, one catches up for all of them: its end is the new
 `since`. At the very first start there is nothing to catch up: `since` is now.
 
-`since` is kept (`LastRun`) when a run begins and again when it ends. A run that takes the process
-down with it is therefore not begun again at each start. One that closing cuts off does not count:
-what `since` was before is put back, and the next start catches up.
+`since` is kept (`LastRunFile`) when a run begins and again when it ends. A run that takes the
+process down with it is therefore not begun again at each start. One that closing cuts off does not
+count: what `since` was before is put back, and the next start catches up.
 
 Chance. A due run waits up to `JITTER_S` more, so that many processes do not all start at three
 o'clock. Chance is drawn anew for each run.
@@ -27,7 +27,7 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -114,24 +114,15 @@ def _wrong(expression: str, why: str) -> InvalidInputError:
 # --- what was done last
 
 
-class LastRun(Protocol):
-    """Keeps one time across restarts. Called in a thread, one call at a time."""
-
-    def read(self) -> datetime | None:
-        """Return the time, aware; None if there is none."""
-        ...
-
-    def write(self, time: datetime) -> None:
-        """Keep a time. On disk when it returns."""
-        ...
-
-
 class _Kept(msgspec.Struct):
     since: datetime
 
 
 class LastRunFile:
-    """A small JSON file. One that cannot be read is as good as none: a run may be missed."""
+    """Keeps one time across restarts, in a small JSON file. For a thread, one call at a time.
+
+    A file that cannot be read is as good as none: a run may be missed.
+    """
 
     def __init__(self, path: Path):
         self._path = path
@@ -168,7 +159,7 @@ class Scheduler:
         run: Callable[[], Awaitable[Any]],
         expression: str,
         clock: Callable[[], int],
-        last_run: LastRun,
+        last_run: LastRunFile,
         *,
         zone: tzinfo = LOCAL,
         chance: Callable[[], float] = random.random,

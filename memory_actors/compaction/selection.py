@@ -1,4 +1,4 @@
-"""Which memories are old, and which of them are about the same thing."""
+"""Selection: the memories that are old, and clusters of those about the same thing."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ COVERAGE_MIN: Final = 0.5
 NARROW_BYTES: Final = 2_000
 """A summary has room for half of that, so nobody has to look what it says."""
 SPLITS_MAX: Final = 3
-"""How often topics are split into topics: what has no parts of its own loses few at a time."""
+"""Times that topics are split into topics: what has no parts of its own loses few at a time."""
 READ_AT_ONCE = 256  # texts in memory at a time, while they are embedded
 _AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhw])")
 _HOURS_MAX: Final = 24 * 365 * 1_000
@@ -139,7 +139,8 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
     missing = np.flatnonzero(~there).tolist()
     for start in range(0, len(missing), READ_AT_ONCE):
         places = missing[start : start + READ_AT_ONCE]
-        said = await _read(scope, old.kind, [old.rows[place] for place in places], _first_passage)
+        rows = [old.rows[place] for place in places]
+        said = await _read(scope, old.kind, rows, _first_passage)
         wanted = dict(zip((digests[place] for place in places), said, strict=True))
         embedded, _ = await embeddings.embed_each(wanted, background=True)
         for place in places:

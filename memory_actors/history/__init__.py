@@ -1,1 +1,1 @@
-"""What was, what became of it, and who it was shown to: answers for an audit, from the log."""
+"""Answers for an audit, from the log: past states, changes between them, and reasons."""

@@ -1,4 +1,4 @@
-"""What happened to one user's memories between two moments.
+"""The changes of one user's memories between two moments.
 
 The states at both moments say what was there, the events between them who did what. Where only the
 clock did it, no event says so: a session that fell silent expires by itself.
@@ -14,9 +14,8 @@ from memory_actors.base.records import Memory
 from memory_actors.base.reports import Change, Diff, Moment, WhyStep
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.folding import state_at
-from memory_actors.history.moments import AsOf, moment
-from memory_actors.history.steps import steps_of
+from memory_actors.history.moments import AsOf, moment, state_at
+from memory_actors.history.why import steps_of
 from memory_actors.kinds.events import BEGINS, ENDS, Effect
 from memory_actors.kinds.kind import Events, Kind, timeless
 from memory_actors.kinds.provenance import Provenance

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog import EventStore, Recorded, subscribe
-from eventlog.core.searching import version_at
+from eventlog.core.subscription import version_at
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.streams import is_user_stream, stream_of, user_of
 from memory_actors.search.reading import history
@@ -15,7 +15,7 @@ PAGE = 512  # events read at a time
 
 
 class Wanted(NamedTuple):
-    """Which events are asked for, checked."""
+    """A checked request for events."""
 
     user_id: str | None
     after: int

@@ -2,23 +2,33 @@
 
 Nothing of it is shared with the live user: the state is a fold of its own, the indexes are made in
 memory when they are first searched, and whoever wants to write is refused.
+
+An index is made from rows and texts. Vectors and token states come from the table where they are
+still there, and are computed again where they are not; nothing is written.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+import anyio.to_thread
+
+from eventlog import EventStore
 from eventlog.core.records import to_us
 from eventlog.core.waiting import to_the_end
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import ReadOnlyError, SystemClosedError
 from memory_actors.base.reports import Moment
-from memory_actors.history.filling import fill
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Passage
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import Embeddings
+from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
+from memory_actors.search.indexes.pending import Text
 from memory_actors.search.indexes.user_indexes import UserIndexes
+from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
 from memory_actors.users.services import Services
@@ -32,7 +42,7 @@ class PastUser:
         self.stream = stream
         self.state = state
         self._services = services
-        self._chores = Chores()
+        self._tasks = BackgroundTasks()
         self._filling = asyncio.Lock()
         self._filled = False
         self.indexes = UserIndexes(
@@ -40,7 +50,7 @@ class PastUser:
             None,
             log=services.log,
             embeddings=services.embeddings.of(stream),
-            chores=self._chores,
+            tasks=self._tasks,
             find=self._find,
         )
         self.values = Values(services.log, stream)
@@ -74,7 +84,7 @@ class PastUser:
 
     async def close(self) -> None:
         """Let go of the indexes."""
-        await self._chores.cancel()
+        await self._tasks.cancel()
         self.indexes.retire()
 
 
@@ -144,3 +154,58 @@ class PastScope(Scope):
         """Return the versions of the events about a memory until then."""
         about = await super().versions_about(memory_id)
         return [version for version in about if version <= self.moment.version]
+
+
+PAGE = 256  # passages read, embedded and indexed at a time
+
+
+class _Said(NamedTuple):
+    """A passage with its text."""
+
+    passage: Passage
+    row: Any
+    text: str
+
+
+async def fill(
+    index: MemoryIndex, kind: Kind, rows: Sequence[Any], log: EventStore, stream: str,
+    embeddings: Embeddings,
+) -> None:  # fmt: skip
+    """Index these rows, which are all of a kind that have something to index.
+
+    :raises EmbedderError: a text had to be embedded again, and could not be.
+    :raises PayloadDropped: retention has dropped one of the texts.
+    """
+    said: list[_Said] = []
+    for start in range(0, len(rows), PAGE):
+        said += await _said(kind, rows[start : start + PAGE], log, stream)
+    said.sort(key=lambda one: (one.passage.place, one.passage.label))  # most go to an end
+    for start in range(0, len(said), PAGE):
+        page = said[start : start + PAGE]
+        embedded = await _embedded(page, embeddings)
+        await anyio.to_thread.run_sync(_insert, index, page, embedded)
+    index.compare(rows)
+
+
+async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -> list[_Said]:
+    events = await texts(log, stream, [Found(kind, row) for row in rows])
+    said = []
+    for row in rows:
+        for passage in indexed(kind, row):
+            text = kind.passage_text(row, passage.label, events)
+            said.append(_Said(passage, row, text))
+    return said
+
+
+async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
+    wanted = {one.passage.digest: one.text for one in page}
+    embedded, failed = await embeddings.embed_each(wanted, background=True)
+    if failed:
+        raise next(iter(failed.values()))
+    return embedded
+
+
+def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
+    """Index a page."""
+    for passage, row, text in page:
+        index.insert(row, passage, Text(text, embedded[passage.digest]))

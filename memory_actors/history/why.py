@@ -1,16 +1,17 @@
-"""Why a memory is there, or no longer is: its life, and that of the summary it went into.
+"""The life of a memory, event by event, in plain English: why it is there, or no longer is.
 
-A summary is never compressed itself, so there is at most one behind it.
+A memory that was compressed went into a summary, whose life is told behind its own. A summary is
+never compressed itself, so there is at most one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from eventlog import Recorded
+from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
-from memory_actors.history.steps import steps_of
-from memory_actors.kinds.events import Effect
+from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, field_naming, verb_of
 from memory_actors.kinds.user_state import KINDS, kind_of_tag
 from memory_actors.users.handles.scope import Scope
 
@@ -71,3 +72,131 @@ def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]
     if last.effect in (Effect.ADDED, Effect.CHANGED, Effect.RESTORED):
         return f"{what}: its time was up."
     return f"{what}: {last.says[0].lower()}{last.says[1:]}"
+
+
+def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:
+    """Return what events did to a memory that was alive before them, or was not."""
+    steps = []
+    for recorded in events:
+        what = effect(recorded.tag, recorded.data, memory_id)
+        if what is Effect.ADDED and alive:  # a key is set, or a document put, over what was there
+            what = Effect.CHANGED
+        alive = (alive or what in BEGINS) and what not in ENDS
+        steps.append(_step(memory_id, recorded, what))
+    return steps
+
+
+def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
+    event, meta = recorded.data, recorded.meta
+    other = None if field_naming(event, memory_id) is None else event.memory_id
+    return WhyStep(
+        memory_id=memory_id,
+        position=recorded.position,
+        version=recorded.version,
+        at=recorded.recorded_at,
+        event=recorded.tag,
+        effect=what.value,
+        command=meta.get("command"),
+        agent_id=meta.get("agent_id"),
+        session_id=meta.get("session_id"),
+        source=meta.get("source"),
+        trust=meta.get("trust"),
+        cause=getattr(event, "cause", meta.get("cause")),
+        by=other,
+        says=sentence(recorded, what, memory_id),
+    )
+
+
+AUTOMATIC: Mapping[str, str] = MappingProxyType({"CompressMemories": "compaction"})
+"""Commands that nobody gives: who does."""
+
+_SAYS: Mapping[Effect, str] = MappingProxyType(
+    {
+        Effect.ADDED: "Added",
+        Effect.CHANGED: "Changed",
+        Effect.RESTORED: "Brought back as it was",
+        Effect.DELETED: "Deleted",
+        Effect.PRUNED: "Pruned to make room, as an add was allowed to",
+        Effect.EVICTED: "Left to make room for {by}",
+        Effect.EXPIRED: "Expired",
+        Effect.COMPRESSED: "Compressed, with others, into the summary {by}",
+        Effect.UNDONE: "Taken away, so that its originals could come back",
+    }
+)
+_BY_VERB: Mapping[str, str] = MappingProxyType(
+    {
+        "compressed": "Made as a summary of {count} memories",
+        "summary_added": "Put here as a summary of {count} memories",
+        "observed": "Got new observations",
+        "unobserved": "Lost an observation",
+        "step_added": "Got a step",
+        "seen": "Said again in the same words",
+        "finished": "Finished",
+        "ended": "Said to be over",
+        "superseded": "Said otherwise by {newer}, which is newer ({evidence})",
+        "reinstated": "Said to hold all the same",
+        "started": "Started",
+    }
+)
+"""Of the memory that an event is about, where its tag says more than its effect."""
+_BY_FIELD: Mapping[str, str] = MappingProxyType(
+    {
+        "relationship_ids": "Deleted with the entity {by}",
+        "closed_ids": "Ended by {by}, which contradicts it",
+        "superseded_by_id": "Says otherwise than {by}, which is older",
+    }
+)
+_CAUSES: Mapping[tuple[Effect, str], str] = MappingProxyType(
+    {
+        (Effect.EXPIRED, "ttl"): "Expired: its session was silent for too long",
+        (Effect.EXPIRED, "quota"): "Left with its session: there were too many",
+    }
+)
+
+
+def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
+    """Return what an event did to a memory, and who asked for it."""
+    event = recorded.data
+    told = _told(recorded.tag, event, effect, memory_id)
+    ids = getattr(event, "compressed_from_ids", ())
+    told = told.format(
+        by=getattr(event, "memory_id", "another one"),
+        newer=getattr(event, "superseded_by_id", "another one"),
+        evidence=getattr(event, "evidence", "no more is known"),
+        count=len(ids),
+    )
+    if isinstance(event, Dropped):
+        return f"{told}. Retention dropped the details on {event.since:%Y-%m-%d}."
+    return f"{told}{_by_whom(recorded.meta)}{_purged(recorded.meta, effect)}."
+
+
+def _purged(meta: Mapping[str, str], effect: Effect) -> str:
+    """Return what was purged by it: with that a memory went, or it was left without that."""
+    what = meta.get("purged")
+    if what is None:
+        return ""
+    how = "with all that" if effect in ENDS else "to be without what"
+    return f", {how} came from {what}"
+
+
+def _told(tag: str, event: Any, effect: Effect, memory_id: str) -> str:
+    field = field_naming(event, memory_id)
+    if field is not None:
+        return _BY_FIELD.get(field, _SAYS[effect])
+    cause = getattr(event, "cause", None)
+    if (effect, cause) in _CAUSES:
+        return _CAUSES[effect, str(cause)]
+    return _BY_VERB.get(verb_of(tag), _SAYS[effect]) if effect not in _PLAIN else _SAYS[effect]
+
+
+_PLAIN = frozenset({Effect.RESTORED, Effect.DELETED})
+
+
+def _by_whom(meta: Mapping[str, str]) -> str:
+    automatic = AUTOMATIC.get(meta.get("command", ""))
+    if automatic is not None:
+        return f" by {automatic}"
+    agent, session = meta.get("agent_id"), meta.get("session_id")
+    by = "" if agent is None else f" by agent {agent}"
+    within = "" if session is None else f" in session {session}"
+    return by + within

@@ -6,7 +6,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 from weakref import WeakSet
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryLimitError
 from memory_actors.base.validation import plain, text_bytes
 from memory_actors.improve.limits import Ends, MemoryLimits, Stop, Watch, memory_limits

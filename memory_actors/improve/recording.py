@@ -20,7 +20,7 @@ import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.privacy import reason
 from memory_actors.base.records import HistoryEntry, Receipt

@@ -10,12 +10,13 @@ there, unless the file has this very one with its end: what it says stands besid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step
@@ -45,7 +46,7 @@ class Adder:
     def __init__(self, user: UserMemory):
         self._given = self._user = user
         self._entity_ids: dict[str, str] = {}
-        """What the ids of entities in the file are here. Bounded by the quota of entities."""
+        """Ids of entities here, by those in the file. Bounded by the quota of entities."""
         self._added = self._unchanged = self._unindexed = self._other_metadata = 0
 
     async def add(self, entries: Sequence[Entry]) -> None:
@@ -191,10 +192,8 @@ class Adder:
             parts.name,
             parts.type,
             parts.observations,
-            metadata=item.metadata,
             occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
+            **_own(item),
         )
         self._entity_ids[str(item.memory_id)] = receipt.memory_id
         return receipt
@@ -211,9 +210,7 @@ class Adder:
                 valid_from=datetime_of(parts.valid_from, "valid_from") or item.occurred_at,
                 valid_to=datetime_of(parts.valid_to, "valid_to"),
                 exclusive=False,  # a line has the end that it had where it comes from
-                metadata=item.metadata,
-                memory_id=item.memory_id,
-                pinned=item.pinned,
+                **_own(item),
             )
         except NotFoundError:
             if await self._has_gone(source) or await self._has_gone(target):
@@ -236,10 +233,8 @@ class Adder:
             parts.collection or DEFAULT_COLLECTION,
             parts.value,
             key=parts.key,
-            metadata=item.metadata,
             occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
+            **_own(item),
         )
 
     async def _make_document(self, parts: EmptyDocumentParts) -> None:
@@ -257,6 +252,11 @@ class Adder:
             if goal == parts.goal or (memory is None and await self._has_gone(memory_id)):
                 return None
             raise
+
+
+def _own(item: Item) -> dict[str, Any]:
+    """Return the fields that a memory of any kind may have."""
+    return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 
 def _together(entry: Entry) -> tuple[bool, Origins]:

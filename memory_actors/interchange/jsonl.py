@@ -22,7 +22,7 @@ from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
@@ -38,11 +38,11 @@ class _Batch(NamedTuple):
     entries: list[Entry]
     start_bytes: int
     end_bytes: int
-    """How far into the file its last line reaches."""
+    """The place in the file at which its last line ends."""
 
     @property
     def full(self) -> bool:
-        """Whether it is time to add it."""
+        """True when it is time to add it."""
         size_bytes = self.end_bytes - self.start_bytes
         return len(self.entries) >= BATCH_LINES or size_bytes >= BATCH_BYTES_MAX
 

@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file
@@ -66,7 +66,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Conversation(msgspec.Struct):
-    """As the file has it."""
+    """The form of the file."""
 
     sample_id: str
     conversation: dict[str, Any]
@@ -74,7 +74,7 @@ class _Conversation(msgspec.Struct):
 
 
 class _Turn(msgspec.Struct):
-    """As the file has it."""
+    """The form of the file."""
 
     speaker: str
     dia_id: str

@@ -1,4 +1,4 @@
-"""What of a file was not understood: counted by what it is, and told once, with how many lines.
+"""Fields of a file that were not understood: each told once, with the number of its lines.
 
 Times as files give them are here too, since a field may be one that goes by another name.
 """
@@ -19,11 +19,11 @@ DATE_NAMES: Final = ("_at", "at", "date", "time", "created", "updated", "modifie
 
 
 class ImportNote(msgspec.Struct, frozen=True):
-    """What several lines have in common that was not understood, or not taken over."""
+    """A thing that some lines have, and that was not understood or not taken over."""
 
     says: str
     lines: int
-    """How many."""
+    """The number of these lines."""
 
 
 class Notes:

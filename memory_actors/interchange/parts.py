@@ -1,4 +1,4 @@
-"""What a line's `data` may be: the parts of an entity, a relationship, an episode or a document."""
+"""The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -52,7 +52,7 @@ class StepParts(_Data, frozen=True, kw_only=True):
 
 
 class EvictedParts(_Data, frozen=True, kw_only=True):
-    """What a step left that made room for others."""
+    """The rest of a step that made room for others."""
 
     number: int
     sha256: str
@@ -119,7 +119,7 @@ Parts: TypeAlias = (
 SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = MappingProxyType(
     {MemoryType.LONG_TERM: SummaryData, MemoryType.EPISODIC: EpisodeSummaryData}
 )
-"""What is said of a summary, by its kind."""
+"""The data of a summary, by its kind."""
 HAVE_DATA: Final = (
     MemoryType.ENTITY,
     MemoryType.EPISODIC,
@@ -127,6 +127,8 @@ HAVE_DATA: Final = (
     MemoryType.CONTEXT,
 )
 """The kinds whose lines say what they hold in `data`."""
+HAVE_VALUE: Final = (MemoryType.WORKING, MemoryType.STRUCTURED)
+"""The kinds that may hold JSON in place of a text."""
 
 
 def parts_of(kind: MemoryType, data: object) -> Parts:

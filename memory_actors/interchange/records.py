@@ -42,6 +42,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
@@ -55,6 +56,7 @@ from memory_actors.base.validation import (
 from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
+    HAVE_VALUE,
     SUMMARY_DATA,
     DocumentParts,
     Parts,
@@ -75,30 +77,12 @@ SAME_AS: Final = {
 """Other names that a field goes by, where its own is not there."""
 
 COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, and is none of it
-FIELDS: Final = {
-    MemoryType.WORKING: {"key", "value"},
-    MemoryType.SHORT_TERM: {"timestamp", "session", "role"},
-    MemoryType.LONG_TERM: {
-        "timestamp",
-        "session",
-        "role",
-        "pinned",
-        "compressed",
-        "times_seen",
-        "last_seen_at",
-    },
-    MemoryType.ENTITY: {"timestamp", "pinned", "key", "data"},
-    MemoryType.EPISODIC: {"timestamp", "session", "pinned", "data", "compressed"},
-    MemoryType.STRUCTURED: {"timestamp", "pinned", "key", "value", "data"},
-    MemoryType.CONTEXT: {"timestamp", "pinned", "key", "data"},
-}
-"""The fields a kind has besides those that all have."""
 _IN_PLACE_OF_DATA: Final = ("content", "value", "key")
 SHOWN_CHARACTERS_MAX: Final = 60
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an import."""
+    """The outcome of an import."""
 
     users: list[str]
     added: int
@@ -107,7 +91,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     unindexed: int = 0
     """Added, but not searchable until the embedder works again."""
     notes: tuple[ImportNote, ...] = ()
-    """What of the file was not understood, or not taken over."""
+    """Things in the file that were not understood, or not taken over."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -132,6 +116,20 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: str | None = None
 
 
+def _fields(kind: MemoryType) -> set[str]:
+    taken = {SAME_AS.get(name, name) for name in TAKES[kind]}
+    return {
+        *(taken & set(Line.__struct_fields__)),
+        *(["data"] if kind in HAVE_DATA else []),
+        *(["compressed"] if kind in SUMMARY_DATA else []),
+        *(["value"] if kind in HAVE_VALUE else []),
+    }
+
+
+FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
+"""The fields a kind has besides those that all have."""
+
+
 class Entry(NamedTuple):
     """A line that was read and checked."""
 
@@ -142,9 +140,9 @@ class Entry(NamedTuple):
     value: Any = msgspec.UNSET
     """Working memory: a value that is no text; otherwise UNSET."""
     parts: Parts | None = None
-    """What it says besides, or instead of, its content."""
+    """The data that it has besides, or instead of, its content."""
     origins: Origins = ()
-    """Where it comes from, if the line says so."""
+    """Its origins, if the line says so."""
 
     @property
     def memory_id(self) -> str:

@@ -1,1 +1,1 @@
-"""Who is told what goes on: alerts, metrics, and the memory of the process."""
+"""Observing a running system: alerts, metrics, and the memory of the process."""

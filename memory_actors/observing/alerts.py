@@ -54,7 +54,7 @@ class Alert(Returned, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """What has happened and what to do, in words; without the user's id."""
+        """The alert in words, with advice; without the user's id."""
         used, limit, noun = f"{self.used:,}", f"{self.limit:,}", self.quota.partition(".")[2]
         if self.unit == "bytes":
             used, limit, noun = size(self.used), size(self.limit), "content"
@@ -69,7 +69,7 @@ class AlertNotDeliveredError(MemoryActorsError):
 
 
 class AlertSink(Protocol):
-    """Where alerts go. One that has an `async close()` is closed with its dispatcher."""
+    """A receiver of alerts. One that has an `async close()` is closed with its dispatcher."""
 
     async def send(self, alert: Alert) -> None:
         """Deliver one alert; raise what went wrong. Called for one alert at a time."""
@@ -211,7 +211,7 @@ def _httpx() -> Any:
 
 
 class AlertStatistics(Returned, frozen=True, kw_only=True):
-    """What became of alerts. All but `posted` count an alert once for each sink."""
+    """Counts of alerts by their fate. All but `posted` count an alert once for each sink."""
 
     posted: int
     waiting: int
@@ -283,7 +283,10 @@ class _Lane:
             self.dropped += 1
             return
         if len(self.waiting) == WAITING_MAX:
-            self._drop_oldest()
+            self.waiting.popleft()
+            self.dropped += 1
+            if self.dropped == 1:  # once: the statistics count on
+                _logger.warning("alerts are dropped: the sink is behind", sink=self._name)
         self.waiting.append(alert)
         self._news.set()
 
@@ -298,16 +301,14 @@ class _Lane:
         self.start()
         self._closing = True
         self._news.set()
-        await self._stop(deadline_s)
+        assert self._task is not None
+        await asyncio.wait([self._task], timeout=deadline_s)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_S)
         self.dropped += len(self.waiting)
         self.waiting.clear()
         await self._close_sink()
-
-    def _drop_oldest(self) -> None:
-        self.waiting.popleft()
-        self.dropped += 1
-        if self.dropped == 1:  # once: the statistics count on
-            _logger.warning("alerts are dropped: the sink is behind", sink=self._name)
 
     async def _run(self) -> None:
         while True:
@@ -335,13 +336,6 @@ class _Lane:
     def _note_failure(self, error: BaseException) -> None:
         self.failed += 1
         _logger.warning("alert not delivered", sink=self._name, error=reason(error))
-
-    async def _stop(self, deadline_s: float) -> None:
-        assert self._task is not None
-        await asyncio.wait([self._task], timeout=deadline_s)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=CANCEL_S)
 
     async def _close_sink(self) -> None:
         close = getattr(self._sink, "close", None)

@@ -28,7 +28,7 @@ class LatencyWatch:
 
     @property
     def violations(self) -> Mapping[str, int]:
-        """How many calls took longer than they should, by kind."""
+        """The number of calls that took longer than they should, by kind."""
         return dict(self._violations)
 
     def note(self, operation: str, kinds: Sequence[str], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What is measured, for Prometheus. The only importer of prometheus_client (extra `metrics`).
+"""Measurements for Prometheus. The only importer of prometheus_client (extra `metrics`).
 
 Operations are counted and timed as they end; everything that merely is (live actors, queues, bytes)
 is read when a scrape asks. Labels hold names from the code, never a user's id or content: each new
@@ -53,7 +53,7 @@ _logger = get_logger("memory_actors.observing.metrics")
 
 
 class Metrics(Protocol):
-    """Where measurements go."""
+    """A receiver of measurements."""
 
     def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
         """Note that an operation on a kind of memory ended, how long it took, and how."""
@@ -92,22 +92,19 @@ class PrometheusMetrics:
         self._namespace = namespace
         self._watched: _Collector | None = None
         try:
-            self._add_instruments(client)
+            self._operations = client.Counter(
+                "operations", "Operations that ended", ["operation", "kind", "outcome"],
+                namespace=namespace, registry=self._registry,
+            )  # fmt: skip
+            self._seconds = client.Histogram(
+                "operation_seconds", "Time that operations took", ["operation", "kind"],
+                namespace=namespace, registry=self._registry, buckets=BUCKETS_S,
+            )  # fmt: skip
         except ValueError as error:
             raise InvalidInputError(
                 f"cannot register metrics as {namespace!r}: {error}. Make one PrometheusMetrics, "
                 "or give each its own registry or namespace"
             ) from error
-
-    def _add_instruments(self, client: Any) -> None:
-        self._operations = client.Counter(
-            "operations", "Operations that ended", ["operation", "kind", "outcome"],
-            namespace=self._namespace, registry=self._registry,
-        )  # fmt: skip
-        self._seconds = client.Histogram(
-            "operation_seconds", "Time that operations took", ["operation", "kind"],
-            namespace=self._namespace, registry=self._registry, buckets=BUCKETS_S,
-        )  # fmt: skip
 
     def observe(self, operation: str, kind: str, seconds: float, outcome: str) -> None:
         """Count an operation and its time. Never pass a user's id or content."""

@@ -42,7 +42,7 @@ def resident_bytes() -> int:
 
 
 class MemoryStatistics(Returned, frozen=True, kw_only=True):
-    """What the process holds, and what it may."""
+    """The memory that the process holds, and its limits."""
 
     current_bytes: int
     """At the last reading."""
@@ -129,19 +129,19 @@ class MemoryMonitor:
 
     def statistics(self) -> MemoryStatistics:
         """Return what is held and what may be."""
+        held = self.sample()
+        level: Level = "ok"
+        if self._hard_bytes is not None and held > self._hard_bytes:
+            level = "hard"
+        elif self._soft_bytes is not None and held >= self._soft_bytes:
+            level = "soft"
         return MemoryStatistics(
-            current_bytes=self.sample(),
+            current_bytes=held,
             peak_bytes=self._peak_bytes,
             soft_limit_bytes=self._soft_bytes,
             hard_limit_bytes=self._hard_bytes,
-            level=self._level(),
+            level=level,
         )
-
-    def _level(self) -> Level:
-        if self._hard_bytes is not None and self._current_bytes > self._hard_bytes:
-            return "hard"
-        soft = self._soft_bytes is not None and self._current_bytes >= self._soft_bytes
-        return "soft" if soft else "ok"
 
     def _heed_soft(self) -> None:
         used, limit = self._current_bytes, self._soft_bytes

@@ -1,1 +1,1 @@
-"""How memories are found: embedding, indexes, ranking, and the facts that replaced others."""
+"""Search for memories: embedding, indexes, ranking, and the facts that replaced others."""

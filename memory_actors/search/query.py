@@ -6,13 +6,13 @@ state or a vector of such pieces says little, so there a text's own words should
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.filters import Predicate
+from memory_actors.base.filters import Part
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.kinds.kind import Kind
@@ -40,38 +40,37 @@ class Query(NamedTuple):
     kinds: Sequence[Kind]
     top_k: int
     now_us: int
-    filters: Mapping[str, Any] | None = None
-    matches: Predicate | None = None
-    """The test that `filters` make."""
+    filters: Part | None = None
+    """Of metadata."""
     since_us: int | None = None
     """Of the time a memory was true; half-open with `until_us`."""
     until_us: int | None = None
     as_of_us: int | None = None
     """Only what was recorded by then, and relationships that were true at it."""
     session_id: str | None = None
-    """Whose short-term memory; None means the three sessions that were used last."""
+    """The session whose messages are asked; None means the three sessions that were used last."""
     exclude_ids: frozenset[str] = frozenset()
     exclude_session: str | None = None
     min_score: float = 0.0
     token_budget: int | None = None
-    """As many as fit, and no more than `top_k`."""
+    """Tokens that the results may take together; there are no more than `top_k` of them."""
     diversity: float = 0.0
-    """How much a result that is like a better one loses, 0 to 1."""
+    """The loss of a result that is like a better one, 0 to 1."""
     explain: bool = False
     weights: Weights = Weights()
     reference_us: int | None = None
-    """What "last week" is relative to; None is now."""
+    """The time that "last week" is relative to; None is now."""
     compressed: bool = True
-    """Whether summaries of compressed memories are wanted beside the others."""
+    """True if summaries of compressed memories are wanted beside the others."""
     of_origin: Wanted | None = None
     """Says by its origins whether a memory may be found; None: all may."""
     each_kind: bool = False
-    """Whether the best of each kind is wanted, however good those of the others are."""
+    """True if the best of each kind is wanted, however good those of the others are."""
     order: Order = "score"
     folds: bool = True
-    """Whether what says the same is one hit."""
+    """True if memories that say the same are one hit."""
     pool: int = 0
-    """How many memories of a kind are ranked; 0: as many as may be needed, most often."""
+    """The number of memories of a kind that are ranked; 0: as many as may be needed, most often."""
 
     @property
     def asked_us(self) -> int:
@@ -80,14 +79,14 @@ class Query(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """How many results are wanted, at most."""
+        """The number of results that are wanted, at most."""
         if self.token_budget is None:
             return self.top_k
         return min(self.top_k, 1 + self.token_budget // HIT_TOKENS_MIN)
 
     @property
     def pool_at_first(self) -> int:
-        """How many memories the results are chosen from, unless too many say the same."""
+        """The number of memories that results are chosen from, unless too many say the same."""
         many = self.wanted + (SPARE if self.folds else 0)
         return min(max(4 * many, 50), max(DIVERSE_POOL_MAX, many)) if self.diversity else many
 

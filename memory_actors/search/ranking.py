@@ -27,7 +27,6 @@ import numpy.typing as npt
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.tokens import unpack
-from memory_actors.search.indexes.late import LateIndex, QueryTokens
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE
 from memory_actors.search.query import Query
@@ -76,7 +75,7 @@ class Signals(NamedTuple):
     chains: Chains
     """The session of each, NONE for none."""
     summaries: Flags
-    """Whether it is of a summary of compressed memories."""
+    """True for summaries of compressed memories."""
     late: Numbers
     session: Numbers
     words: Numbers
@@ -105,7 +104,7 @@ class Ranked(NamedTuple):
 
     signals: Signals
     scores: Numbers
-    """As weighed."""
+    """The sums of weighed signals."""
     shown: Numbers
     """In [0, 1]: the chance that each answers."""
     weights: Weights
@@ -254,16 +253,16 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 
 
 def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
-    query = _tokens(parts.late, question)
-    if query is not None:
+    if question.embedded.tokens is None or not len(parts.late):
+        usual = PLAIN
+        signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
+    else:
+        usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
+        packed = unpack(question.embedded.tokens)
+        query = parts.late.query(packed.token_ids.astype(np.int64), packed.states)
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
-    else:
-        signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
     signals = signals._replace(bare=_bare(parts, signals, question.query.text))
-    usual = PLAIN
-    if query is not None:
-        usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
     weights = as_weighed(usual, question.query.weights)
     scores = signals.weighed(weights)
     order = np.lexsort((signals.labels, -scores))
@@ -276,14 +275,6 @@ def _turns_share(parts: Parts) -> float:
     start, end = LONG_TOKENS
     long = (parts.late.mean_tokens - start) / (end - start)
     return min(max(long, parts.traits.turns / max(len(parts.dense), 1), 0.0), 1.0)
-
-
-def _tokens(index: LateIndex, question: Question) -> QueryTokens | None:
-    """Return the query's tokens as an index weighs them; None if one of both has none."""
-    if question.embedded.tokens is None or not len(index):
-        return None
-    packed = unpack(question.embedded.tokens)
-    return index.query(packed.token_ids.astype(np.int64), packed.states)
 
 
 def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:

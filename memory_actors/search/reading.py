@@ -12,6 +12,12 @@ from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
 
+OPTIONAL = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Memory)
+    if field.default is not msgspec.NODEFAULT
+}
+"""The fields of a memory that a row may have under the same name, with their defaults."""
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
 
 
@@ -58,23 +64,19 @@ def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
 
 def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
     kind, row = found
-    origins = provenance.of(row.memory_id)
+    origins, data = provenance.of(row.memory_id), kind.data(row, events)
+    if data is not None:
+        data = msgspec.json.decode(msgspec.json.encode(data))  # a copy: it is the caller's
     return {
+        **{name: getattr(row, name, usual) for name, usual in OPTIONAL.items()},
         "memory_id": row.memory_id,
         "content": kind.content(row, events),
         "memory_type": kind.NAME,
         "metadata": msgspec.to_builtins(row.shown_metadata),  # a copy: it is the caller's
         "created_at": to_datetime(row.created_at_us),
         "occurred_at": to_datetime(row.occurred_at_us),
-        "session_id": getattr(row, "session_id", None),
-        "role": getattr(row, "role", None),
-        "key": getattr(row, "key", None),
-        "pinned": getattr(row, "pinned", False),
-        "size_bytes": row.size_bytes,
-        "stored_bytes": row.stored_bytes,
-        "data": _as_json(kind.data(row, events)),
+        "data": data,
         "source": "compressed" if is_summary(row) else "memory",
-        "times_seen": getattr(row, "times_seen", 1),
         "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
         "origins": origins,
         "trust": least(origins),
@@ -104,8 +106,3 @@ def _fields(event: Any) -> dict[str, Any]:
         return {"dropped_since": event.since.isoformat()}
     fields: dict[str, Any] = msgspec.to_builtins(event)
     return fields
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it, in copies: they are the caller's."""
-    return None if value is None else msgspec.json.decode(msgspec.json.encode(value))

@@ -23,7 +23,7 @@ from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.choosing import Folding, diverse
+from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.tokens import unpack
@@ -35,7 +35,6 @@ from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.query import SPARE, Query, foreign_share
 from memory_actors.search.ranking import Question, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
-from memory_actors.search.standing import newest_first, superseded_by
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
 """Working memory first."""
@@ -46,7 +45,7 @@ COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 
 
 class Source(Protocol):
-    """Where texts are, and what embeds them."""
+    """The log that has the texts, and the embedder."""
 
     @property
     def log(self) -> EventStore:
@@ -60,7 +59,7 @@ class Source(Protocol):
 
 
 class Searched(Protocol):
-    """What a search needs of a user, live or past."""
+    """A user as a search needs them, live or past."""
 
     @property
     def stream(self) -> str:
@@ -89,7 +88,7 @@ class _Scored(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """What was chosen to be read, best first, and whether there is nothing else to choose from."""
+    """The memories chosen to be read, best first."""
 
     memories: Sequence[_Scored]
     summaries: Sequence[_Scored]
@@ -105,9 +104,9 @@ class _Part(NamedTuple):
     owner: Callable[[int], str | None]
     """Returns the memory of a label."""
     rows: Rows | None
-    """Those that may be found; None for all."""
+    """The rows that may be found; None for all."""
     passes: Test
-    """Says the same of a row of the state."""
+    """Says of a row of the state whether it may be found."""
 
 
 async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:

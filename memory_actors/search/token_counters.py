@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.tokens import COUNTS_KEPT
-from memory_actors.search.model import TOKENIZER_FILE, model_path
+from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -34,7 +34,7 @@ class TokenizerCounter:
 
     @property
     def name(self) -> str:
-        """Where the tokenizer comes from."""
+        """The path of the tokenizer."""
         return str(self.path)
 
     def count(self, text: str) -> int:

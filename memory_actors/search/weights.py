@@ -23,7 +23,7 @@ WEIGHT_MAX: Final = 1_000_000  # beyond it float32 has no digits left for the ot
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """What each signal counts for; 0 switches it off."""
+    """The weight of each signal; 0 switches it off."""
 
     late: float = 1.0
     session: float = 0.8
@@ -96,7 +96,7 @@ FIRST: Final = Weights(
 PLAIN: Final = Weights(
     late=0.0, session=0.0, words=1.0, meaning=2.0, date=1.2, speaker=0.16, asks=-0.25
 )
-"""Where the embedder gives no token states."""
+"""For embedders that give no token states."""
 FIRST_FOREIGN: Final = Weights(
     late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
 )

@@ -1,4 +1,4 @@
-"""Who may do what: three guards, run before a body is read or an actor is woken.
+"""Access: three guards, run before a body is read or an actor is woken.
 
 Every route needs a key unless it says `public`, so a route that says nothing is closed. A path is
 matched as it was sent, escapes and all (`admission`), and taken apart here, once: the id that is

@@ -1,4 +1,4 @@
-"""What stands between the HTTP server and the routes: how many come in, and what they bring along.
+"""Admission of requests: the limits between the HTTP server and the routes.
 
 - A bounded number of requests is in work; one more is answered 503 at once. `/health` always gets
   through: a busy server is not a dead one.

@@ -1,4 +1,4 @@
-"""What requests and answers hold: the arguments of operations, and what has no record elsewhere."""
+"""Bodies of requests, made of the arguments of operations, and of answers without a record."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -43,7 +43,7 @@ Compress = _body("Compress", "system.compact")
 
 
 class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What compaction has done so far."""
+    """Statistics of compaction."""
 
     summaries: int
     """Compressed memories there are."""
@@ -59,7 +59,7 @@ class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     last_run_at: datetime | None
     schedule: str | None
-    """When it runs by itself, a cron expression; null: only when asked."""
+    """A cron expression of when it runs by itself; null: only when asked."""
 
 
 class Health(msgspec.Struct, frozen=True):

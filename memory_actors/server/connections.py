@@ -104,7 +104,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether no request is in work."""
+        """True if no request is in work."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -30,7 +30,7 @@ _logger = get_logger("memory_actors.server")
 
 
 class Compactor(Protocol):
-    """What a memory system can do that a job asks of it."""
+    """The part of a memory system that a job needs."""
 
     async def compact(
         self,
@@ -68,9 +68,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     progress: dict[str, Any] | None = None
-    """How many users and clusters are done, and of how many."""
+    """The numbers of users and clusters that are done, and of all."""
     report: dict[str, Any] | None = None
-    """What came of it."""
+    """The report of a run that has ended."""
     error: JobError | None = None
 
 

@@ -1,4 +1,4 @@
-"""What a request that fails is answered: problem details (RFC 9457).
+"""Answers to requests that fail: problem details (RFC 9457).
 
 A caller gets the library's own message where it says what the caller can change. What is wrong on
 this side is told in fixed words, with an id; the log has that id and the kind of error, and neither
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Problem details of RFC 9457; what is below `instance` comes with a quota error."""
 
     type: str
-    """Which kind of problem it is: a name to compare with, not an address."""
+    """The kind of problem: a name to compare with, not an address."""
     title: str
     status: int
     detail: str

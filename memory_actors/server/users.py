@@ -18,8 +18,8 @@ from litestar.di import NamedDependency, Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter, in_json
+from memory_actors.api.user import UserMemory
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
@@ -73,7 +73,7 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }
-"""How parameters of operations are given in an address."""
+"""The parameters of operations as they are given in an address."""
 IN_QUERY: Final = {**IN_HTTP, "filters": str | None}
 
 
@@ -87,11 +87,11 @@ class Route(NamedTuple):
     problems: tuple[int, ...] = (400, 401, 403)
     status: int = 200
     body: type | None = None
-    """What a request holds; None: what is not in the path is in the query."""
+    """The body of a request; None: what is not in the path is in the query."""
     given: Mapping[str, Any] = {}
     """The example of it."""
     within: tuple[str, str] | None = None
-    """What the result is wrapped in, and its field there; None: the result is the answer."""
+    """The struct around the result, and its field; None: the result is the answer."""
     shown: Mapping[str, Any] = {}
     """Fields of the example of an answer that the type does not tell."""
 

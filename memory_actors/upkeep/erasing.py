@@ -52,7 +52,7 @@ _logger = get_logger("memory_actors.upkeep.erasing")
 
 
 class EraseReceipt(Returned, frozen=True, kw_only=True):
-    """What was erased, and when. It holds nothing of it."""
+    """A receipt of an erasure. It holds nothing of what was erased."""
 
     user: str
     """The first 12 hex digits of the SHA-256 of the user's id."""
@@ -66,7 +66,7 @@ class EraseReceipt(Returned, frozen=True, kw_only=True):
     log_bytes_before: int
     log_bytes_after: int
     key_deleted: bool = False
-    """Whether there was a key of the user's, so that old backups do not give the user back."""
+    """True if the user had a key, so that old backups do not give the user back."""
 
 
 class Erasing:

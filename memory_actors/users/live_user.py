@@ -28,7 +28,7 @@ from eventlog.core.frame import stream_id
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import remove_named
 from memory_actors.actors.actor import Actor
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import user_state, working
@@ -110,13 +110,13 @@ class LiveUser:
         on_alert: AlertHandler,
     ):
         self.stream = stream
-        self._chores = Chores()
+        self._tasks = BackgroundTasks()
         self.indexes = UserIndexes(
             stream,
             index_path,
             log=log,
             embeddings=embeddings,
-            chores=self._chores,
+            tasks=self._tasks,
             find=self._find,
         )
         self.values = Values(log, stream)
@@ -163,7 +163,7 @@ class LiveUser:
         """Finish what is under way; keep a snapshot and the index."""
         try:
             await self.actor.drain()
-            await self._chores.cancel()
+            await self._tasks.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
                 await self.snapshot()
             await self.indexes.save()
@@ -175,7 +175,7 @@ class LiveUser:
         """Finish what is under way; keep nothing."""
         try:
             await self.actor.drain()
-            await self._chores.cancel()
+            await self._tasks.cancel()
         finally:
             self.indexes.retire()
             self.actor.retire()
@@ -245,7 +245,7 @@ class LiveUser:
                 self._say_pruned(recorded.data)
         self.indexes.maintain()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
-            self._chores.start("snapshot", self.snapshot)
+            self._tasks.start("snapshot", self.snapshot)
 
     def _say_pruned(self, event: Pruned) -> None:
         """Log that memories were pruned: who gave leave may not be who looks after them."""

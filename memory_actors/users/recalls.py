@@ -1,4 +1,4 @@
-"""Which memories were returned to whom for which query: an audit of reads, if it is asked for.
+"""An audit of reads, if it is asked for: the memories that were returned to whom for which query.
 
 Each search is one event in a stream beside the user's own, `recall:user:<id>`, appended relaxed:
 the read waits for no disk, and a crash may lose the last 50 ms of it. A record that cannot be
@@ -42,7 +42,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US
 from eventlog.files.datafile import write_whole
 from eventlog.files.regular import read_bytes
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall
 from memory_actors.base.streams import RECALL_PREFIX
@@ -59,7 +59,7 @@ _logger = get_logger("memory_actors.users.recalls")
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """Where a stream stands; one append at a time."""
+    """The state of a stream; one append at a time."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     version: int | None = None
@@ -85,7 +85,7 @@ class RecallAudit:
         self._key_path = key_path
         self._key: bytes | None = None
         self._clock = clock
-        self._chores = Chores()
+        self._tasks = BackgroundTasks()
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
         self.failed = 0
         """Recalls that could not be written."""
@@ -102,7 +102,7 @@ class RecallAudit:
             made = self._made(query, memory_ids)
             version = await self._append(stream, made, meta)
             if version % TRIM_EVERY == 0:
-                self._chores.start(f"trim {stream}", lambda: self.trim(stream))
+                self._tasks.start(f"trim {stream}", lambda: self.trim(stream))
         except EventLogError as error:
             self.failed += 1
             _logger.warning("recall not kept", error=reason(error))
@@ -137,7 +137,7 @@ class RecallAudit:
 
     async def close(self) -> None:
         """Stop what runs in the background."""
-        await self._chores.cancel()
+        await self._tasks.cancel()
 
     # --- what is too old
 

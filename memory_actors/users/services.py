@@ -1,4 +1,4 @@
-"""What the handles of users work with: the parts of an open memory system."""
+"""The parts of an open memory system that the handles of users work with."""
 
 import asyncio
 import secrets

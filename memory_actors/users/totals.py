@@ -34,7 +34,7 @@ LIMITED = (
 
 
 class Summed:
-    """What users come to together, one state after the other: what the totals must be."""
+    """The sums over the states of users, one after the other: the totals must be the same."""
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class Summed:
 
 
 class Totals:
-    """What all users hold together, and what is just being added."""
+    """The sums that all users hold together, and those that are just being added."""
 
     def __init__(self, log: CountingStore, limits: GlobalLimits):
         self._log = log

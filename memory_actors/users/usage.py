@@ -1,4 +1,4 @@
-"""How much is held, of which limits, and what that would cost a month.
+"""Usage of memory beside its limits, and an estimate of its monthly cost.
 
 Prices are for what a hosted service would bill: the vectors, the graph's nodes, and short-term
 storage. 1 GB = 1024 MB.
@@ -27,13 +27,13 @@ class CostItem(Returned, frozen=True):
 
 
 class CostEstimate(Returned, frozen=True, kw_only=True):
-    """What a user's memory would cost a month, and the usage that comes from."""
+    """An estimate of the monthly cost of a user's memory, and the usage that it comes from."""
 
     user_id: str
     at: datetime
     tier: str
     tier_price_usd: float
-    """What the tier itself costs a month."""
+    """The monthly price of the tier itself."""
     storage_usd: float
     """The sum of the items."""
     total_usd: float
@@ -42,7 +42,7 @@ class CostEstimate(Returned, frozen=True, kw_only=True):
 
 
 class SystemUsage(Returned, frozen=True, kw_only=True):
-    """How much all users hold together, exactly, by kind."""
+    """The exact amounts that all users hold together, by kind."""
 
     at: datetime
     users: int

@@ -63,7 +63,7 @@ def test_low_recall_is_printed_and_exits_with_one(
 def test_recall_is_of_what_ranking_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    """If the index answers worse, the measurement says so."""
+    """The measurement shows an index that answers worse."""
     whole = getattr(dense.DenseIndex, asked)
     worse = {
         "proposed": lambda *args: None if (rows := whole(*args)) is None else rows[::2],

@@ -1,4 +1,4 @@
-"""What `python -m bench house` counts, on sources whose figures are known."""
+"""The counts of `python -m bench house`, on sources whose figures are known."""
 
 import json
 from pathlib import Path

@@ -24,8 +24,8 @@ from bench.longmemeval_rules import (
     memories_of,
     ranked,
 )
-from memory_actors.api.handles.user import UserMemory
-from memory_actors.search.model import model_path
+from memory_actors.api.user import UserMemory
+from memory_actors.search.model.installed import model_path
 
 HASHED = ("--embedder", "hashed")
 

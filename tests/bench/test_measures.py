@@ -1,4 +1,4 @@
-"""What each measure of recall counts, and in which order they stand."""
+"""Each measure of recall counts one thing, and they stand in one order."""
 
 import random
 

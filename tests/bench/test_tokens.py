@@ -1,4 +1,4 @@
-"""How the error of the estimate is measured."""
+"""The measurement of the estimate's error."""
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers

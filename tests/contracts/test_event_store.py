@@ -1,4 +1,4 @@
-"""What every event store must do. Runs over each implementation of the port."""
+"""The contract of every event store. Runs over each implementation of the port."""
 
 import asyncio
 from contextlib import suppress
@@ -279,7 +279,7 @@ NO_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", NO_ARGUMENTS)
 async def test_a_request_that_cannot_be_carried_out_is_refused_alone(store: EventStore, what: str):
-    """It raises InvalidAppend, leaves nothing, and those in the same batch go through."""
+    """The append raises InvalidAppend and leaves nothing; others in the batch go through."""
     before, bad, behind = await asyncio.gather(
         store.append("before", [Noted("1")], 0),
         store.append("bad", [Noted("2")], 0, **NO_ARGUMENTS[what]),
@@ -682,7 +682,7 @@ async def test_appends_at_once_count_if_they_are_there(store: EventStore):
 
 
 async def test_a_repeated_request_counts_once(store: EventStore):
-    """Also where the total would refuse it by now."""
+    """The repeated request succeeds also where the total would refuse it by now."""
     await store.append("s", [Noted("a")], 0, counters={"n": 3})
 
     results = await asyncio.gather(

@@ -31,7 +31,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, FormatRecord
+from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES, seal_record
 
 pytestmark = pytest.mark.anyio
@@ -117,7 +117,7 @@ async def test_everything_is_there_after_opening_again(tmp_path: Path):
 
 
 async def test_a_log_without_events_opens_again(tmp_path: Path):
-    """Whatever was committed before the first event."""
+    """The log opens whatever was committed before the first event."""
     for _ in range(3):
         async with EventLog.open(tmp_path, registry) as log:
             await log.flush()
@@ -392,7 +392,7 @@ async def test_an_anchor_that_lags_or_is_gone_is_no_damage(tmp_path: Path):
 
 
 async def test_damage_to_the_tree_is_a_typed_error(tmp_path: Path):
-    """What LMDB itself notices while reading is damage like any other."""
+    """Damage that LMDB itself notices while reading is damage like any other."""
     async with EventLog.open(tmp_path, registry) as log:
         await log.append("s", [Noted(str(n) * 50) for n in range(500)], 0)
     data = bytearray((tmp_path / "log.mdb").read_bytes())
@@ -605,7 +605,7 @@ async def test_a_cancelled_caller_takes_nobodys_turn(tmp_path: Path):
 
 
 async def test_closing_answers_every_caller(tmp_path: Path):
-    """What was queued is kept, what was waiting is refused, nobody hangs."""
+    """Queued appends are kept, waiting ones are refused, nobody hangs."""
     async with EventLog.open(tmp_path, registry, queue_events_max=2) as log:
         tasks = [asyncio.create_task(log.append(f"s{n}", [Noted("a")], 0)) for n in range(20)]
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What is encrypted opens at its own place under its own key, whole, and nowhere else."""
+"""An encrypted payload opens whole, at its own place, under its own key, and nowhere else."""
 
 import pytest
 from hypothesis import given, settings
@@ -69,7 +69,7 @@ def test_another_key_or_stream_neither_opens_nor_hashes_the_same(
 
 
 def test_the_same_bytes_are_never_encrypted_twice_with_one_nonce() -> None:
-    """Also when an append is tried again under the same version."""
+    """No nonce comes twice, also when an append is tried again under the same version."""
     nonces = {CIPHER.encrypt(b"same", b"here")[8 : 8 + NONCE_BYTES] for _ in range(20_000)}
 
     assert len(nonces) == 20_000

@@ -72,9 +72,9 @@ class ContextMachine(RuleBasedStateMachine):
         self.now_us = 0
         self.made = 0
         self.raws: dict[str, str] = {}
-        """What each block that is alive or archived says, by what was asked for."""
+        """The text of each block that is alive or archived, by the commands."""
         self.files: dict[str, tuple[str, Any]] = {}
-        """What the file of a document held when they were last in step, and the base of it."""
+        """The content of a document's file when both were last in step, and its base."""
 
     # --- how a command is carried out
 

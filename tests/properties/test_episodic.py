@@ -73,7 +73,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         self.now_us = 1_000_000_000
         self.ever: set[str] = set()
         self.originals: dict[str, list[Any]] = {}
-        """What was compressed, by its summary."""
+        """The compressed episodes, by their summary."""
 
     def ask(self, command: Any) -> None:
         before = self.state
@@ -108,7 +108,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         assert state.held.size_bytes <= max(limits.episodic_bytes, before.held.size_bytes)
 
     def check_promises(self, event: Any) -> None:
-        """What leaves is what may, in its order."""
+        """Only episodes that may leave do so, in their order."""
         if isinstance(event, EpisodeStarted):
             self.check_left(event, [self.state.held.rows[one] for one in event.evicted_ids])
         elif isinstance(event, EpisodesPruned):

@@ -140,7 +140,7 @@ class AgreeingStores(RuleBasedStateMachine):
         )
     )
     def append_at_once(self, requests: list[tuple[str, int, Counters, Any]]) -> None:
-        """Those that are accepted are there and have counted; so they are told to the other."""
+        """Accepted appends are there and have counted; so they are told to the other log."""
         versions = {stream: self.version(stream) for stream, *_ in requests}
         position = len(self.runner.run(self.memory.read_all(0, 10_000)))
 

@@ -94,7 +94,7 @@ class UserMachine(
         self.levels: dict[str, str] = {}
         self.ever: set[str] = set()
         self.originals: dict[str, list[Any]] = {}
-        """What was compressed, by its summary."""
+        """The compressed memories, by their summary."""
         self.now_us = 1_000_000_000
         self.made = 0
 
@@ -136,7 +136,7 @@ class UserMachine(
     # --- what holds of each command
 
     def check_refusal(self, command: Command, refusal: Exception) -> None:
-        """What is refused for lack of room asked for some; the refusal says whose limit it is."""
+        """A command refused for lack of room asked for some; the refusal says whose limit it is."""
         if isinstance(refusal, QuotaExceededError):
             assert asks_for_room(command)
             own = [limit for _, limit in recount.uses(self.state, self.limits).values()]
@@ -152,8 +152,10 @@ class UserMachine(
             assert used <= max(limit, was), name
 
     def check_lives(self, decided: Decided, before: Rows, after: Rows) -> None:
-        """Who comes, changes or goes is named; nobody comes back but by a restore or under a key;
-        what is pinned is not made to go."""
+        """Every memory that comes, changes or goes is named.
+
+        None comes back but by a restore or under a key, and no pinned one is made to go.
+        """
         changed = {one for one in before.keys() | after.keys() if before.get(one) != after.get(one)}
         assert changed <= decided.named
         born = after.keys() - before.keys()
@@ -165,7 +167,7 @@ class UserMachine(
             assert not getattr(before[gone][1], "pinned", False)
 
     def check_said(self, decided: Decided) -> None:
-        """What was to be changed is changed, and every text is found by its own digest."""
+        """A memory that was to be changed is changed, and every text is found by its own digest."""
         command, before, after = decided.command, living(decided.before), living(decided.after)
         if isinstance(command, UPDATES):
             kind, row = after[command.memory_id]
@@ -223,7 +225,7 @@ class UserMachine(
                 self.check_undone(decided, event.memory_id, version)
 
     def check_undone(self, decided: Decided, summary: str, version: int) -> None:
-        """What came back is as it was, unless something happened since, or fewer steps may stay."""
+        """A restored memory is as it was, unless it changed since, or fewer steps may stay."""
         ids, after = decided.command.memory_ids, living(decided.after)
         back, were = [self.says(*after[one]) for one in ids], self.originals.get(summary, [])
         steps = max((len((data or {}).get("steps", ())) for _, _, data, *_ in were), default=0)

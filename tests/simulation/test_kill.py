@@ -23,10 +23,14 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("beside", ["compacting", "episodes"])
 def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
-    report = run(rounds=5, seed=11, beside=beside)
-    assert report.acknowledged > 50
-    assert report.compressed > 0
-    assert harm(report) == (0, 0, 0)
+    """A busy machine may have compressed nothing yet in any round: then there are more rounds."""
+    for seed in range(11, 17):
+        report = run(rounds=5, seed=seed, beside=beside)
+        assert report.acknowledged > 50
+        assert harm(report) == (0, 0, 0)
+        if report.compressed:
+            return
+    pytest.fail("nothing was compressed in any round")
 
 
 @pytest.mark.timeout(300)

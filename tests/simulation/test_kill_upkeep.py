@@ -37,7 +37,7 @@ STREAMS = ["a", "b", "c", "d"]
 LIFE_S_MAX = 0.5  # after the first acknowledgement
 TRACED = {
     "archive", "archiving", "backup", "copying", "datafile", "environment", "erase", "opening",
-    "segment", "shared", "store_format", "upkeep",
+    "segment", "shared", "upkeep",
 }  # fmt: skip
 FOREVER = 2**62
 
@@ -50,7 +50,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct):
-    """What was found after kills."""
+    """The findings after kills."""
 
     kills: int = 0
     acknowledged: int = 0
@@ -59,7 +59,7 @@ class Findings(msgspec.Struct):
     damaged: list[str] = []
     left: list[str] = []
     during: dict[str, int] = {}
-    """How many kills came when what was under way."""
+    """The number of kills by the work that was under way."""
 
     @property
     def harm(self) -> tuple[int, int, list[str], list[str]]:

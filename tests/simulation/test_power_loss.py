@@ -112,7 +112,7 @@ def test_a_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
-    """What a process does to its disk that makes a log and appends to it."""
+    """The steps on disk of a process that makes a log and appends to it."""
     scratch = tmp_path_factory.mktemp("journal")
     try:
         shared = build(scratch)

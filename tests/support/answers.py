@@ -1,4 +1,4 @@
-"""What a user's memory answers to every read, as plain data: to be compared with a later answer."""
+"""The answers of a user's memory to every read, as plain data: to be compared later."""
 
 from collections.abc import Sequence
 from typing import Any

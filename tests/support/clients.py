@@ -1,4 +1,4 @@
-"""What clients of a small memory system do, and what its receipts promise them: a plain model."""
+"""Clients of a small memory system, and the promises of its receipts: a plain model."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -116,14 +116,14 @@ GROWTH = st.lists(
 
 
 class Held:
-    """What a user's memory must hold, by what the receipts said."""
+    """The memories that a user must have, by the receipts."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, str] = {}
         """Of the living, by id."""
         self.ever: dict[str, str] = {}
         self.says: dict[str, set[str]] = {}
-        """What may be read; more than one text where clients raced."""
+        """The texts that may be read; more than one where clients raced."""
         self.said: dict[str, set[str]] = {}
         """Whatever was ever said of it."""
         self.ends: dict[str, tuple[str, str]] = {}

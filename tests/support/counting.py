@@ -1,4 +1,4 @@
-"""How many steps the examples of a state machine took."""
+"""A count of the steps that the examples of a state machine took."""
 
 from typing import Any
 

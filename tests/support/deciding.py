@@ -17,7 +17,7 @@ Rows = dict[str, tuple[Kind, Any]]
 
 
 class Decided(NamedTuple):
-    """What came of a command."""
+    """The outcome of a command."""
 
     command: Command
     before: UserState
@@ -38,7 +38,7 @@ class Deciding:
         self.decider = user_state.user_decider(limits)
         self.state = UserState()
         self.log: list[Recorded[Any]] = []
-        """As it comes back from disk: every event has been encoded and decoded."""
+        """The state as it comes back from disk: every event has been encoded and decoded."""
         self.about: defaultdict[str, list[Recorded[Any]]] = defaultdict(list)
         self.totals: Counter[str] = Counter()
 

@@ -10,7 +10,7 @@ import pytest
 
 
 class Server:
-    """What a server was asked, and what it will do: a method of `Handler` and its arguments.
+    """The requests of a server, and its script: a method of `Handler` and its arguments.
 
     It answers properly when the script has ended.
     """

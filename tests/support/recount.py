@@ -1,4 +1,4 @@
-"""What a user's memory takes, counted anew from texts and events, and the alerts it calls for."""
+"""The usage of a user's memory, counted anew from texts and events, and the alerts it calls for."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from memory_actors.kinds.user_state import KINDS, UserState, kind_of_event
 
 Log = Sequence[Recorded[Any]]
 Uses = dict[tuple[str, ...], tuple[int, int]]
-"""What is limited -> (used, limit). What is limited for each session, agent or episode is named
+"""Limits as name -> (used, limit). A limit for each session, agent or episode is named
 with it."""
 
 # --- how much of each limit
@@ -76,7 +76,7 @@ def _of_agents(rows: Sequence[Any], limits: Limits) -> Uses:
 SILENT = {
     "short_term.bytes", "short_term.messages", "short_term.sessions", "working.bytes",
 }  # fmt: skip
-"""What raises no alert: where something has to leave, it does, and nothing is refused."""
+"""Limits that raise no alert: something leaves where it has to, and nothing is refused."""
 
 
 def fullest(counted: Uses) -> dict[str, tuple[int, int]]:

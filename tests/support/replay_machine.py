@@ -26,7 +26,7 @@ KEPT = msgspec.structs.replace(SETTINGS, archive_retention_days=None, check_repl
 
 
 class Kept(NamedTuple):
-    """What a user's memory answered at a position."""
+    """The answers of a user's memory at a position."""
 
     name: str
     position: int

@@ -1,4 +1,4 @@
-"""What a command must lead to where room is short: the exact boundary, and the exact victims.
+"""The outcome of a command where room is short: the exact boundary, and the exact victims.
 
 The oracle lets a command have all the room it wants and counts, row by row, what it would take. Is
 that within every limit, nothing may go and nothing be refused. Otherwise it takes away one victim,
@@ -32,7 +32,7 @@ ENDLESS = Limits(
     **{name: 1 << 50 for name in Limits.__struct_fields__ if name not in SET_BY_TIER}
 )  # fmt: skip
 Fits = Callable[[set[str]], bool]
-"""Whether there is room once these are gone."""
+"""Say whether there is room once these are gone."""
 REFUSED = None
 Victims = tuple[str, ...] | None
 """Ids in the order in which they go, or that there is no room."""

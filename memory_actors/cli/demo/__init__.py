@@ -16,8 +16,8 @@ import anyio
 import click
 import msgspec
 
-from memory_actors.api.handles.user import UserMemory
 from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
 from memory_actors.base.records import Item, Relationship
 from memory_actors.cli import options

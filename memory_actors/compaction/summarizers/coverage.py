@@ -55,13 +55,13 @@ RATE_SHARE_MIN: Final = 0.35
 LENGTH_POWER: Final = 0.7
 """1: worth per word; 0: worth alone, and long sentences win."""
 VECTOR_SHARE: Final = 0.1
-"""What coming near to all vectors is worth, as a share of saying all concepts."""
+"""The worth of coming near to all vectors, as a share of saying all concepts."""
 ANCHORS_MAX: Final = 200
 """Memories, evenly over time, whose vectors stand for all."""
 FACT_WEIGHT: Final = 1.0
 """Of a fact, in stems of one memory."""
 COMMON: Final = 5.0
-"""How soon a stem counts as said by everybody: the 5 of the weight above."""
+"""The 5 of the weight above: the less, the sooner a stem counts as said by everybody."""
 READ_CHARACTERS_MAX: Final = 1_000
 """Of a sentence: what stands behind is kept if it is chosen, but does not speak for it."""
 
@@ -94,7 +94,7 @@ _NAME: Final = re.compile(r"[^\W\d_]+(?:['\u2019\-][^\W\d_]+)*")
 
 
 class Concepts(NamedTuple):
-    """What each of n sentences says. All arrays are read-only by agreement."""
+    """The concepts of each of n sentences. All arrays are read-only by agreement."""
 
     flat: Ints
     """The concepts of all sentences, one sentence after the other, none twice in a sentence."""
@@ -103,7 +103,7 @@ class Concepts(NamedTuple):
     weights: Floats
     """Of each concept."""
     facts: npt.NDArray[np.bool_]
-    """Which concepts are facts."""
+    """True for concepts that are facts."""
     outcomes: npt.NDArray[np.bool_]
     """`[n]`: which sentences tell a decision or an outcome (English)."""
 
@@ -174,20 +174,17 @@ def _capitals(sentence: str) -> Iterator[tuple[str, bool]]:
     """Yield the words with a capital that may be names, and whether they come first."""
     for place, found in enumerate(_NAME.finditer(sentence)):
         word = found[0]
-        if word[0].isupper() and not _is_pronoun(word):
+        # `I`, and what it began, has a capital without being a name.
+        pronoun = word.replace("\u2019", "'").split("'")[0] == "I" or word.casefold() in STOP_WORDS
+        if word[0].isupper() and not pronoun:
             yield word.replace("\u2019", "'").casefold().removesuffix("'s"), place == 0
-
-
-def _is_pronoun(word: str) -> bool:
-    """Tell whether a word is written with a capital for being `I`, or for what began as one."""
-    return word.replace("\u2019", "'").split("'")[0] == "I" or word.casefold() in STOP_WORDS
 
 
 # --- which to keep
 
 
 class Layout(NamedTuple):
-    """Where n sentences stand, and what they take of a budget.
+    """The places of n sentences, and their costs.
 
     A memory's first sentence brings the memory's label, a day's first sentence the day's mark.
     Costs are `[n, 2]`: words and bytes, the space behind included.
@@ -203,7 +200,7 @@ class Layout(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What makes n sentences worth keeping."""
+    """The worth of n sentences."""
 
     said: Concepts
     factors: Floats
@@ -217,7 +214,8 @@ def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> 
     said = concepts(sentences, memories.tolist())
     asks = np.array([sentence.endswith(_QUESTION_MARKS) for sentence in sentences])
     factors = np.where(asks, QUESTION_FACTOR, np.where(said.outcomes, OUTCOME_FACTOR, 1.0))
-    factors[_repeats(sentences)] = 0.0
+    first: dict[str, int] = {}  # which tells since when
+    factors[[n for n, one in enumerate(sentences) if first.setdefault(one, n) != n]] = 0.0
     if vectors is None:
         return Worth(said, factors, np.zeros((len(sentences), 0), np.float32))
     return Worth(said, factors, _nearness(said, memories, vectors))
@@ -228,12 +226,6 @@ def share_said(worth: Worth, chosen: Sequence[int]) -> float:
     said = np.unique(np.concatenate([worth.said.of(one) for one in chosen]))
     share: float = worth.said.weights[said].sum() / max(worth.said.weights.sum(), 1e-9)
     return share
-
-
-def _repeats(sentences: Sequence[str]) -> list[int]:
-    """Return the sentences that stand word for word further ahead: the first tells since when."""
-    first: dict[str, int] = {}
-    return [n for n, sentence in enumerate(sentences) if first.setdefault(sentence, n) != n]
 
 
 def _nearness(said: Concepts, memories: Ints, vectors: Vectors) -> Vectors:
@@ -284,9 +276,13 @@ class _Picker:
 
     def best(self) -> int | None:
         """Return the sentence that adds most for its length, of those that fit and are news."""
-        costs, facts = self._costs(), self._new_facts()
+        costs, said = self._costs(), self._worth.said
+        facts = said.per_sentence(said.facts * self._unsaid) > 0
+        stems = said.per_sentence(self._stems * self._unsaid)
         lengths = (costs[:, 0] + self._shortness) ** LENGTH_POWER
-        possible = (costs <= self._left).all(axis=1) & (facts | self._has_new_stems())
+        possible = (costs <= self._left).all(axis=1) & (
+            facts | (stems >= NEWS_SHARE_MIN * self._stem_counts)
+        )
         told, neared = self._gains()
         told = np.where(possible, told / lengths, 0.0)
         if self._rate_min is None:
@@ -313,16 +309,6 @@ class _Picker:
         brings_mark = ~self._day_opened[layout.days]
         labels, marks = brings_label[:, None] * layout.labels, brings_mark[:, None] * layout.marks
         return layout.sentences + labels + marks
-
-    def _new_facts(self) -> npt.NDArray[np.bool_]:
-        said = self._worth.said
-        new: npt.NDArray[np.bool_] = said.per_sentence(said.facts * self._unsaid) > 0
-        return new
-
-    def _has_new_stems(self) -> npt.NDArray[np.bool_]:
-        stems = self._worth.said.per_sentence(self._stems * self._unsaid)
-        new: npt.NDArray[np.bool_] = stems >= NEWS_SHARE_MIN * self._stem_counts
-        return new
 
     def _gains(self) -> tuple[Floats, Floats]:
         """Return what each sentence would add in concepts, and in nearness to the vectors."""

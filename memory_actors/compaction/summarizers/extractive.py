@@ -28,7 +28,14 @@ import anyio
 import numpy as np
 
 from memory_actors.base.errors import InvalidInputError, SummarizerError
-from memory_actors.compaction.summarizers.coverage import Ints, Layout, choose, share_said, worth
+from memory_actors.compaction.summarizers.coverage import (
+    Ints,
+    Layout,
+    Worth,
+    choose,
+    share_said,
+    worth,
+)
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX, Cluster, checked_words_max, day
 from memory_actors.compaction.summarizers.sampling import evenly
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
@@ -40,7 +47,7 @@ SENTENCES_MAX: Final = 1_000
 CHARACTERS_MAX: Final = 2_000_000
 """Of all memories together that are looked at, the same of each: 20,000 at 100 memories."""
 LONG_WORDS: Final = 60
-"""What is left of a sentence that is longer than the whole summary may be."""
+"""The length to which a sentence is cut that is longer than the whole summary may be."""
 CLIP_BYTES_MIN: Final = 24
 """A sentence cut shorter than that tells nobody anything."""
 _ANY: Final = 1 << 40
@@ -76,18 +83,14 @@ class ExtractiveSummarizer:
         words = self._words_max - count_words(cluster.heading)
         if sum(map(count_words, cluster.texts)) * self._share_max <= words:
             return 1.0
-        page = _page(cluster, words)
-        layout = _layout(page)
-        value = worth(page.sentences, layout.memories, cluster.vectors)
+        _, layout, value = _read(cluster, words)
         chosen = choose(value, layout, words_max=words, bytes_max=_ANY)
         return share_said(value, chosen) if chosen else 1.0
 
     def summarize_sync(self, cluster: Cluster) -> str:
         """Return the body of a summary. Keeps the calling thread until it is done."""
         words = self._words_max - count_words(cluster.heading)
-        page = _page(cluster, words)
-        layout = _layout(page)
-        value = worth(page.sentences, layout.memories, cluster.vectors)
+        page, layout, value = _read(cluster, words)
         heading, originals = len(cluster.heading.encode()), cluster.content_bytes
         shorter = originals - heading - 1
         first = choose(value, layout, words_max=words, bytes_max=shorter, picks_max=1)
@@ -111,6 +114,20 @@ class _Page(NamedTuple):
     """Of each sentence's memory, "" where the cluster has only one."""
 
 
+def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
+    """Return the sentences of a cluster, their places and costs, and their worth."""
+    page = _page(cluster, words_max)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(page.days))}
+    layout = Layout(
+        memories=np.array(page.memories),
+        days=np.array([numbers[name] for name in page.days]),
+        sentences=_costs(page.sentences),
+        labels=_costs(page.labels),
+        marks=_costs([_mark(name) for name in page.days]),
+    )
+    return page, layout, worth(page.sentences, layout.memories, cluster.vectors)
+
+
 def _page(cluster: Cluster, words_max: int) -> _Page:
     looked_at = evenly(len(cluster.texts), MEMORIES_MAX)
     characters = CHARACTERS_MAX // len(looked_at)
@@ -126,7 +143,11 @@ def _page(cluster: Cluster, words_max: int) -> _Page:
         raise SummarizerError("the memories have no text but space: delete them")
     kept = [rows[place] for place in evenly(len(rows), SENTENCES_MAX)]
     said, memories, heads, days = zip(*kept, strict=True)
-    return _Page([_shortened(one, words_max) for one in said], [*memories], [*heads], [*days])
+    shortened = [  # the beginning of what alone would be longer than a summary
+        one if count_words(one) <= words_max else clip(one, min(words_max, LONG_WORDS), _ANY)
+        for one in said
+    ]
+    return _Page(shortened, [*memories], [*heads], [*days])
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
@@ -147,24 +168,6 @@ def _sentences(text: str, characters_max: int) -> list[str]:
     if len(text) <= characters_max:
         return found
     return found[:-1] or [one + MARKER for one in found]
-
-
-def _shortened(sentence: str, words_max: int) -> str:
-    """Return a sentence, or its beginning if it alone would be longer than a summary."""
-    if count_words(sentence) <= words_max:
-        return sentence
-    return clip(sentence, min(words_max, LONG_WORDS), _ANY)
-
-
-def _layout(page: _Page) -> Layout:
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(page.days))}
-    return Layout(
-        memories=np.array(page.memories),
-        days=np.array([numbers[name] for name in page.days]),
-        sentences=_costs(page.sentences),
-        labels=_costs(page.labels),
-        marks=_costs([_mark(name) for name in page.days]),
-    )
 
 
 def _costs(parts: Sequence[str]) -> Ints:

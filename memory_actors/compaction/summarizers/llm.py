@@ -37,6 +37,7 @@ TEMPERATURE: Final = 0.3
 TOKENS_MAX: Final = 800
 """Of the answer: 500 English words take about 650."""
 _WORDS_ASKED_MIN: Final = 15
+"""A summary of half of the originals is asked for, but not of less than a sentence."""
 
 _SYSTEM: Final = """\
 You condense old memories of an AI agent. Your summary will stand in their place, so keep what \
@@ -94,9 +95,10 @@ class OpenAISummarizer(AsksModel):
         :raises SummarizerError: the model gave no usable answer.
         """
         words = self._words_max - count_words(cluster.heading)
+        half = sum(map(count_words, cluster.texts)) // 2
         try:
             answer = await self._client.answer(
-                _SYSTEM.format(words=_words_asked(cluster, words)),
+                _SYSTEM.format(words=min(words, max(half, _WORDS_ASKED_MIN))),
                 _question(cluster),
                 max_tokens=TOKENS_MAX,
                 temperature=TEMPERATURE,
@@ -105,12 +107,6 @@ class OpenAISummarizer(AsksModel):
             raise SummarizerError(f"no summary: {error}") from error
         text = _finished(answer)
         return checked_body(within(text, words, len(text.encode())), self.name)
-
-
-def _words_asked(cluster: Cluster, words_max: int) -> int:
-    """Return how long a summary to ask for: half of the originals, but not less than a sentence."""
-    half = sum(map(count_words, cluster.texts)) // 2
-    return min(words_max, max(half, _WORDS_ASKED_MIN))
 
 
 def _question(cluster: Cluster) -> str:

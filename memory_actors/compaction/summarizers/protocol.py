@@ -28,7 +28,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     texts: tuple[str, ...]
     times: tuple[datetime, ...]
-    """When each was true: aware, none before the one in front of it."""
+    """The time each was true: aware, none before the one in front of it."""
     vectors: Vectors | None = None
     """Unit vectors, float32 `[len(texts), dimension]`. None: go by the words alone."""
 
@@ -46,12 +46,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def time_range_start(self) -> datetime:
-        """When the first memory was true."""
+        """The time the first memory was true."""
         return self.times[0]
 
     @property
     def time_range_end(self) -> datetime:
-        """When the last memory was true."""
+        """The time the last memory was true."""
         return self.times[-1]
 
     @property
@@ -61,7 +61,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def heading(self) -> str:
-        """How the summary of this cluster opens."""
+        """The opening of this cluster's summary."""
         return heading(len(self.texts), self.time_range_start, self.time_range_end)
 
 
@@ -170,23 +170,18 @@ class CallableSummarizer:
 
         :raises SummarizerError: the callable raised, or returned no text, or an empty one.
         """
+        of_object = getattr(type(self._function), "__call__", None)  # noqa: B004 - which it is
+        body: object
         try:
-            body = await self._call(cluster)
+            if any(map(inspect.iscoroutinefunction, (self._function, of_object))):
+                body = self._function(cluster)
+            else:
+                run = anyio.to_thread.run_sync
+                body = await run(self._function, cluster, abandon_on_cancel=True)
+            if inspect.isawaitable(body):
+                body = await body
         except Exception as error:
             raise SummarizerError(
                 f"summariser {self._name} raised {type(error).__name__}: see its cause, and mend it"
             ) from error
         return checked_body(body, self._name)
-
-    async def _call(self, cluster: Cluster) -> object:
-        body: object
-        if _is_async(self._function):
-            body = self._function(cluster)
-        else:
-            body = await anyio.to_thread.run_sync(self._function, cluster, abandon_on_cancel=True)
-        return await body if inspect.isawaitable(body) else body
-
-
-def _is_async(function: Summarize) -> bool:
-    of_object = getattr(type(function), "__call__", None)  # noqa: B004 - which it is
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(of_object)

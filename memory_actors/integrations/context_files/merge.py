@@ -23,13 +23,12 @@ document; `base` says what the merged document holds. The first is true until th
 the second from then on. See syncing.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from eventlog.core.records import Returned
 from memory_actors.base.errors import ContextFileError
-from memory_actors.integrations.context_files.digests import Base, base_of, but_for_spacing
 from memory_actors.integrations.context_files.weaving import FileBlock, added_by_both, weave, whole
 from memory_actors.kinds.context.alignment import (
     NewId,
@@ -44,6 +43,8 @@ from memory_actors.kinds.context.commands import Change
 from memory_actors.kinds.context.markdown import entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
+Base: TypeAlias = tuple[tuple[str, bytes], ...]
+ENDS = ("\n", "\n\n", "", "\r\n", "\r\n\r\n", "\n\n\n")  # what people leave behind an entry
 BLOCKS_MAX = 10_000  # of a file: as many as a user may have entries
 
 Reason = Literal[
@@ -58,16 +59,16 @@ class Conflict(Returned, frozen=True):
     """The entry it is about."""
     reason: Reason
     document: str | None
-    """What the document says; None: the entry is gone there."""
+    """The text in the document; None: the entry is gone there."""
     file: str | None
-    """What the file says; None: the entry is gone there."""
+    """The text in the file; None: the entry is gone there."""
 
 
 class Merged(Returned, frozen=True):
     """The outcome of a merge."""
 
     changes: tuple[Change, ...]
-    """What makes the document read `text`."""
+    """Changes after which the document reads `text`."""
     text: str
     file_base: Base
     base: Base
@@ -115,7 +116,7 @@ def _read(text: str) -> list[FileBlock]:
 
 
 class _Edit(IntEnum):
-    """What became of an entry on one side since the base."""
+    """The change of an entry on one side since the base."""
 
     NONE = 0
     SPACING = 1  # other blank lines behind it
@@ -147,7 +148,7 @@ class _Merging:
         if not digests:
             return []
         keys = [
-            next((one for one in but_for_spacing(block.raw) if one in digests), None)
+            next((one for one in _but_for_spacing(block.raw) if one in digests), None)
             for block in self.read
         ]
         known = [self.live.get(name) or archived.get(name) for name, _ in base]
@@ -198,10 +199,23 @@ class _Merging:
         self.conflicts.append(Conflict(name, reason, here, there))
 
 
+def base_of(blocks: Iterable[Placed]) -> Base:
+    """Return blocks as a base."""
+    return tuple((block.block_id, text_digest(block.raw)) for block in blocks)
+
+
+def _but_for_spacing(raw: str) -> Iterator[bytes]:
+    """Yield the digests of a block as it is, then with other blank lines behind it."""
+    yield text_digest(raw)
+    body = raw.rstrip()
+    for end in ENDS:
+        yield text_digest(body + end)
+
+
 def _edit(raw: str, digest: bytes) -> _Edit:
     if text_digest(raw) == digest:
         return _Edit.NONE
-    return _Edit.SPACING if digest in but_for_spacing(raw) else _Edit.TEXT
+    return _Edit.SPACING if digest in _but_for_spacing(raw) else _Edit.TEXT
 
 
 def _spacing(raw: str) -> str:

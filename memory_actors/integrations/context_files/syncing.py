@@ -28,8 +28,7 @@ from eventlog.core.records import Returned
 from memory_actors.api.plumbing import note_synced
 from memory_actors.base import text_files as files
 from memory_actors.base.errors import ContextFileError, StaleDocumentError, UnavailableError
-from memory_actors.integrations.context_files.digests import Base
-from memory_actors.integrations.context_files.merge import Conflict, Merged, merge
+from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.integrations.context_files.mirror import check_no_mirror, write_mirror
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.markdown import render
@@ -40,7 +39,7 @@ ROUNDS_MAX = 20  # three are enough where nobody else writes
 
 
 class SyncReport(Returned, frozen=True, kw_only=True):
-    """What one sync did."""
+    """The outcome of one sync."""
 
     document: str
     path: str
@@ -57,7 +56,7 @@ class SyncReport(Returned, frozen=True, kw_only=True):
 
     @property
     def quiet(self) -> bool:
-        """Whether there was nothing to do."""
+        """True if there was nothing to do."""
         return not (self.changes or self.file_changed or self.conflicts)
 
 

@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 
 
 class _Sight(NamedTuple):
-    """What a look at both sides shows."""
+    """Both sides as one look shows them."""
 
     file: tuple[int, int, int] | None
     document: bytes

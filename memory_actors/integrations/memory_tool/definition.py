@@ -1,9 +1,9 @@
-"""What the tool takes, as JSON schema, and the check that it got that."""
+"""Arguments of the tool as JSON schema, and the check of what a model gave."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from memory_actors.integrations.memory_tool import errors
+from memory_actors.integrations.memory_tool.errors import refused
 
 _PATH = {"type": "string", "description": "A path under /memories, such as /memories/notes.md."}
 _PROPERTIES: dict[str, dict[str, Any]] = {
@@ -69,14 +69,14 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
     :raises MemoryToolError: it is no command, or an argument is missing or none.
     """
     if not isinstance(command, Mapping):
-        raise errors.bad_input('a command is an object such as {"command": "view", …}')
+        raise refused("bad input", what='a command is an object such as {"command": "view", …}')
     name = command.get("command")
     if not isinstance(name, str) or name not in _REQUIRED:
-        raise errors.bad_input(f"Unknown command: {name}")
+        raise refused("bad input", what=f"Unknown command: {name}")
     given = {key: command[key] for key in _REQUIRED[name] if command.get(key) is not None}
     for key in _REQUIRED[name]:
         if key not in given:
-            raise errors.bad_input(f"Missing required parameter `{key}` of {name}")
+            raise refused("bad input", what=f"Missing required parameter `{key}` of {name}")
     optional = _OPTIONAL.get(name, ())
     given |= {key: command[key] for key in optional if command.get(key) is not None}
     return name, {key: _checked(key, value) for key, value in given.items()}
@@ -90,7 +90,9 @@ def _checked(key: str, value: object) -> object:
         return value
     if kind == "array" and isinstance(value, list | tuple) and [*map(_is_int, value)] == [True] * 2:
         return tuple(value)
-    raise errors.bad_input(f"Invalid `{key}` parameter: {value!r:.200}. It should be {_A[kind]}")
+    raise refused(
+        "bad input", what=f"Invalid `{key}` parameter: {value!r:.200}. It should be {_A[kind]}"
+    )
 
 
 _A = {

@@ -1,10 +1,10 @@
-"""How files and directories are shown: sizes, numbered lines, listings."""
+"""Files and directories as the tool shows them: sizes, numbered lines, listings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from memory_actors.base.quota import KIB
-from memory_actors.integrations.memory_tool import errors
+from memory_actors.integrations.memory_tool.errors import refused
 from memory_actors.integrations.memory_tool.paths import is_hidden, is_under
 
 LINES_MAX = 999_999  # what fits the six columns of a line number
@@ -21,7 +21,7 @@ def view_of_file(path: str, text: str, first: int = 1, last: int = -1) -> str:
     """
     lines = text.split("\n")
     if len(lines) > LINES_MAX:
-        raise errors.too_many_lines(path, LINES_MAX)
+        raise refused("too long", path=path, lines_max=LINES_MAX)
     first = max(1, first)
     shown = lines[first - 1 : len(lines) if last == -1 else max(0, last)]
     return f"Here's the content of {path} with line numbers:\n{numbered(shown, first)}"

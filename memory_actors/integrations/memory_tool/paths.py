@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from memory_actors.integrations.memory_tool import errors
+from memory_actors.integrations.memory_tool.errors import MemoryToolError, refused
 
 ROOT = "/memories"
 DECODED_TIMES_MAX = 5  # %252e is %2e is a dot: nobody encodes a name more often in good faith
@@ -23,14 +23,14 @@ def name_of(path: str) -> str:
     :raises MemoryToolError: it is no path under /memories.
     """
     if not path.isprintable():
-        raise errors.bad_input(f"Invalid path {path!r}")
+        raise refused("bad input", what=f"Invalid path {path!r}")
     if path != ROOT and not path.startswith(f"{ROOT}/"):
-        raise errors.outside(path)
+        raise refused("outside", path=path)
     if any(map(_is_traversal, _spellings(path))):
-        raise errors.escapes(path)
+        raise refused("escapes", path=path)
     parts = [part for part in path.split("/")[2:] if part]
     if not all(map(str.strip, parts)):
-        raise errors.bad_input(f"Invalid path {path!r}: a name has to be more than blanks")
+        raise refused("bad input", what=f"Invalid path {path!r}: a name has to be more than blanks")
     return "/".join(parts)
 
 
@@ -43,7 +43,7 @@ def is_reachable(name: str) -> bool:
     """Return whether a document has a path: one made elsewhere may have any name."""
     try:
         return bool(name) and name_of(path_of(name)) == name
-    except errors.MemoryToolError:
+    except MemoryToolError:
         return False
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,
@@ -19,9 +19,8 @@ from memory_actors.base.errors import (
     StaleDocumentError,
     UnavailableError,
 )
-from memory_actors.integrations.memory_tool import errors
 from memory_actors.integrations.memory_tool.definition import arguments_of, definition
-from memory_actors.integrations.memory_tool.errors import MemoryToolError
+from memory_actors.integrations.memory_tool.errors import MemoryToolError, refused
 from memory_actors.integrations.memory_tool.listing import snippet, view_of_directory, view_of_file
 from memory_actors.integrations.memory_tool.paths import (
     is_reachable,
@@ -87,15 +86,15 @@ class MemoryTool:
             first, last = view_range or (1, -1)
             return view_of_file(path, await self._text(name), first, last)
         if name and not any(is_under(file, name) for file in sizes):
-            raise errors.missing_to_view(path)
+            raise refused("missing to view", path=path)
         return view_of_directory(path, name, sizes)
 
     async def _create(self, path: str, file_text: str) -> str:
-        name = await self._new_name(path, errors.exists)
+        name = await self._new_name(path, "exists")
         try:
             await self._context.create(name, file_text)
         except InvalidInputError:
-            await self._new_name(path, errors.exists)  # somebody else was first
+            await self._new_name(path, "exists")  # somebody else was first
             raise
         return f"File created successfully at: {path}"
 
@@ -108,25 +107,25 @@ class MemoryTool:
                 f"line numbers):\n{snippet(new, at)}"
             )
 
-        return await self._edit(path, errors.missing_to_edit, edit)
+        return await self._edit(path, "missing to edit", edit)
 
     async def _insert(self, path: str, insert_line: int, insert_text: str) -> str:
         def edit(text: str) -> tuple[str, str]:
             lines = LINES.findall(text)
             if not 0 <= insert_line <= len(lines):
-                raise errors.bad_insert_line(insert_line, len(lines))
+                raise refused("bad insert_line", line=insert_line, lines=len(lines))
             added = insert_text if insert_text.endswith("\n") else f"{insert_text}\n"
             before = "".join(lines[:insert_line])
             end = "" if before.endswith("\n") or not before else "\n"
             new = "".join([before, end, added, *lines[insert_line:]])
             return new, f"The file {path} has been edited."
 
-        return await self._edit(path, errors.missing, edit)
+        return await self._edit(path, "missing", edit)
 
     async def _delete(self, path: str) -> str:
         name = name_of(path)
         if not name:
-            raise errors.is_root("delete")
+            raise refused("root", verb="delete")
         for _ in range(TRIES_MAX):
             with suppress(NotFoundError):  # somebody else deleted one of them
                 await self._context.delete_all(await self._files_at(name, path))
@@ -136,12 +135,12 @@ class MemoryTool:
     async def _rename(self, old_path: str, new_path: str) -> str:
         old = name_of(old_path)
         if not old:
-            raise errors.is_root("rename")
+            raise refused("root", verb="rename")
         for _ in range(TRIES_MAX):
             files = await self._files_at(old, old_path)
-            new = await self._new_name(new_path, errors.destination_exists)
+            new = await self._new_name(new_path, "destination exists")
             if is_under(new, old):
-                raise errors.bad_input(f"{old_path} cannot be moved into itself")
+                raise refused("bad input", what=f"{old_path} cannot be moved into itself")
             with suppress(NotFoundError):  # somebody else moved one of them
                 await self._rename_all({file: new + file.removeprefix(old) for file in files})
                 return f"Successfully renamed {old_path} to {new_path}"
@@ -167,17 +166,17 @@ class MemoryTool:
         sizes = await self._sizes()
         files = [name] if name in sizes else [file for file in sizes if is_under(file, name)]
         if not files:
-            raise errors.missing(path)
+            raise refused("missing", path=path)
         return files
 
-    async def _new_name(self, path: str, taken: Callable[[str], MemoryToolError]) -> str:
+    async def _new_name(self, path: str, taken: str) -> str:
         """Return the name for something new: nothing is there, and no file where directories go."""
         name, sizes = name_of(path), await self._sizes()
         if not name or name in sizes or any(is_under(file, name) for file in sizes):
-            raise taken(path)
+            raise refused(taken, path=path)
         for parent in parents(name):
             if parent in sizes:
-                raise errors.not_a_directory(path_of(parent))
+                raise refused("no directory", path=path_of(parent))
         return name
 
     async def _rename_all(self, names: Mapping[str, str]) -> None:
@@ -187,19 +186,19 @@ class MemoryTool:
             sizes = await self._sizes()
             for new in names.values():
                 if new in sizes:  # somebody else was first
-                    raise errors.destination_exists(path_of(new)) from None
+                    raise refused("destination exists", path=path_of(new)) from None
             raise
 
     async def _text(self, name: str) -> str:
         return render(block.raw for block in await self._context.document(name).blocks())
 
-    async def _edit(self, path: str, missing: Callable[[str], MemoryToolError], edit: Edit) -> str:
+    async def _edit(self, path: str, missing: str, edit: Edit) -> str:
         """Edit a file; again if somebody else has written to it since it was read."""
         name = name_of(path)
         document = self._context.document(name) if name else None
         for _ in range(TRIES_MAX):
             if document is None or name not in await self._sizes():
-                raise missing(path)
+                raise refused(missing, path=path)
             blocks = [Placed(b.block_id, b.raw, b.heading) for b in await document.blocks()]
             text = render(block.raw for block in blocks)
             new, answer = edit(text)
@@ -221,16 +220,16 @@ def _busy(path: str) -> UnavailableError:
 def _only_place(path: str, text: str, old_str: str) -> int:
     """Return where a text stands that is there once."""
     if not old_str or old_str not in text:
-        raise errors.not_found_in(path, old_str)
+        raise refused("not found", old_str=old_str, path=path)
     if text.count(old_str) > 1:
-        raise errors.found_often(old_str, _lines_with(text, old_str))
+        raise refused("found often", old_str=old_str, lines=_lines_with(text, old_str))
     return text.index(old_str)
 
 
-def _lines_with(text: str, old_str: str) -> list[int]:
-    """Return the line in which each occurrence begins, those that overlap included."""
+def _lines_with(text: str, old_str: str) -> str:
+    """Return the lines in which occurrences begin, those that overlap included, as a list."""
     lines, at = [], text.find(old_str)
     while at >= 0:
-        lines.append(text.count("\n", 0, at) + 1)
+        lines.append(str(text.count("\n", 0, at) + 1))
         at = text.find(old_str, at + 1)
-    return lines
+    return ", ".join(lines)

@@ -37,7 +37,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     role: str | None = None
     pinned: bool = False
     same: bytes = b""
-    """Digest of the same text normalised, where that is another one: see duplicates.py."""
+    """Digest of the same text normalised, where that is another one: see decide.py."""
     times_seen: int = 1
     """How often it was said: more than once if it comes from elsewhere, or comes back."""
     last_seen_us: int = 0

@@ -14,55 +14,27 @@ from memory_actors.search.dates.days import (
     day_number,
     in_years,
     months,
+    pattern,
     picked,
 )
 
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-)
+_MONTH_NAMES: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTHS: Final = _MONTH_NAMES.split()
 _VERBS: Final = ("may", "march")
 _FIRST_NAMES: Final = ("jan", "april", "may", "june", "august")
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
-_ONES: Final = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-]
-_TEENS: Final = [
-    "tenth",
-    "eleventh",
-    "twelfth",
-    "thirteenth",
-    "fourteenth",
-    "fifteenth",
-    "sixteenth",
-    "seventeenth",
-    "eighteenth",
-    "nineteenth",
-    "twentieth",
-]
+_FIRST: Final = "first second third fourth fifth sixth seventh eighth ninth"
+_NEXT: Final = (
+    "tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth"
+    " nineteenth twentieth"
+)
+_ONES: Final = _FIRST.split()
 _ORDINALS: Final = {
     name: number
     for number, name in enumerate(
-        [*_ONES, *_TEENS, *(f"twenty-{one}" for one in _ONES), "thirtieth", "thirty-first"], 1
+        [*_ONES, *_NEXT.split(), *(f"twenty-{one}" for one in _ONES), "thirtieth", "thirty-first"],
+        1,
     )
 }
 
@@ -76,24 +48,20 @@ _DASH: Final = r"[-\u2013\u2014]"
 _TO: Final = rf"(?:{_DASH}|to|until|till|through|and|or)"
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.ASCII | re.IGNORECASE)
-
-
-_NO_VERB: Final = _pattern(
+_NO_VERB: Final = pattern(
     r"\b(?:in|during|since|until|on|of) (?:the )?(?:\d+(?:st|nd|rd|th)? )?(?:of )?(?:may|march)\b"
 )
-_MONTH_LEAD: Final = _pattern(r"\b(?:in|during|since|by|until|till|throughout|last|this|next) $")
-_RANGE_LEAD: Final = _pattern(r"\b(?:from|between) $")
-_SEASON_LEAD: Final = _pattern(
+_MONTH_LEAD: Final = pattern(r"\b(?:in|during|since|by|until|till|throughout|last|this|next) $")
+_RANGE_LEAD: Final = pattern(r"\b(?:from|between) $")
+_SEASON_LEAD: Final = pattern(
     r"\b(?:(?:last|this|next|since) |(?:in|during|over|throughout) (?:the )?)$"
 )
-_YEAR_LEAD: Final = _pattern(
+_YEAR_LEAD: Final = pattern(
     r"\b(?:in|during|of|since|by|from|between|until|till|before|after|throughout|year) $"
 )
 
 
-_SPELT: Final = _pattern(rf"\b(?:{'|'.join(sorted(_ORDINALS, reverse=True))})(?= of {MONTH})")
+_SPELT: Final = pattern(rf"\b(?:{'|'.join(sorted(_ORDINALS, reverse=True))})(?= of {MONTH})")
 
 
 def in_digits(text: str) -> str:
@@ -212,39 +180,39 @@ def _read_years(match: Match, before: str, _when: When) -> list[Days]:
 
 RULES: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (  # 2023-10-13
-        _pattern(
+        pattern(
             rf"(?<![\d/-])(?P<year>{YEAR})(?P<mark>[-/])(?P<month>\d\d?)(?P=mark)(?P<day>\d\d?)"
             r"(?![\d/-])"
         ),
         _read_iso_day,
     ),
     (  # 13.10.2023, 10/13/2023
-        _pattern(
+        pattern(
             rf"(?<![\w./-])(?P<a>\d\d?)(?P<mark>[./-])(?P<b>\d\d?)(?P=mark)(?P<year>{YEAR})"
             r"(?![\w/-]|\.\d)"
         ),
         _read_digits,
     ),
     (  # 2023年10月13日, and in Korean
-        _pattern(
+        pattern(
             rf"(?<!\d)(?P<year>{YEAR}) ?[年년] ?(?P<month>\d\d?) ?[月월]"
             r" ?(?P<day>\d\d?) ?[日일号]"
         ),
         _read_iso_day,
     ),
     (  # 2023-10
-        _pattern(rf"(?<![\d/-])(?P<year>{YEAR})-(?P<month>0[1-9]|1[0-2])(?![\d/-])"),
+        pattern(rf"(?<![\d/-])(?P<year>{YEAR})-(?P<month>0[1-9]|1[0-2])(?![\d/-])"),
         _read_iso_month,
     ),
     (  # 13 October 2023, 11-15 August
-        _pattern(
+        pattern(
             rf"(?<![\w.,:/$€£#-])(?P<day>\d\d?){_TH}(?: ?(?:{_DASH}|to|and) ?(?P<last>\d\d?){_TH})?"
             rf"(?: of)? (?P<month>{MONTH})\.?(?:(?:,? |,)(?P<year>{YEAR}))?"
         ),
         _read_day,
     ),
     (  # October 13th, 2023; not May 3pm, May 3:30, May 3,000, May 3-year-olds
-        _pattern(
+        pattern(
             rf"\b(?P<month>{MONTH})\.? (?:the )?(?P<day>\d\d?){_TH}"
             rf"(?: ?(?:{_DASH}|to) ?(?P<last>\d\d?){_TH})?"
             rf"(?:(?:,? |,)(?:of )?(?P<year>{YEAR}))?(?!\d|[:.,]\d|-?[a-z])"
@@ -252,26 +220,26 @@ RULES: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
         _read_day,
     ),
     (  # May 2023, May to July
-        _pattern(
+        pattern(
             rf"\b(?P<month>{MONTH})(?P<whose>['\u2019]s)?\.?(?: ?{_TO} ?(?P<to>{MONTH})\.?)?"
             rf"(?:,? (?:of )?(?P<year>{YEAR}))?"
         ),
         _read_months,
     ),
-    (_pattern(rf"\bQ(?P<number>[1-4])(?:,? (?:of )?|[-/])(?P<year>{YEAR})"), _read_quarter),
-    (_pattern(rf"\b(?P<year>{YEAR})[ /-]?Q(?P<number>[1-4])\b"), _read_quarter),
+    (pattern(rf"\bQ(?P<number>[1-4])(?:,? (?:of )?|[-/])(?P<year>{YEAR})"), _read_quarter),
+    (pattern(rf"\b(?P<year>{YEAR})[ /-]?Q(?P<number>[1-4])\b"), _read_quarter),
     (
-        _pattern(rf"\b(?P<nth>first|second|third|fourth|last) quarter(?: of|,)? (?P<year>{YEAR})"),
+        pattern(rf"\b(?P<nth>first|second|third|fourth|last) quarter(?: of|,)? (?P<year>{YEAR})"),
         _read_nth_quarter,
     ),
     (
-        _pattern(
+        pattern(
             rf"\b(?P<season>spring|summer|autumn|fall|winter)\b(?:(?: of|,)? (?P<year>{YEAR}))?"
         ),
         _read_season,
     ),
     (  # in 2023; not 2023%, 2000.5, 2000-word, and not so many of something
-        _pattern(
+        pattern(
             rf"(?<![\w.,$€£#])(?P<year>{YEAR})(?: ?{_TO} ?(?P<to>{YEAR}))?"
             r"(?!%|[.,:]\d|[/-]\w| (?:words|dollars|euros|pounds|people|steps|calories|miles|feet"
             r"|km|meters|metres|times|points|hours|minutes|characters|tokens|lines|pages|square)\b)"

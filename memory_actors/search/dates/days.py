@@ -10,7 +10,7 @@ Days: TypeAlias = tuple[int, int]
 
 
 class When(NamedTuple):
-    """As seen from where."""
+    """The moment from which times are seen."""
 
     today: int
     years: Sequence[int]
@@ -29,17 +29,18 @@ PART: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _THIRDS: Final = {
-    "early": 0,
-    "beginning": 0,
-    "start": 0,
-    "mid": 1,
-    "middle": 1,
-    "late": 2,
-    "end": 2,
+    **dict.fromkeys(("early", "beginning", "start"), 0),
+    **dict.fromkeys(("mid", "middle"), 1),
+    **dict.fromkeys(("late", "end"), 2),
 }
 _SINCE: Final = re.compile(r"\b(since) (?:[a-z]+ ){0,4}$", re.ASCII | re.IGNORECASE)
 _PICKED: Final = re.compile(r"\b(last|this|next) $", re.ASCII | re.IGNORECASE)
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern of English words, in capitals or not."""
+    return re.compile(text, re.ASCII | re.IGNORECASE)
 
 
 def day_number(year: int, month: int, day: int) -> int:
@@ -97,9 +98,8 @@ def _pick(word: str, days: list[Days], today: int) -> list[Days]:
         return [one for one in days if one[0] <= today][-1:]
     if word == "next":
         return [one for one in days if one[0] > today][:1]
-    year = date_of(today).year
     this = [one for one in days if one[0] <= today < one[1]]
-    return this or [one for one in days if date_of(one[0]).year == year]
+    return this or [one for one in days if date_of(one[0]).year == date_of(today).year]
 
 
 def adjusted(days: Days, before: str, when: When) -> Days:

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from memory_actors.search.dates.days import Days, Match, Reader, When, date_of, months
+from memory_actors.search.dates.days import Days, Match, Reader, When, date_of, months, pattern
 
 _WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NAMED_DAYS: Final = {
@@ -42,12 +42,8 @@ _UNIT: Final = rf"(?P<unit>{'|'.join(_UNIT_DAYS)})"
 _NOT_OF: Final = r"(?!,? (?:of|before|after|prior)\b)"  # not the last week of the trip
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.ASCII | re.IGNORECASE)
-
-
-_UNFINISHED: Final = _pattern(r"\b(?:half|and|twenty|thirty|forty|fifty|hundred)[ -]$")
-_WEEKDAY_LEAD: Final = _pattern(r"\b(last|this|next|on|since) $")
+_UNFINISHED: Final = pattern(r"\b(?:half|and|twenty|thirty|forty|fifty|hundred)[ -]$")
+_WEEKDAY_LEAD: Final = pattern(r"\b(last|this|next|on|since) $")
 
 
 def _read_named_day(match: Match, _before: str, when: When) -> list[Days]:
@@ -109,10 +105,10 @@ def _days_ahead(name: str, lead: str, today: int) -> int:
 
 
 RULES: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
-    (_pattern(rf"\b(?:{'|'.join(_NAMED_DAYS)})\b"), _read_named_day),
-    (_pattern(rf"(?<![\w.,-])(?P<n>{_NUMBER}) {_UNIT}s? ago\b"), _read_ago),
+    (pattern(rf"\b(?:{'|'.join(_NAMED_DAYS)})\b"), _read_named_day),
+    (pattern(rf"(?<![\w.,-])(?P<n>{_NUMBER}) {_UNIT}s? ago\b"), _read_ago),
     (
-        _pattern(
+        pattern(
             rf"\b(?:(?:last|past) (?P<n>{_NUMBER}|{'|'.join(_FEW)})"
             rf"|(?:in|over|during|within|throughout) the (?:last|past)|the past) {_UNIT}s?\b"
             rf"{_NOT_OF}"
@@ -120,8 +116,8 @@ RULES: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
         _read_last_few,
     ),
     (
-        _pattern(rf"\b(?P<which>last|this|next) (?P<unit>week|weekend|month|year)\b{_NOT_OF}"),
+        pattern(rf"\b(?P<which>last|this|next) (?P<unit>week|weekend|month|year)\b{_NOT_OF}"),
         _read_unit,
     ),
-    (_pattern(rf"\b{WEEKDAY}{_NOT_OF}"), _read_weekday),
+    (pattern(rf"\b{WEEKDAY}{_NOT_OF}"), _read_weekday),
 )

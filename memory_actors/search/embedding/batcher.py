@@ -68,11 +68,11 @@ class _Lane:
         self.background: deque[_Wanted] = deque()
         self.task: asyncio.Task[None] | None = None
         self._background_next = False
-        """Whose turn it is where both have something."""
+        """Says whose turn it is if both have something."""
 
     @property
     def waiting(self) -> int:
-        """How many texts wait."""
+        """The number of texts that wait."""
         return len(self.urgent) + len(self.background)
 
     def take(self) -> list[_Wanted]:
@@ -112,16 +112,16 @@ class Batcher:
         self._lanes = {self._first, self._apart}
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._closing = False
-        """Whether what can wait has to wait for the next opening."""
+        """True once texts that can wait have to wait for the next opening."""
         self._closed = False
 
     def hangs(self, *, background: bool = False) -> bool:
-        """Whether the thread is at one call for longer than a caller may wait."""
+        """Say whether the thread is at one call for longer than a caller may wait."""
         return self._lane(background).thread.busy_s > self._deadline_s
 
     @property
     def waiting(self) -> int:
-        """How many texts are queued."""
+        """The number of texts that are queued."""
         return sum(lane.waiting for lane in self._lanes)
 
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
@@ -137,7 +137,12 @@ class Batcher:
 
         :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
         """
-        return all_or_error(await self.embed_each(texts))
+        found: list[Embedded] = []
+        for outcome in await self.embed_each(texts):
+            if isinstance(outcome, EmbedderError):
+                raise outcome
+            found.append(outcome)
+        return found
 
     async def probe(self, deadline_s: float) -> None:
         """Embed a text for nothing, to see that the embedder can.
@@ -230,7 +235,10 @@ class Batcher:
     async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:
             while begun is not None:
-                outcomes = await self._ended(begun)
+                try:
+                    outcomes = await begun.outcomes
+                except EmbedderError as error:  # closed before the thread came to it
+                    outcomes = [error] * len(begun.batch)
                 for want, outcome in zip(begun.batch, outcomes, strict=True):
                     self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
@@ -238,12 +246,6 @@ class Batcher:
                 begun = self._begun(lane)
         finally:
             lane.task = None
-
-    async def _ended(self, begun: _Begun) -> list[Outcome]:
-        try:
-            return await begun.outcomes
-        except EmbedderError as error:  # closed before the thread came to it
-            return [error] * len(begun.batch)
 
     def _begun(self, lane: _Lane) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""
@@ -292,13 +294,3 @@ class Batcher:
             if one.tokens is not None:
                 unpack(one.tokens)  # what is not whole would be found out after the commit
         return [one.vector for one in encoded], [one.tokens for one in encoded]
-
-
-def all_or_error(outcomes: Sequence[Outcome]) -> list[Embedded]:
-    """Return what is known of all texts, or raise the first error."""
-    found: list[Embedded] = []
-    for outcome in outcomes:
-        if isinstance(outcome, EmbedderError):
-            raise outcome
-        found.append(outcome)
-    return found

@@ -22,8 +22,14 @@ from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.tokens import DIMENSIONS, learn_projection, pack, project
 from memory_actors.search.embedding.tokens import RECIPE as PROJECTION_RECIPE
-from memory_actors.search.model import DIMENSION, Precision, fingerprint, install_model, model_path
-from memory_actors.search.model.installed import UNKNOWN_TOKEN_ID
+from memory_actors.search.model.install import install_model
+from memory_actors.search.model.installed import (
+    DIMENSION,
+    UNKNOWN_TOKEN_ID,
+    Precision,
+    fingerprint,
+    model_path,
+)
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder

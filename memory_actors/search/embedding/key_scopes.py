@@ -1,4 +1,4 @@
-"""Whose an embedding is, and how it lies on disk.
+"""Owners of embeddings, and the keys under which these lie on disk.
 
 In a store that is not encrypted embeddings are everybody's: they lie in the clear, under the digest
 of their text. In one that is, each user has their own, under a keyed hash of the digest and
@@ -9,7 +9,6 @@ made the key: then it is made here, and is durable with the first event (keyfile
 user writes, so nobody whose key is gone gets another one this way.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from eventlog import Cipher, CorruptLog, KeyGone, Keys
@@ -19,8 +18,8 @@ from memory_actors.base.streams import derived_of
 ROW_BYTES = 16  # of a keyed hash: as long as a digest
 
 
-class Shelf:
-    """Where somebody's rows lie in the clear."""
+class KeyScope:
+    """Rows that lie in the clear."""
 
     def row(self, digest: bytes) -> bytes:
         """Return what the row of a text is found under."""
@@ -35,7 +34,7 @@ class Shelf:
         return data
 
 
-class _EncryptedShelf(Shelf):
+class _EncryptedScope(KeyScope):
     def __init__(self, cipher: Cipher):
         self._cipher = cipher
 
@@ -52,41 +51,47 @@ class _EncryptedShelf(Shelf):
             return None
 
 
-_IN_THE_CLEAR: Final = Shelf()
+_IN_THE_CLEAR: Final = KeyScope()
 
 
 class Owner:
-    """Whose rows they are; `prefix` keeps those of different owners apart in memory."""
+    """The owner of rows: everybody, whose rows are shared and lie in the clear."""
 
-    def __init__(self, prefix: bytes, find: Callable[[], Shelf | None], make: Callable[[], Shelf]):
-        self.prefix = prefix
-        self._find = find
-        self._make = make
+    prefix = b""
+    """Keeps rows of different owners apart in memory."""
 
     @property
     def is_everybody(self) -> bool:
-        """Whether rows are shared and lie in the clear."""
+        """Say whether rows are shared and lie in the clear."""
         return not self.prefix
 
-    def shelf(self) -> Shelf | None:
+    def scope(self) -> KeyScope | None:
         """Return where the rows are, None if there can be none."""
-        return self._find()
+        return _IN_THE_CLEAR
 
-    def shelf_to_write(self) -> Shelf:
+    def scope_to_write(self) -> KeyScope:
         """Return where rows go."""
-        return self._make()
+        return _IN_THE_CLEAR
 
 
-EVERYBODY: Final = Owner(b"", lambda: _IN_THE_CLEAR, lambda: _IN_THE_CLEAR)
+class _User(Owner):
+    def __init__(self, keys: Keys, name: str):
+        self.prefix = stream_id(name)
+        self._keys = keys
+        self._name = name
+
+    def scope(self) -> KeyScope | None:
+        return (
+            _EncryptedScope(self._keys.cipher(self._name)) if self._keys.has(self._name) else None
+        )
+
+    def scope_to_write(self) -> KeyScope:
+        return _EncryptedScope(self._keys.make(self._name))
+
+
+EVERYBODY: Final = Owner()
 
 
 def owner_of(keys: Keys | None, stream: str) -> Owner:
     """Return the owner of what is derived from a user's stream."""
-    if keys is None:
-        return EVERYBODY
-    name = derived_of(stream)
-
-    def find() -> Shelf | None:
-        return _EncryptedShelf(keys.cipher(name)) if keys.has(name) else None
-
-    return Owner(stream_id(name), find, lambda: _EncryptedShelf(keys.make(name)))
+    return EVERYBODY if keys is None else _User(keys, derived_of(stream))

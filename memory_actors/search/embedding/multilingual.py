@@ -71,7 +71,11 @@ class MultilingualEmbedder:
         :raises EmbedderError: the engine does not run here.
         """
         model = self._model()
-        _use_one_thread(model)
+        # OpenMP keeps this for each thread by itself. The package's own way is a variable of the
+        # whole process, which is read once and inherited by its children.
+        limit = getattr(model._lib, "omp_set_num_threads", None)  # noqa: SLF001 - its engine
+        if limit is not None:  # else it was built without OpenMP
+            limit(1)
         vectors = np.empty((len(texts), DIMENSION), np.float32)
         for row, text in enumerate(texts):  # one by one: many at once take 350 MB and save a tenth
             asks = text.startswith(self.query_prefix)
@@ -92,17 +96,6 @@ class MultilingualEmbedder:
                     "compiler with OpenMP. Or open the store with the default model."
                 ) from error
         return self._loaded
-
-
-def _use_one_thread(model: "E5") -> None:
-    """Let the engine use no thread but the one that calls.
-
-    OpenMP keeps this for each thread by itself. The package's own way is a variable of the whole
-    process, which is read once and inherited by its children.
-    """
-    limit = getattr(model._lib, "omp_set_num_threads", None)  # noqa: SLF001 - its engine
-    if limit is not None:  # else it was built without OpenMP
-        limit(1)
 
 
 def _readable(text: str, model: "E5") -> str:

@@ -19,14 +19,13 @@ from tokenizers import Tokenizer
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.model import (
+from memory_actors.search.model.install import Progress, install_model
+from memory_actors.search.model.installed import (
     GRAPH_FILE,
     TOKENIZER_FILE,
     Manifest,
     Precision,
-    Progress,
     fingerprint,
-    install_model,
     model_path,
     read_manifest,
 )
@@ -50,7 +49,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """What one forward pass says of one text.
+    """The result of one forward pass for one text.
 
     `pooled` is the text's vector, float32 `[384]`, length 1. `token_ids`, int64 `[t]`, are its word
     pieces, and `token_states`, float32 `[t, 384]`, their states in the last layer, not normalised.
@@ -206,7 +205,7 @@ def _manifest(folder: Path) -> Manifest:
     except (OSError, msgspec.MsgspecError) as error:
         raise EmbedderError(
             f"No embedding model at {folder} ({error}). "
-            "Call memory_actors.search.model.install_model() first."
+            "Call memory_actors.search.model.install.install_model() first."
         ) from error
 
 

@@ -22,15 +22,15 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 """A float32 array: `[n, dimension]` for many texts, `[dimension]` for one."""
 
 AnyVectors: TypeAlias = Vectors | npt.NDArray[np.float64] | Sequence[Sequence[float]]
-"""What embedders may return: an array `[n, dimension]`, or lists."""
+"""The vectors that embedders may return: an array `[n, dimension]`, or lists."""
 
 
 class Embedded(NamedTuple):
-    """What is known of a text: its vector, and its token states if the embedder gives any."""
+    """The embedding of a text: its vector, and its token states if the embedder gives any."""
 
     vector: Vectors
     tokens: bytes | None
-    """As `tokens.pack` makes them."""
+    """Bytes that `tokens.pack` made."""
 
 
 class Embedder(Protocol):
@@ -92,8 +92,11 @@ class VectorForm:
         """
         numbers = _numbers(given)
         if numbers is None or numbers.shape != (count, self._dimension):
+            said = f"a {type(given).__name__} that is no array of numbers"
+            if numbers is not None:
+                said = f"an array of shape {list(numbers.shape)}"
             raise WrongVectorsError(
-                f"the embedder returned {_said(given, numbers)} for {count} texts: "
+                f"the embedder returned {said} for {count} texts: "
                 f"return float32 [{count}, {self._dimension}]"
             )
         lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
@@ -123,9 +126,3 @@ def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
         return array.astype(np.float64, casting="same_kind") if array.dtype.kind in "fiu" else None
     except (TypeError, ValueError):  # rows of several lengths, say
         return None
-
-
-def _said(given: Any, numbers: npt.NDArray[np.floating[Any]] | None) -> str:
-    if numbers is not None:
-        return f"an array of shape {list(numbers.shape)}"
-    return f"a {type(given).__name__} that is no array of numbers"

@@ -32,7 +32,7 @@ _logger = get_logger("memory_actors.search.embedding")
 
 
 class EmbeddingStatistics(Returned, frozen=True):
-    """Where vectors came from."""
+    """Counts of vectors by their source."""
 
     from_memory: int
     from_disk: int
@@ -152,13 +152,10 @@ class EmbeddingService:
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            outcomes = await self._computed(list(missing.values()), background=background)
-            fresh: dict[bytes, Embedded] = {}
-            for digest, outcome in zip(missing, outcomes, strict=True):
-                if isinstance(outcome, EmbedderError):
-                    failed[digest] = outcome
-                else:
-                    fresh[digest] = outcome
+            computed = await self._computed(list(missing.values()), background=background)
+            outcomes = dict(zip(missing, computed, strict=True))
+            failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
+            fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
             found |= fresh
             self._remember(fresh, owner)
             self._unkept |= {owner.prefix + digest for digest in fresh}
@@ -186,7 +183,7 @@ class EmbeddingService:
 
     @property
     def prepared(self) -> bool:
-        """Whether the embedder has been loaded."""
+        """Say whether the embedder has been loaded."""
         return self._prepared
 
     async def _prepare(self) -> None:
@@ -215,10 +212,12 @@ class EmbeddingService:
         missing = [digest for digest in digests if digest not in found]
         if missing:
             try:
-                stored = self._stored(missing, owner)
+                stored = self._table.embedded(missing, self.embedder.dimension, owner)
             except EventLogError as error:  # derived data: as good as absent
                 _logger.warning("embeddings not read", count=len(missing), error=str(error))
                 stored = {}
+            if hasattr(self.embedder, "encode"):  # one without token states is half there
+                stored = {d: one for d, one in stored.items() if one.tokens is not None}
             self._from_disk += len(stored)
             self._remember(stored, owner)
             found |= stored
@@ -227,17 +226,6 @@ class EmbeddingService:
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
-
-    def _stored(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        """Return embeddings from disk that have all the embedder gives."""
-        vectors, tokens = self.stored(digests, owner), self._table.tokens(digests, owner)
-        whole = vectors.keys() & tokens.keys() if self.gives_tokens else vectors.keys()
-        return {digest: Embedded(vectors[digest], tokens.get(digest)) for digest in whole}
-
-    @property
-    def gives_tokens(self) -> bool:
-        """Whether the embedder gives token states."""
-        return hasattr(self.embedder, "encode")
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
@@ -282,7 +270,7 @@ class EmbeddingService:
         self._table.copy_to(path)
 
     async def shrink(self) -> None:
-        """Give the room of what was deleted back to the disk, where that is a good part of it."""
+        """Return deleted rows' room to the disk, if that is a good part of the file."""
         await anyio.to_thread.run_sync(self._table.shrink)
 
     async def background_mean(self) -> Vectors:

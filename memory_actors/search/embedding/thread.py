@@ -23,7 +23,7 @@ _started: "WeakSet[EmbedderThread]" = WeakSet()
 
 
 class EmbedderClosedError(EmbedderError):
-    """Who asks has come too late: nothing has failed."""
+    """A request came too late: nothing has failed."""
 
 
 class EmbedderThread:

@@ -39,7 +39,7 @@ from memory_actors.search.dot_products import float_dots
 from memory_actors.search.embedding.protocol import Vectors
 
 TOKENS_MAX: Final = 256
-"""What the encoder reads of a text."""
+"""Tokens that the encoder reads of a text."""
 SCALE: Final = 127
 DIMENSIONS: Final = 64
 EVENING: Final = 0.3
@@ -55,7 +55,7 @@ AnyIds = Sequence[int] | npt.NDArray[np.int64]
 
 
 class Packed(NamedTuple):
-    """What is stored for a memory."""
+    """Token states as stored for a memory."""
 
     token_ids: TokenIds
     """[tokens]"""

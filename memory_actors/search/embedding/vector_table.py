@@ -86,13 +86,10 @@ def _bad_vectors(
             data = _checked(value)
             if data is None or len(value) != usual[key[:MODEL_BYTES]]:
                 yield key, "a damaged vector"
-            elif not encrypted and not _is_unit(np.frombuffer(data, np.float16)):
-                yield key, "a vector that is not of unit length"
-
-
-def _is_unit(vector: npt.NDArray[np.float16]) -> bool:
-    error = abs(np.linalg.norm(vector.astype(np.float32)) - 1)
-    return bool(error < UNIT_ERROR_MAX)  # NaN compares false
+            elif not encrypted:
+                vector = np.frombuffer(data, np.float16).astype(np.float32)
+                if not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
+                    yield key, "a vector that is not of unit length"
 
 
 def remove_files(directory: Path) -> None:
@@ -127,15 +124,20 @@ class VectorTable:
     ) -> dict[bytes, Vectors]:
         """Return the vectors that are there, as float32, by digest."""
         waiting = self._waiting_of(digests, owner)
+        missing = [digest for digest in digests if digest not in waiting]
+        (stored,) = self._stored(["vectors"], missing, owner)
         found = {digest: one.vector for digest, one in waiting.items()}
-        missing = [digest for digest in digests if digest not in found]
-        whole = self._stored("vectors", missing, owner)
-        stored = {digest: data for digest, data in whole if len(data) == 2 * dimension}
-        if stored:
-            rows = np.frombuffer(b"".join(stored.values()), np.float16)
-            matrix = rows.reshape(len(stored), dimension).astype(np.float32)
-            found |= zip(stored, matrix, strict=True)
-        return found
+        return found | _as_vectors(stored, dimension)
+
+    def embedded(
+        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+    ) -> dict[bytes, Embedded]:
+        """Return the vectors that are there, each with its token states at the same moment."""
+        waiting = self._waiting_of(digests, owner)
+        missing = [digest for digest in digests if digest not in waiting]
+        stored, tokens = self._stored(["vectors", "tokens"], missing, owner)
+        vectors = _as_vectors(stored, dimension)
+        return waiting | {d: Embedded(one, tokens.get(d)) for d, one in vectors.items()}
 
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
@@ -158,27 +160,30 @@ class VectorTable:
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return the packed token states that are there, by digest."""
-        found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
-        missing = [digest for digest in digests if digest not in found]
-        kept = {digest: tokens for digest, tokens in found.items() if tokens is not None}
-        return kept | dict(self._stored("tokens", missing, owner))
+        waiting = self._waiting_of(digests, owner)
+        missing = [digest for digest in digests if digest not in waiting]
+        (stored,) = self._stored(["tokens"], missing, owner)
+        return stored | {d: one.tokens for d, one in waiting.items() if one.tokens is not None}
 
     def _stored(
-        self, table: str, digests: Sequence[bytes], owner: Owner
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield digest and bytes of each stored value that is whole."""
-        model, shelf = self._model, owner.shelf()
-        if shelf is None:
-            return
+        self, tables: Sequence[str], digests: Sequence[bytes], owner: Owner
+    ) -> list[dict[bytes, bytes]]:
+        """Return the stored values that are whole, by digest, of each table, in one transaction."""
+        found = [dict[bytes, bytes]() for _ in tables]
+        scope = owner.scope()
+        if scope is None:
+            return found
+        keys = {digest: self._model + scope.row(digest) for digest in digests}
         with self._env.read() as txn:
-            db = self._env.tables[table]  # of the file that this transaction reads
-            for digest in digests:
-                key = model + shelf.row(digest)
-                value = txn.get(key, db=db)
-                data = None if value is None else _checked(value)
-                data = None if data is None else shelf.read(data, _place(table, key))
-                if data is not None:
-                    yield digest, data
+            for table, values in zip(tables, found, strict=True):
+                db = self._env.tables[table]  # of the file that this transaction reads
+                for digest, key in keys.items():
+                    value = txn.get(key, db=db)
+                    data = None if value is None else _checked(value)
+                    data = None if data is None else scope.read(data, _place(table, key))
+                    if data is not None:
+                        values[digest] = data
+        return found
 
     def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
@@ -187,7 +192,7 @@ class VectorTable:
 
     @property
     def waiting(self) -> int:
-        """How many vectors wait to be written."""
+        """The number of vectors that wait to be written."""
         return len(self._waiting)
 
     def flush(self) -> None:
@@ -208,19 +213,13 @@ class VectorTable:
     def _delete(self, digests: Sequence[bytes], owner: Owner) -> None:
         for digest in digests:
             self._waiting.pop(owner.prefix + digest, None)
-        shelf = owner.shelf()
-        if shelf is None:
+        scope = owner.scope()
+        if scope is None:
             return
-        keys = sorted(self._model + shelf.row(digest) for digest in digests)
-
-        def delete(txn: Transaction) -> None:
-            for name in ("vectors", "tokens"):
-                table = self._env.tables[name]
-                for key in keys:
-                    txn.delete(key, db=table)
+        keys = sorted(self._model + scope.row(digest) for digest in digests)
 
         try:
-            self._env.write(delete)
+            self._env.write(partial(_delete_keys, self._env, ("vectors", "tokens"), keys))
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -231,23 +230,20 @@ class VectorTable:
 
         :raises EventLogError: the disk is full or failed; it can be repeated.
         """
-        shelf, prefix = owner.shelf(), owner.prefix
-        rows = {} if shelf is None else {shelf.row(digest): digest for digest in digests}
+        scope, prefix = owner.scope(), owner.prefix
+        rows = {} if scope is None else {scope.row(digest): digest for digest in digests}
         with self._lock:
             known = {d for d in digests if self._waiting.pop(prefix + d, None) is not None}
             if not owner.is_everybody:  # what was never in the log must not be written any more
-                self._drop_waiting(prefix)
+                for place in [place for place in self._waiting if place.startswith(prefix)]:
+                    self._waiting.pop(place, None)
             found = {name: self._keys_of(name, rows.keys()) for name in ("vectors", "tokens")}
             for name, keys in found.items():
-                self._env.write(partial(_delete_keys, self._env, name, keys))
+                self._env.write(partial(_delete_keys, self._env, [name], keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
         return len(known.union(rows[key[MODEL_BYTES:]] for key in found["vectors"]))
-
-    def _drop_waiting(self, prefix: bytes) -> None:
-        for name in [name for name in self._waiting if name.startswith(prefix)]:
-            self._waiting.pop(name, None)
 
     def _keys_of(self, table: str, rows: Set[bytes]) -> list[bytes]:
         with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
@@ -294,14 +290,14 @@ class VectorTable:
         self._env.close()
 
     def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
-        shelves = {owner: owner.shelf_to_write() for owner, _, _ in batch.values()}
+        scopes = {owner: owner.scope_to_write() for owner, _, _ in batch.values()}
         rows: list[tuple[str, bytes, bytes]] = []
         for owner, digest, one in batch.values():
-            shelf = shelves[owner]
-            key = self._model + shelf.row(digest)
+            scope = scopes[owner]
+            key = self._model + scope.row(digest)
             data = {"vectors": one.vector.astype(np.float16).tobytes(), "tokens": one.tokens}
             rows += [
-                (name, key, _sealed(shelf.written(each, _place(name, key))))
+                (name, key, _sealed(scope.written(each, _place(name, key))))
                 for name, each in data.items()
                 if each is not None
             ]
@@ -316,9 +312,19 @@ class VectorTable:
             _logger.warning("embeddings not kept", count=len(batch), error=str(error))
 
 
-def _delete_keys(env: Environment, table: str, keys: Sequence[bytes], txn: Transaction) -> None:
-    for key in keys:
-        txn.delete(key, db=env.tables[table])
+def _as_vectors(stored: Mapping[bytes, bytes], dimension: int) -> dict[bytes, Vectors]:
+    """Return stored vectors of this dimension as float32."""
+    whole = {digest: data for digest, data in stored.items() if len(data) == 2 * dimension}
+    rows = np.frombuffer(b"".join(whole.values()), np.float16).reshape(-1, dimension)
+    return dict(zip(whole, rows.astype(np.float32), strict=True))
+
+
+def _delete_keys(
+    env: Environment, names: Sequence[str], keys: Sequence[bytes], txn: Transaction
+) -> None:
+    for name in names:
+        for key in keys:
+            txn.delete(key, db=env.tables[name])
 
 
 def _place(table: str, key: bytes) -> bytes:

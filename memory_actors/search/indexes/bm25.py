@@ -1,6 +1,6 @@
-"""BM25 over passages, for one query, on the rows as they were when it began.
+"""BM25 over windows, for one query, on the rows as they were when it began.
 
-A passage is a row and the rows before it in its chain, so a word of a row counts for that row and
+A window is a row and the rows before it in its chain, so a word of a row counts for that row and
 for those right after it. Words are added one at a time, in one of two ways:
 
 - a rare word is followed: from its rows to the rows after them, touching only those;
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.indexes.chains import CONTEXT, NONE, Chains
+from memory_actors.search.indexes.chains import NONE, ROWS_BEFORE, Chains
 
 K1: Final = 0.9
 B: Final = 0.4
@@ -27,10 +27,10 @@ Scores = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
 
-class Passages:
+class Windows:
     """The scores of all rows for one query, each with so many rows before it."""
 
-    def __init__(self, chains: Chains, before: int = CONTEXT):
+    def __init__(self, chains: Chains, before: int = ROWS_BEFORE):
         n = self._n = chains.count
         self._chains = chains
         self._rows_before = before
@@ -94,7 +94,7 @@ def _ended(links: npt.NDArray[np.int32], n: int) -> Rows:
 
 
 def _norm(lengths: npt.NDArray[np.int32], alive: npt.NDArray[np.bool_]) -> Scores:
-    """Return what a count is weighed against: a word is less of a long passage."""
+    """Return what a count is weighed against: a word is less of a long window."""
     known = np.append(lengths[: len(alive)], 0)
     mean = known[:-1].sum(where=alive) / max(np.count_nonzero(alive), 1)
     relative = known.astype(np.float32) / np.float32(max(mean, 1e-9))

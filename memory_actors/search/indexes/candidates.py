@@ -41,8 +41,8 @@ async def narrowed(
 
 async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
     """Return the memories whose metadata match the filters of a query; None if it has none."""
-    filters, matches = query.filters, query.matches
-    if filters is None or matches is None:
+    filters = query.filters
+    if filters is None:
         return None
     for _ in index.fields.prepared(filters):
         await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
     for start in range(0, len(asked), ASKED_AT_ONCE):
         for number in asked[start : start + ASKED_AT_ONCE]:
             metadata = fields.get(number)
-            if metadata is not None and matches(metadata):
+            if metadata is not None and filters.test(metadata):
                 matching.append(number)
         if start + ASKED_AT_ONCE < len(asked):
             await asyncio.sleep(0)
@@ -114,7 +114,7 @@ def row_test(query: Query, provenance: Provenance) -> Test:
         return (
             row.memory_id not in query.exclude_ids
             and (query.exclude_session is None or session_id != query.exclude_session)
-            and (query.matches is None or query.matches(row.shown_metadata))
+            and (query.filters is None or query.filters.test(row.shown_metadata))
             and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
             and (not timed or in_time(row))
         )

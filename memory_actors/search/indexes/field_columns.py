@@ -35,7 +35,7 @@ class Candidates(NamedTuple, Generic[K]):
 
 
 class Plan(NamedTuple, Generic[K]):
-    """How the rows of a part of a filter would be found."""
+    """A way to find the rows of a part of a filter."""
 
     size: int  # of rows, about
     cost: int  # keys to gather first, or as much work: 0 where a posting is given as it is
@@ -64,7 +64,7 @@ def union(postings: Sequence[Collection[K]], exact: bool = True) -> Candidates[K
 
 
 class Column(Generic[K]):
-    """What the rows have at one path: their keys by token, and the scalars in order."""
+    """The values at one path: keys of rows by token, and the scalars in order."""
 
     def __init__(self, path: str):
         self._read = _reader(path)
@@ -90,7 +90,7 @@ class Column(Generic[K]):
 
     @property
     def pays(self) -> bool:
-        """Whether enough of the values are found by what they are."""
+        """Say whether enough of the values are found by what they are."""
         opaque = len(self._of(list)) + len(self._of(dict))
         return opaque <= _OPAQUE_RATIO * (self._entries - opaque)
 

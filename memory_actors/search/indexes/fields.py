@@ -1,12 +1,12 @@
-"""Which rows have which values, at the paths that filters ask for.
+"""An index of metadata: rows by their values at the paths that filters ask for.
 
 A predicate takes 0.1 to 1 us for a row: 1 to 10 ms for 10,000. This index finds in a tenth to a
 thousandth of that a superset of the rows that match. What it cannot tell it leaves to the
 predicate, which the caller asks about every candidate, unless they are known to be exact:
 
-    matches = predicate(filters)       # refuses a bad filter
-    found = index.candidates(filters)  # None: a scan is as good
-    keys = [key for key in found.keys if found.exact or matches(rows[key])]
+    part = parsed(filters)          # refuses a bad filter
+    found = index.candidates(part)  # None: a scan is as good
+    keys = [key for key in found.keys if found.exact or part.test(rows[key])]
 
 A path has a column: the keys of its rows by value, and by the elements of lists for `contains`. The
 values are put in order for the first range. A condition is a union of postings, and exact, as any
@@ -35,9 +35,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic
 
-from memory_actors.base import filters as language
-from memory_actors.base.filters import bare
-from memory_actors.base.validation import json_copy
+from memory_actors.base.filters import GROUPS, Part
 from memory_actors.search.indexes.field_columns import (
     BOUNDS,
     BegunColumn,
@@ -102,12 +100,12 @@ class FieldIndex(Generic[K]):
             for begun in self._begun.values():
                 begun.drop(key, fields)
 
-    def prepared(self, filters: Mapping[str, Any]) -> Iterator[None]:
+    def prepared(self, filters: Part) -> Iterator[None]:
         """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
 
         Between the portions rows may be put and dropped. What is not worth an index is left out.
         """
-        for path in sorted(_paths(filters)):
+        for path in sorted(filters.paths()):
             while path in self._begun:  # by somebody else's query
                 yield
             if path not in self._columns and not self._is_refused(path):
@@ -128,9 +126,9 @@ class FieldIndex(Generic[K]):
         finally:
             del self._begun[path]
 
-    def candidates(self, filters: Mapping[str, Any]) -> Candidates[K] | None:
+    def candidates(self, filters: Part) -> Candidates[K] | None:
         """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
-        plan = _Planner(self._rows.keys(), partial(self._column, set())).filter(filters)
+        plan = _Planner(self._rows.keys(), partial(self._column, set())).part(filters)
         if plan is None or plan.cost > _SCAN * len(self._rows):
             return None
         found = plan.gather()
@@ -175,61 +173,37 @@ class FieldIndex(Generic[K]):
             del self._columns[next(iter(self._columns))]
 
 
-def _paths(filters: Mapping[str, Any]) -> set[str]:
-    """Return the paths that a filter, which is known to be one, asks about."""
-    found: set[str] = set()
-    for key, value in filters.items():
-        group = bare(key)
-        if group not in language.GROUPS:
-            found.add(key.removeprefix(language.ESCAPE))
-        else:
-            parts = [value] if group == "not" else value
-            found |= {path for part in parts for path in _paths(part)}
-    return found
-
-
 # --- from a filter to plans. None is the plan of what no column helps with.
 
 
 class _Planner(Generic[K]):
-    """Plans one filter, part by part as filters.py compiles it."""
+    """Plans one filter, part by part."""
 
     def __init__(self, rows: AbstractSet[K], column: Callable[[str], "Column[K] | None"]):
         self._rows = rows
         self._column = column
 
-    def filter(self, given: Mapping[str, Any]) -> Plan[K] | None:
-        return _all_of([self._entry(key, value) for key, value in given.items()])
-
-    def _entry(self, key: str, value: Any) -> Plan[K] | None:
-        if bare(key) in language.GROUPS:
-            return self._group(bare(key), value, self.filter)
-        column = self._column(key.removeprefix(language.ESCAPE))
-        return None if column is None else self._field(column, value)
-
-    def _group(
-        self, name: str, operand: Any, part: Callable[[Any], Plan[K] | None]
-    ) -> Plan[K] | None:
-        if name == "not":
-            return self._negated(part(operand))
-        parts = [part(item) for item in operand]
-        return _all_of(parts) if name == "and" else _any_of(parts)
-
-    def _field(self, column: "Column[K]", asked: Any) -> Plan[K] | None:
-        """Plan what is asked of one field: operators, or a value it equals."""
-        if not isinstance(asked, Mapping):
-            return self._condition(column, "eq", asked)
-        pairs = [(bare(key), operand) for key, operand in asked.items()]
-        ranges = column.ranges([pair for pair in pairs if pair[0] in BOUNDS])
-        others = [self._condition(column, *pair) for pair in pairs if pair[0] not in BOUNDS]
-        return _all_of([*ranges, *others])
-
-    def _condition(self, column: "Column[K]", name: str, operand: Any) -> Plan[K] | None:
-        if name in language.GROUPS:
-            return self._group(name, operand, partial(self._field, column))
-        plan = column.plan(language.NEGATED.get(name, name), json_copy(operand, "filters"))
-        negative = name in language.NEGATED or (name == "exists" and not operand)
-        return self._negated(plan) if negative else plan
+    def part(self, part: Part) -> Plan[K] | None:
+        if part.name == "not":
+            return self._negated(self.part(part.parts[0]))
+        if part.name == "or":
+            return _any_of([self.part(one) for one in part.parts])
+        parts = part.parts if part.name == "and" else [part]
+        plans: list[Plan[K] | None] = []
+        ranges: dict[str, list[tuple[str, Any]]] = {}
+        for one in parts:
+            if one.name in BOUNDS:
+                ranges.setdefault(one.path, []).append((one.name, one.operand))
+        for one in parts:
+            if one.name in GROUPS:
+                plans.append(self.part(one))
+            elif one.name not in BOUNDS:
+                column = self._column(one.path)
+                plans.append(None if column is None else column.plan(one.name, one.operand))
+            elif limits := ranges.pop(one.path, None):  # with the first of its bounds
+                column = self._column(one.path)
+                plans += [None] if column is None else column.ranges(limits)
+        return _all_of(plans)
 
     def _negated(self, plan: Plan[K] | None) -> Plan[K] | None:
         if plan is None:

@@ -35,7 +35,7 @@ Rows = npt.NDArray[np.intp]
 
 
 class GraphFacts(msgspec.Struct, frozen=True):
-    """What must be true of a graph's file before it is loaded."""
+    """Facts that must hold of a graph's file before it is loaded."""
 
     dimension: int
     count: int
@@ -48,7 +48,7 @@ class Graph:
 
     def __init__(self, dimension: int, index: hnswlib.Index, rows: Rows):
         self.rows = rows
-        """What the caller numbers each node."""
+        """The caller's number of each node."""
         self._dimension = dimension
         self._lock = threading.Lock()
         self._index = index

@@ -49,7 +49,7 @@ _CHUNK_MEMORIES: Final = 512
 """Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
 _FREQUENCY_BYTES: Final = 100
 _OBJECT_BYTES: Final = 64
-"""What a memory's states take beside their numbers."""
+"""Bytes that a memory's states take beside their numbers."""
 _TINY: Final = 1e-9
 
 Scores = npt.NDArray[np.float32]
@@ -58,7 +58,7 @@ Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 
 
 class SavedTokens(msgspec.Struct, frozen=True):
-    """Which word pieces each memory has, at one moment."""
+    """The word pieces of each memory, at one moment."""
 
     labels: bytes
     """int64 a memory."""
@@ -130,7 +130,7 @@ class LateIndex:
 
     @property
     def mean_tokens(self) -> float:
-        """How many different tokens a text has."""
+        """The number of different tokens that a text has."""
         return self._token_bytes / 2 / max(len(self), 1)
 
     @property

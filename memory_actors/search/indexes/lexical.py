@@ -5,7 +5,7 @@ vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter 
 there are too many rows to look at, those with the best scores are among the proposed.
 
 Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
-each word `w` of the query that the passage has `f` times,
+each word `w` of the query that the window has `f` times,
 
     idf(w) * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)),
     idf(w) = ln(1 + (n - df + 1/2) / (df + 1/2))
@@ -16,9 +16,9 @@ Words no memory has say nothing about which memory to choose, so they are not co
 scores of two queries can be compared and added to a cosine. Of a long query the rarest
 `QUERY_WORDS_MAX` words count.
 
-A passage is a memory and the two before it in its session: an answer rarely repeats the words of
+A window is a memory and the two before it in its session: an answer rarely repeats the words of
 the question before it. On five LoCoMo conversations (997 questions) turn recall@10 is 0.655 for a
-memory's own words and 0.759 for its passage; in the whole ranking the passage adds 0.02.
+memory's own words and 0.759 for its window; in the whole ranking the window adds 0.02.
 
     k1   b      alone   in the whole ranking (cross-validated)
     0.6  0.2            0.855
@@ -26,7 +26,7 @@ memory's own words and 0.759 for its passage; in the whole ranking the passage a
     1.5  0.4            0.852
     1.2  0.75           0.848
 
-How. A term has one growing array, `row << 6 | count` for each memory that has it. A passage is put
+How. A term has one growing array, `row << 6 | count` for each memory that has it. A window is put
 together at query time by following the links of `chains`, so a removed memory's words are gone
 from its neighbours at once. A query goes through the lists of its words, and once or twice over a
 column of all rows. Rows are only appended; what is removed is marked, and leaves when a fifth is
@@ -49,8 +49,8 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.indexes.bm25 import Passages, Scores
-from memory_actors.search.indexes.chains import CONTEXT, NONE, Chains
+from memory_actors.search.indexes.bm25 import Scores, Windows
+from memory_actors.search.indexes.chains import NONE, ROWS_BEFORE, Chains
 from memory_actors.search.indexes.lexical_files import Saved, restore, save
 from memory_actors.search.indexes.postings import Postings, counted
 from memory_actors.search.indexes.words import words
@@ -129,17 +129,17 @@ class LexicalIndex:
     # --- reads
 
     def score_all(
-        self, query: str, *, before: int = CONTEXT
+        self, query: str, *, before: int = ROWS_BEFORE
     ) -> tuple[npt.NDArray[np.int64], Scores]:
         """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
 
         A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
-        rows `before` each count with it: none, or `CONTEXT`.
+        rows `before` each count with it: none, or `ROWS_BEFORE`.
         """
-        passages = Passages(self._chains, before)
+        windows = Windows(self._chains, before)
         for term, idf in self._rarest(words(query)):
-            passages.add(idf, *self._postings.of(term))
-        scores = passages.scores()
+            windows.add(idf, *self._postings.of(term))
+        scores = windows.scores()
         return self._chains.labels[: len(scores)], scores
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:

@@ -18,15 +18,14 @@ import anyio.to_thread
 import msgspec
 
 from eventlog import EventStore
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
-from memory_actors.search.indexes.index_file import IndexFiles
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Ends, Parts, indexed, kept_rows
+from memory_actors.search.indexes.parts import IndexFiles, Parts, SessionOrder, indexed, kept_rows
 from memory_actors.search.indexes.pending import Pending, Text
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
@@ -63,7 +62,7 @@ class MemoryIndex:
         *,
         log: EventStore,
         embeddings: Embeddings,
-        chores: Chores,
+        tasks: BackgroundTasks,
         find: Callable[[str], Any],
     ):
         self._stream = stream
@@ -71,11 +70,11 @@ class MemoryIndex:
         self._files = None if path is None else IndexFiles(kind, path, embeddings, self._fetch)
         self._log = log
         self._embeddings = embeddings
-        self._chores = chores
+        self._tasks = tasks
         self._find = find
         self._owners: dict[int, _Owner] = {}  # by label
-        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, chores)
-        self._ends = Ends()
+        self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
+        self._order = SessionOrder()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self.dense = DenseIndex(embeddings.embedder.dimension)
@@ -86,7 +85,7 @@ class MemoryIndex:
         """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
-        """Let go of what refers back to this index and its user."""
+        """Drop the references back to this index and its user."""
         self.pending.retire()
         del self._find, self._files, self.late
 
@@ -109,7 +108,7 @@ class MemoryIndex:
     # --- in step with the state
 
     def follow(self, old: Row | None, new: Row | None) -> None:
-        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        """Follow a change of a memory's row from `old` to `new`; None is no row."""
         row = new or old
         if row is None:
             return
@@ -126,14 +125,17 @@ class MemoryIndex:
         gone = [passage for passage in old if passage.label not in kept]
         fresh = [passage for passage in new if passage.label not in self._owners]
         for passage in gone:
-            self._ends.leave(passage.label, self._kind.chain(row))
-            self._drop(passage)
+            self._order.leave(passage.label, self._kind.chain(row))
+            self._owners.pop(passage.label, None)
+            self.parts.forget(passage.label)
+            self.pending.discard(passage)
+            self._changed = True
         for passage in fresh:
             self._owners[passage.label] = _owner(row, passage)
             self.pending.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
-        """Note what queries narrow a memory down by."""
+        """Note the metadata and times that queries filter by."""
         self.fields.put(self.traits.owners.of(row.memory_id), row.shown_metadata)
         known = times(row)
         for passage in passages:
@@ -141,14 +143,8 @@ class MemoryIndex:
             if place is not None:
                 self.traits.retime(place, known)
 
-    def _drop(self, passage: Passage) -> None:
-        self._owners.pop(passage.label, None)
-        self.parts.forget(passage.label)
-        self.pending.discard(passage)
-        self._changed = True
-
     def compare(self, rows: Sequence[Row]) -> None:
-        """Take these for all the rows there are: forget others, want what is missing."""
+        """Make the index one of these rows: forget others, and begin to index what is missing."""
         labels = {p.label for row in rows for p in indexed(self._kind, row)}
         for label in self.dense.labels():
             if label not in labels:
@@ -192,7 +188,7 @@ class MemoryIndex:
 
     def _put(self, label: int, row: Row, text: Text) -> None:
         place, chain = self._owners[label].place, self._kind.chain(row)
-        neighbours = self._ends.place(label, place, chain, self.parts)
+        neighbours = self._order.place(label, place, chain, self.parts)
         self.dense.add(label, text.embedded.vector)
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
@@ -222,7 +218,7 @@ class MemoryIndex:
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
         if self.dense.wants_maintenance or self.words.wants_maintenance:
-            self._chores.start(f"maintenance {self._kind.NAME}", self._maintain)
+            self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
 
     async def _maintain(self) -> None:
         """Make rows anew in all parts at once, so that their orders stay the same."""
@@ -296,7 +292,7 @@ class MemoryIndex:
         self._take(catalogue)
         self.maintain()
         if len(self.late):
-            self._chores.start(f"states {self._kind.NAME}", self._hold_states)
+            self._tasks.start(f"states {self._kind.NAME}", self._hold_states)
 
     def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
         rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
@@ -315,13 +311,13 @@ class MemoryIndex:
                 return
 
     async def save(self) -> None:
-        """Keep what would be slow to build again, if it has changed."""
+        """Save the graph and the words, if they have changed."""
         if self._changed and self._files is not None:
             await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
             await self.save_words()
 
     async def save_words(self) -> None:
-        """Keep the quick part of that: words, what texts say of themselves, their tokens."""
+        """Save the words, which is quick."""
         if self._files is not None:
             file = self._files.words_of(self.parts)
             await anyio.to_thread.run_sync(self._files.save_words, file)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import anyio
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Passage, version_of
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import Embeddings
@@ -49,18 +49,18 @@ class Pending:
         read: Read,
         settle: Settle,
         embeddings: Embeddings,
-        chores: Chores,
+        tasks: BackgroundTasks,
     ):
-        self._chore = f"index {name}"
+        self._task_name = f"index {name}"
         self._read = read
         self._settle = settle
         self._embeddings = embeddings
-        self._chores = chores
+        self._tasks = tasks
         self._labels: dict[bytes, set[int]] = {}
         self._waits = False  # for an embedder that failed
 
     def retire(self) -> None:
-        """Let go of what refers back to the index."""
+        """Drop the references back to the index."""
         del self._read, self._settle
 
     def add(self, passage: Passage) -> None:
@@ -79,7 +79,7 @@ class Pending:
         return self._labels.pop(digest, ())
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all pending passages."""
         self._labels.clear()
 
     def __len__(self) -> int:
@@ -88,20 +88,21 @@ class Pending:
     # --- embedded from the log
 
     def start(self) -> None:
-        """Begin to index what is here."""
+        """Begin to index the pending passages."""
         if self._labels:
-            self._chores.start(self._chore, self._index)
+            self._tasks.start(self._task_name, self._index)
 
     def start_for(self, versions: Collection[int]) -> bool:
-        """Do so if passages of these events are here; say whether any is."""
-        labels = (label for labels in self._labels.values() for label in labels)
-        lacking = any(version_of(label) in versions for label in labels)
+        """Begin to index if passages of these events are pending; say whether any is."""
+        lacking = any(
+            version_of(label) in versions for labels in self._labels.values() for label in labels
+        )
         if lacking:
             self.start()
         return lacking
 
     def start_later(self, drained: Callable[[], Awaitable[None]]) -> None:
-        """Do so after a pause, and once `drained` says that what was under way has come."""
+        """Begin to index after a pause, once `drained` says that all under way has come."""
 
         async def after_a_pause() -> None:
             await asyncio.sleep(RETRY_S)
@@ -109,16 +110,16 @@ class Pending:
                 await drained()
             self.start()
 
-        self._chores.start(f"{self._chore} later", after_a_pause)
+        self._tasks.start(f"{self._task_name} later", after_a_pause)
 
     async def settled(self) -> None:
-        """Wait until what is being indexed is, for a few seconds at most."""
+        """Wait for passages that are being indexed, for a few seconds at most."""
         until_s = asyncio.get_running_loop().time() + WAIT_S
-        while (chore := self._chores.running(self._chore)) is not None and not self._waits:
+        while (task := self._tasks.running(self._task_name)) is not None and not self._waits:
             if asyncio.get_running_loop().time() > until_s:
                 _logger.warning("memories not yet searchable", count=len(self._labels))
                 return
-            await asyncio.wait([chore], timeout=WAIT_STEP_S)  # it may turn to waiting itself
+            await asyncio.wait([task], timeout=WAIT_STEP_S)  # it may turn to waiting itself
 
     async def _index(self) -> None:
         while self._labels:

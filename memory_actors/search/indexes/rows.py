@@ -31,7 +31,7 @@ class View(NamedTuple):
     codes: Bytes
     """int8 [n, d]."""
     steps: npt.NDArray[np.float32]
-    """What one step of a row's codes stands for."""
+    """The value of one step of a row's codes."""
     labels: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
     living: int
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
     """Some of the living rows, the same whatever came and went."""
 
     order: npt.NDArray[np.uint64]
-    """As `sample_order` has them, ascending."""
+    """Numbers of `sample_order`, ascending."""
     vectors: Halves
 
     def may_have(self, label: int) -> bool:

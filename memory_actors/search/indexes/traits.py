@@ -1,8 +1,8 @@
-"""What ranking and narrowing ask of a passage besides its text, as columns in the order of rows.
+"""Traits of passages besides their texts, as columns in the order of rows.
 
-Whose passage it is, when it was true and known, in which session, by whom it was said, whether it
-asks. Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are
-only appended, so a search in a thread may go on with the columns it took at its start.
+The memory of a passage, the times it was true and known, its session, its speaker, whether it asks.
+Names (of memories, sessions, speakers) are kept once, and rows have their numbers. Rows are only
+appended, so a search in a thread may go on with the columns it took at its start.
 """
 
 import re
@@ -35,28 +35,28 @@ Rows = npt.NDArray[np.int64]
 
 
 class Times(NamedTuple):
-    """When a memory was true, and from when until when it was known or valid; microseconds."""
+    """The times a memory was true, and between which it was known or valid; microseconds."""
 
     occurred_us: int
     begins_us: int
     ends_us: int
     last_us: int = 0
-    """When it was true last: later than first, if it was said again."""
+    """The time it was true last: later than first, if it was said again."""
 
 
 class Spoken(NamedTuple):
-    """What a text says of itself."""
+    """Traits that a text shows by itself."""
 
     speaker: str | None
-    """Who said it, case folded."""
+    """The speaker, case folded."""
     asks: bool
-    """Whether it ends as a question."""
+    """True if it ends as a question."""
     bare: bool = False
-    """Whether it is a name and no more, as "Cardiff (city)" is."""
+    """True if it is a name and no more, as "Cardiff (city)" is."""
 
 
 class Trait(NamedTuple):
-    """What is known of one passage."""
+    """The traits of one passage."""
 
     owner: str
     """The memory it belongs to."""
@@ -67,9 +67,9 @@ class Trait(NamedTuple):
     """In that: see `kinds.kind.Passage`."""
     spoken: Spoken
     summary: bool
-    """Whether it stands for memories that were compressed."""
+    """True if it stands for memories that were compressed."""
     said: bool = False
-    """Whether it is what somebody said: a turn, not a fact."""
+    """True if somebody said it: a turn, not a fact."""
 
 
 class Columns(NamedTuple):
@@ -162,7 +162,8 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = _empty(_CAPACITY_MIN)
         self._years: dict[int, int] = {}  # how many passages are of a year
-        self._turns = 0  # passages that somebody said
+        self.turns = 0
+        """The number of passages that somebody said."""
 
     @property
     def size_bytes(self) -> int:
@@ -194,7 +195,8 @@ class Traits:
                 self._count_year(day * DAY_US, count)
 
     def _count_year(self, time_us: int, change: int) -> None:
-        year = _year_of(time_us)
+        day = _EPOCH_DAY + time_us // DAY_US
+        year = date.fromordinal(min(max(day, 1), _LAST_DAY)).year
         self._years[year] = self._years.get(year, 0) + change
 
     def _values(self, trait: Trait) -> tuple[float, ...]:
@@ -204,7 +206,7 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        self._turns += trait.said
+        self.turns += trait.said
         where = owner, *trait.times, chain, trait.place
         return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
 
@@ -219,7 +221,7 @@ class Traits:
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
         self._count_year(int(self._columns.occurred_us[row]), -1)
-        self._turns -= int(self._columns.said[row])
+        self.turns -= int(self._columns.said[row])
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -236,7 +238,7 @@ class Traits:
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years, made._turns = self._spoken, self._years, self._turns
+        made._spoken, made._years, made.turns = self._spoken, self._years, self.turns
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -257,11 +259,6 @@ class Traits:
         found = [number for number in known if _as_words(self._named.names[number]) in words]
         return found[0] if len(found) == 1 else None
 
-    @property
-    def turns(self) -> int:
-        """How many passages somebody said."""
-        return self._turns
-
     def years(self) -> set[int]:
         """Return the years that passages are of."""
         return {year for year, count in list(self._years.items()) if count > 0}
@@ -272,11 +269,6 @@ def _empty(capacity: int) -> Columns:
     share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
     kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
     return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
-
-
-def _year_of(time_us: int) -> int:
-    day = _EPOCH_DAY + time_us // DAY_US
-    return date.fromordinal(min(max(day, 1), _LAST_DAY)).year
 
 
 def _as_words(text: str) -> str:

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from eventlog import EventStore
-from memory_actors.base.background_tasks import Chores
+from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
-from memory_actors.search.indexes.index_file import of_kind
 from memory_actors.search.indexes.memory_index import MemoryIndex
-from memory_actors.search.indexes.parts import indexed
+from memory_actors.search.indexes.parts import indexed, of_kind
 from memory_actors.search.indexes.pending import Text
 from memory_actors.search.indexes.rows import Sample
 
@@ -41,14 +40,14 @@ class UserIndexes:
         *,
         log: EventStore,
         embeddings: Embeddings,
-        chores: Chores,
+        tasks: BackgroundTasks,
         find: Find,
     ):
         self._stream = stream
         self._path = path
         self._log = log
         self._embeddings = embeddings
-        self._chores = chores
+        self._tasks = tasks
         self._find = find
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
@@ -82,18 +81,20 @@ class UserIndexes:
         """
         samples = [self._of[name].dense.sample for name in sorted(self._of)]
         sampled, kept = self._centre
-        if kept is None or not _same(samples, sampled):
+        # A sample that changes is another object.
+        same = len(samples) == len(sampled) and all(map(is_, samples, sampled))
+        if kept is None or not same:
             kept = centre(background, _merged(samples, len(background)))
             self._centre = (samples, kept)
         return kept
 
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
-        """Take note that a memory's row was `old` and is `new`; None is no row."""
+        """Follow a change of a memory's row from `old` to `new`; None is no row."""
         if kind.NAME in self._of or indexed(kind, new):
             self.made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
-        """Take these for all the rows of a kind that there are."""
+        """Make the index of a kind one of these rows."""
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
             self.made(kind).compare(found)
@@ -141,17 +142,17 @@ class UserIndexes:
             await self.made(kind).load(state)
 
     async def save(self) -> None:
-        """Keep what would be slow to build again."""
+        """Save the graphs and the words."""
         for index in self._of.values():
             await index.save()
 
     async def save_words(self) -> None:
-        """Keep the quick part of that."""
+        """Save the words, which is quick."""
         for index in list(self._of.values()):
             await index.save_words()
 
     def retire(self) -> None:
-        """Let go of what refers back to the user, so that its memory is free at once."""
+        """Drop the references back to the user, so that its memory is free at once."""
         for index in (*self._of.values(), *self._at_hand.values()):
             index.retire()
         self._of.clear()
@@ -187,14 +188,9 @@ class UserIndexes:
             None if path is None else of_kind(path, kind.NAME),
             log=self._log,
             embeddings=self._embeddings,
-            chores=self._chores,
+            tasks=self._tasks,
             find=partial(self._find, kind),
         )
-
-
-def _same(some: Sequence[Sample], others: Sequence[Sample]) -> bool:
-    """Say whether these are the very samples: one that changes is another object."""
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:

@@ -30,7 +30,7 @@ from typing import Final
 from Stemmer import Stemmer
 
 CHARACTERS_MAX: Final = 32_768
-"""What lies behind is not indexed: a text of that length holds more words than a query can tell."""
+"""Indexed of a text: one of that length holds more words than a query can tell."""
 WORD_CHARACTERS_MAX: Final = 64
 """Longer runs are cut: they are encoded data, not words, and would fill the vocabulary."""
 
@@ -84,10 +84,11 @@ def words(text: str) -> list[str]:
     for run in _RUN.finditer(folded):
         if run["paired"]:
             found += _pairs(run["paired"])
-        elif _is_identifier(run["word"]):
+        elif _DIGIT.search(run["word"]) or "_" in run["word"]:
             found += _identifier(run["word"])
-        else:
-            plain.append(_plain(run["word"]))
+        else:  # without its apostrophes, and without a possessive
+            word = run["word"].replace("\u2019", "'").removesuffix("'s")
+            plain.append(word.replace("'", ""))
     found += stems([word for word in plain if word not in STOP_WORDS])
     return [word[:WORD_CHARACTERS_MAX] for word in found]
 
@@ -115,20 +116,11 @@ def _pairs(run: str) -> Iterator[str]:
     yield from _ALONE.findall(run)
 
 
-def _is_identifier(run: str) -> bool:
-    return _DIGIT.search(run) is not None or "_" in run
-
-
 def _identifier(run: str) -> Iterator[str]:
     """Yield an identifier, and its parts where it has any."""
     yield run
     if _JOINED.search(run):
         yield from (part for part in _JOINTS.split(run) if part and part not in STOP_WORDS)
-
-
-def _plain(run: str) -> str:
-    """Return a word without its apostrophes, and without a possessive."""
-    return run.replace("\u2019", "'").removesuffix("'s").replace("'", "")
 
 
 def _stemmer(language: str) -> Stemmer:

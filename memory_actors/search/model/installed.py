@@ -16,7 +16,7 @@ import platformdirs
 from memory_actors.base.errors import InvalidInputError
 
 Precision: TypeAlias = Literal["int8", "fp32"]
-"""How weights are stored and multiplied: int8 is a quarter of the size and twice as fast."""
+"""The form of weights and products: int8 is a quarter of the size and twice as fast."""
 
 NAME: Final = "all-MiniLM-L6-v2"
 DIMENSION: Final = 384
@@ -56,7 +56,7 @@ def fingerprint(
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What `manifest.json` says about the files beside it."""
+    """The facts in `manifest.json` about the files beside it."""
 
     name: str
     precision: Precision

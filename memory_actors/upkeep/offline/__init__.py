@@ -1,1 +1,1 @@
-"""What is done to a closed store: verified, repaired, given what another one exported."""
+"""Work on a closed store: verifying, repairing, importing what another one exported."""

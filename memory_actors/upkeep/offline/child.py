@@ -50,7 +50,7 @@ class ChildDied(Exception):
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """What a child says: one of these."""
+    """A line of a child: progress, a result or an error."""
 
     done: int = 0
     total: int = 0

@@ -25,9 +25,8 @@ from eventlog.upkeep.backup import copied
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds.user_state import FOLD, event_registry
-from memory_actors.upkeep.default_log import open_log
-from memory_actors.upkeep.encryption import default_key_file
 from memory_actors.upkeep.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.store import default_key_file, open_log
 from memory_actors.users.totals import Summed
 
 

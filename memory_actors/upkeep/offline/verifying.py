@@ -4,18 +4,33 @@ A child reads (child.py), for a damaged file can end whoever does. If it crashes
 
 Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
 begins with the snapshot must be the one that begins with nothing, and the totals over all users
-must be the sum of their states. Index files and vectors are compared with the states, too
-(index_verification.py).
+must be the sum of their states.
 
 A store that is encrypted is verified without its keys where they are not given and not beside it:
 checksums, chains and archive, but no state. So it is with a user whose key is gone.
+
+Index files and vectors are derived. What is damaged of them is put aside at the next activation and
+made again, so nothing of it is ever served; but a disk that damages one file damages others, and
+words that are not those of their text are a fault of ours. So both are compared with the states:
+
+- a file of words or a graph that is there must be whole. The words of each passage must be those
+  of its text in the log, and every label one that its user has had;
+- a vector must be finite, of unit length, and as long as the others of its model; token states must
+  be whole. Of what is encrypted the checksum alone is looked at.
+
+A file may be older than the state, for it is written when a user leaves memory: passages that have
+come or gone since are no finding.
 """
 
 import asyncio
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
+import anyio.to_thread
 import msgspec
 
 from eventlog import (
@@ -42,11 +57,19 @@ from eventlog import (
 from eventlog.keys import keyfile
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import user_state
-from memory_actors.kinds.user_state import FOLD, UserState
-from memory_actors.upkeep.default_log import open_log
-from memory_actors.upkeep.encryption import known_key_file
+from memory_actors.kinds.kind import Events, Kind, version_of
+from memory_actors.kinds.user_state import FOLD, KINDS, UserState
+from memory_actors.search.embedding.key_scopes import Owner, owner_of
+from memory_actors.search.embedding.vector_table import FILE, damaged_rows
+from memory_actors.search.indexes.dense import graph_is_whole
+from memory_actors.search.indexes.lexical import LexicalIndex
+from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_whole, words_beside
+from memory_actors.search.indexes.postings import counted
+from memory_actors.search.indexes.words import words
+from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, heard, tell
-from memory_actors.upkeep.offline.index_verification import IndexCheck
+from memory_actors.upkeep.store import known_key_file, open_log
+from memory_actors.users.live_user import index_path
 from memory_actors.users.totals import Summed
 
 FOUND_IN_STREAMS_MAX = 1_000
@@ -115,7 +138,7 @@ async def _verified(
         return msgspec.structs.replace(report, findings=report.findings + found)
 
 
-async def _replayed(log: EventStore, checks: IndexCheck) -> list[Finding]:
+async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
     """Replay every user; return what does not agree with snapshots, indexes and totals."""
     found: list[Finding] = []
     derived: list[Finding] = []
@@ -153,6 +176,142 @@ async def _fits_snapshot(log: EventStore, stream: str, state: UserState, version
         log, FOLD, stream, state=begin, after=after, until=version, dropped="mark"
     )
     return user_state.fingerprint(shortened) == user_state.fingerprint(state)
+
+
+# --- what is derived
+
+MADE_ANEW = "it is made anew when its user is next active"
+READ_AT_ONCE = 512  # passages whose texts are in memory at a time
+
+Places: TypeAlias = "Mapping[int, _Place]"
+"""Passages of one kind by label."""
+
+
+class _Place(NamedTuple):
+    """A passage, and the row that it belongs to."""
+
+    row: Any
+    label: int
+    digest: bytes
+
+
+class IndexCheck:
+    """Checks what is derived, of one user after the other. The store is closed otherwise.
+
+    `keys` are those of an encrypted store.
+    """
+
+    def __init__(self, log: EventStore, directory: Path, keys: Keys | None):
+        self._log = log
+        self._directory = directory
+        self._keys = keys
+        self._bad_rows: dict[bytes, str] = {}
+        self._unreadable = ""
+
+    async def begin(self) -> None:
+        """Look through the file of vectors."""
+        path = self._directory / FILE
+        if path.exists():
+            try:
+                bad = partial(damaged_rows, path, encrypted=self._keys is not None)
+                self._bad_rows = await anyio.to_thread.run_sync(bad)
+            except EventLogError as error:
+                self._unreadable = str(error)
+
+    def of_nobody(self) -> Iterator[Finding]:
+        """Yield what belongs to no user who was looked at: to be asked for last."""
+        if self._unreadable:
+            yield Finding(0, "", f"{self._unreadable}; or go on without it: it is made anew")
+        for row, why in self._bad_rows.items():
+            yield Finding(0, "", f"{why}, in row {row.hex()[:12]}: it is made anew")
+
+    async def of_user(self, stream: str, state: UserState, version: int) -> list[Finding]:
+        """Return what is wrong with what is derived of a user in this state."""
+        found: list[Finding] = []
+        for kind in KINDS:
+            places = {
+                passage.label: _Place(row, passage.label, passage.digest)
+                for row in kind.rows(state.of(kind))
+                for passage in indexed(kind, row)
+            }
+            found += await self._vectors(stream, places)
+            found += await self._files(stream, kind, places, version)
+        return found
+
+    async def _vectors(self, stream: str, places: Places) -> list[Finding]:
+        """Return the damaged vectors of these passages, which then belong to somebody."""
+        found: list[Finding] = []
+        scope = owner_of(self._keys, stream).scope()
+        if scope is None or not self._bad_rows:
+            return found
+        for place in places.values():
+            why = self._bad_rows.pop(scope.row(place.digest), None)
+            if why is not None:
+                found.append(await self._about(stream, place, why))
+        return found
+
+    async def _files(self, stream: str, kind: Kind, places: Places, version: int) -> list[Finding]:
+        sid, path = stream_id(stream).hex(), index_path(self._directory, stream)
+        path = of_kind(path, kind.NAME)
+        found = []
+        if not await anyio.to_thread.run_sync(graph_is_whole, path):
+            found.append(Finding(0, sid, f"its graph of {kind.NAME} is damaged: {MADE_ANEW}"))
+        if not words_beside(path).exists():
+            return found
+        owner = owner_of(self._keys, stream)
+        counted = await anyio.to_thread.run_sync(_words_in, words_beside(path), owner)
+        if counted is None:
+            found.append(Finding(0, sid, f"its index of {kind.NAME} is damaged: {MADE_ANEW}"))
+        elif any(version_of(label) > version for label in counted):
+            message = f"its index of {kind.NAME} has memories that it never had: {MADE_ANEW}"
+            found.append(Finding(0, sid, message))
+        return found + await self._other_words(stream, kind, places, counted or {})
+
+    async def _other_words(
+        self, stream: str, kind: Kind, places: Places, counted: "Counted"
+    ) -> list[Finding]:
+        """Return the passages that are indexed under words that are not theirs."""
+        found, known = [], [places[label] for label in counted if label in places]
+        for start in range(0, len(known), READ_AT_ONCE):
+            chunk = known[start : start + READ_AT_ONCE]
+            try:
+                events = await texts(self._log, stream, [Found(kind, place.row) for place in chunk])
+            except EventLogError:
+                continue  # the events are damaged: that is a finding of the log's own
+            for place in chunk:
+                if counted[place.label] != _words(kind, place, events):
+                    why = f"its index of {kind.NAME} has other words than this memory"
+                    found.append(await self._about(stream, place, why))
+        return found
+
+    async def _about(self, stream: str, place: _Place, why: str) -> Finding:
+        versions = [version_of(place.label)]
+        (event,) = await self._log.read_versions(stream, versions, dropped="mark")
+        return Finding(event.position, stream_id(stream).hex(), f"{why}: {MADE_ANEW}")
+
+
+Counted: TypeAlias = Mapping[int, Mapping[str, int]]
+"""Words and how often, by label."""
+
+
+def _words_in(path: Path, owner: Owner) -> Counted | None:
+    """Return what is in a file, None if it is not whole; nothing of one of an older recipe."""
+    file = read_whole(path, owner)
+    if file is None:
+        return None
+    if not file.recipe.startswith(RECIPE):
+        return {}
+    try:
+        return dict(LexicalIndex.restored(file.words).since(0))
+    except (ValueError, IndexError):
+        return None
+
+
+def _words(kind: Kind, place: _Place, events: Events) -> dict[str, int]:
+    return counted(words(kind.passage_text(place.row, place.label, events)))
+
+
+# --- the child
 
 
 def main() -> None:

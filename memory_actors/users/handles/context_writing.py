@@ -8,7 +8,7 @@ import msgspec
 
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Item, Metadata, Receipt
+from memory_actors.base.records import Item, Receipt
 from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
 from memory_actors.base.tokens import TokenBudget, disagreement
 from memory_actors.base.validation import (
@@ -35,7 +35,7 @@ from memory_actors.users.live_user import LiveUser
 
 
 class BlockData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Memory.data` of a block says."""
+    """The content of `Memory.data` of a block."""
 
     document: str
     raw: str
@@ -55,26 +55,22 @@ class ContextWriting(Handle):
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        self._check_fields(item, idempotency_key)
         command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
         return self._receipt(command.memory_id, "add", await self._write(command))
 
-    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
-        """Let an entry say something else, give it other metadata, or both."""
-        if content is not None:
-            content_bytes(content)
+    def _updating(
+        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
-            text=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            text=content,
+            metadata=metadata,
             room=self._room(),
         )
-        return self._receipt(row.memory_id, "update", await self._write(command))
+        return command, []
 
     async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
         """Put a block as an export of another store has it in `Memory.data`.
@@ -115,7 +111,7 @@ class ContextWriting(Handle):
 
     @property
     def _budget(self) -> TokenBudget:
-        """How many tokens a document may have."""
+        """The number of tokens that a document may have."""
         return self._scope.services.settings.context_budget()
 
     def _room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:

@@ -16,15 +16,13 @@ from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_count,
     check_name,
-    check_optional_name,
     content_bytes,
     json_copy,
     own_metadata,
     plain,
-    time_us,
 )
 from memory_actors.kinds import structured
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
@@ -66,24 +64,22 @@ class Documents(Handle):
         :raises QuotaExceededError: too many documents, or too many bytes.
         :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
         """
-        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
-        own_id = check_optional_name(memory_id, "memory_id")
-        new_id = own_id or self._scope.new_id(now_us)
+        new = self._new(memory_id, occurred_at)
         collection = check_name(collection, "collection")
-        key = new_id if key is None else check_name(key, "key")
+        key = new.memory_id if key is None else check_name(key, "key")
         copy, said = checked_document(document)
         text = document_text(collection, key, copy)
         command = structured.PutDocument(
-            now_us=now_us,
-            memory_id=new_id,
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            memory_id=new.memory_id,
+            own_ids=new.own_ids,
             collection=collection,
             key=key,
             value=copy,
             size_bytes=len(said.encode()),
             digest=text_digest(text),
             value_digest=text_digest(said),
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            occurred_at_us=new.occurred_at_us,
             metadata=None if metadata is None else own_metadata(metadata),
             pinned=pinned,
             auto_prune=self._scope.prunes(auto_prune),
@@ -91,7 +87,7 @@ class Documents(Handle):
         written = await self._write(command, [text])
         known = structured.find_key(written.reply.before.structured, collection, key)
         row = structured.find_key(written.reply.state.structured, collection, key)
-        memory_id = new_id if row is None else row.memory_id
+        memory_id = new.memory_id if row is None else row.memory_id
         return self._receipt(memory_id, "add" if known is None else "update", written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -161,11 +157,8 @@ class Documents(Handle):
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
-        self._check_fields(item, idempotency_key)
         content_bytes(item.content)
         return await self.put(
             DEFAULT_COLLECTION,
@@ -178,11 +171,11 @@ class Documents(Handle):
             auto_prune=auto_prune,
         )
 
-    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
-        """Replace a document (given as for `add`), its metadata, or both."""
+    def _updating(
+        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
         if content is not None:
-            content_bytes(content)
             value, said = checked_document(_as_document(content))
             texts = [document_text(row.collection, row.key, value)]
         command = structured.UpdateDocument(
@@ -192,9 +185,9 @@ class Documents(Handle):
             size_bytes=len(said.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             value_digest=text_digest(said) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            metadata=metadata,
         )
-        return self._receipt(row.memory_id, "update", await self._write(command, texts))
+        return command, texts
 
     # --- how
 

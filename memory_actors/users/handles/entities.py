@@ -1,6 +1,6 @@
 """`user.entities`: people, things and places, and what relates them, from when to when."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -29,16 +29,14 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import Direction, relation_key
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.entity_parts import (
-    entity_of,
     observation_of,
-    relationship_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, Written
+from memory_actors.users.handles.handle import Handle, New, T, Written
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
@@ -82,9 +80,8 @@ class EntityGraph(Handle):
             name,
             type,
             observations,
+            self._new(memory_id, occurred_at),
             metadata=metadata,
-            occurred_at=occurred_at,
-            memory_id=memory_id,
             pinned=pinned,
             auto_prune=self._scope.prunes(auto_prune),
         )
@@ -96,7 +93,8 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         row = await self._entity(entity_ref)
-        return await self._add_entity(row.name, row.type, observations, must_exist=True)
+        new = self._new(None)
+        return await self._add_entity(row.name, row.type, observations, new, must_exist=True)
 
     async def remove_observation(self, entity_ref: str, observation: str) -> Receipt:
         """Delete one observation of an entity, given as it reads.
@@ -139,8 +137,7 @@ class EntityGraph(Handle):
         :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
         """
         self._scope.check_writable()
-        now_us, from_us = self._scope.now_us(), time_us(valid_from, "valid_from")
-        own_id = check_optional_name(memory_id, "memory_id")
+        new, from_us = self._new(memory_id), time_us(valid_from, "valid_from")
         async with self._scope.live() as live:
             state = live.state.entity
         ends = resolve(state, source), resolve(state, target)
@@ -150,16 +147,16 @@ class EntityGraph(Handle):
             fact = plain(fact)
         text = fact_text(ends[0].name, relation, ends[1].name, fact)
         command = entity.Relate(
-            now_us=now_us,
-            memory_id=own_id or self._scope.new_id(now_us),
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            memory_id=new.memory_id,
+            own_ids=new.own_ids,
             source_id=ends[0].memory_id,
             relation=relation,
             target_id=ends[1].memory_id,
             fact=fact,
             digest=text_digest(text),
             size_bytes=len(text.encode()),
-            valid_from_us=now_us if from_us is None else from_us,
+            valid_from_us=new.now_us if from_us is None else from_us,
             valid_to_us=time_us(valid_to, "valid_to"),
             exclusive=self._exclusive(relation) if exclusive is None else exclusive,
             metadata=own_metadata(metadata),
@@ -209,8 +206,8 @@ class EntityGraph(Handle):
         check_optional_name(type, "type")
         state = await self._state()
         row = resolve(state.entity, entity_ref, type)
-        (found,) = await self._read_rows([row], state.provenance)
-        return entity_of(found)
+        (found,) = await self._read_as(Entity, [row], state.provenance)
+        return found
 
     async def relationships(
         self,
@@ -238,7 +235,7 @@ class EntityGraph(Handle):
             direction=way,
         )
         rows = await anyio.to_thread.run_sync(walk)
-        return [relationship_of(memory) for memory in await self._read_rows(rows, state.provenance)]
+        return await self._read_as(Relationship, rows, state.provenance)
 
     async def neighbours(
         self,
@@ -271,26 +268,22 @@ class EntityGraph(Handle):
             limit=count,
         )
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
-        ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
-        known = (entity.find(state.entity, memory_id) for memory_id in ids)
-        rows = [row for row in known if row is not None]
-        read = {one.memory_id: one for one in await self._read_rows(rows, state.provenance)}
+        steps = {step for there in found for step in there.path}
+        entities = await self._by_id(Entity, [there.memory_id for there in found], state)
+        relationships = await self._by_id(Relationship, steps, state)
         return [
             Neighbour(
-                entity=entity_of(read[there.memory_id]),
+                entity=entities[there.memory_id],
                 distance=there.distance,
-                path=tuple(relationship_of(read[step]) for step in there.path),
+                path=tuple(relationships[step] for step in there.path),
             )
             for there in found
         ]
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
-        self._check_fields(item, idempotency_key)
         content_bytes(item.content)
         named = item.key is not None
         return await self.add_entity(
@@ -304,31 +297,35 @@ class EntityGraph(Handle):
             auto_prune=auto_prune,
         )
 
-    async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
-        """Replace the observations of an entity by one, or the fact of a relationship."""
-        size_bytes = 0 if content is None else content_bytes(content)
-        content = None if content is None else plain(content)
-        texts = [] if content is None else [self._text(row, content)]
+    def _updating(
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
         is_entity = isinstance(row, entity.Entity)
+        texts = [] if content is None else [content]
+        if is_entity:
+            texts = [observation_text(row.name, text) for text in texts]
         command_type = entity.UpdateEntity if is_entity else entity.UpdateRelationship
         command = command_type(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
-            size_bytes=size_bytes,
+            size_bytes=0 if content is None else len(content.encode()),
             digest=text_digest(texts[0]) if texts else b"",
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            metadata=metadata,
         )
-        return self._receipt(row.memory_id, "update", await self._write(command, texts))
-
-    def _text(self, row: Any, content: str) -> str:
-        return observation_text(row.name, content) if isinstance(row, entity.Entity) else content
+        return command, texts
 
     # --- how
 
     async def _state(self) -> UserState:
         async with self._scope.live() as live:
             return live.state
+
+    async def _by_id(self, kind: type[T], ids: Iterable[str], state: UserState) -> dict[str, T]:
+        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        rows = [row for row in known if row is not None]
+        read = await self._read_as(kind, rows, state.provenance)
+        return {row.memory_id: one for row, one in zip(rows, read, strict=True)}
 
     async def _entity(self, entity_ref: str) -> entity.Entity:
         return resolve((await self._state()).entity, entity_ref)
@@ -342,10 +339,9 @@ class EntityGraph(Handle):
         name: str,
         type: str,  # noqa: A002 - the field's own word
         observations: Sequence[str],
+        new: New,
         *,
         metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        memory_id: str | None = None,
         pinned: bool = False,
         auto_prune: bool = False,
         must_exist: bool = False,
@@ -354,22 +350,20 @@ class EntityGraph(Handle):
         if isinstance(observations, str) or not isinstance(observations, Sequence):
             raise InvalidInputError("observations must be a list of texts")
         name, type = check_name(name, "name"), check_name(type, "type")  # noqa: A001 - the field's own word
-        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
-        own_id = check_optional_name(memory_id, "memory_id")
         async with self._scope.live() as live:
             known = entity.named(live.state.entity, name, type)
         if known is not None:  # it is found by the spelling that it was given first
             name, type = known.name, known.type  # noqa: A001 - the field's own word
         checked = tuple(observation_of(name, text) for text in observations)
         command = entity.AddEntity(
-            now_us=now_us,
-            memory_id=own_id or self._scope.new_id(now_us),
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            memory_id=new.memory_id,
+            own_ids=new.own_ids,
             name=name,
             type=type,
             digest=text_digest(name_text(name, type)),
             observations=checked,
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            occurred_at_us=new.occurred_at_us,
             metadata=own_metadata(metadata),
             pinned=pinned,
             auto_prune=auto_prune,

@@ -1,9 +1,6 @@
 """Entities and relationships as callers name, give and get them."""
 
-import msgspec
-
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Entity, Memory, Relationship
 from memory_actors.base.validation import check_name, content_bytes, plain
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import Entities, Observation
@@ -36,36 +33,4 @@ def observation_of(name: str, text: str) -> Observation:
     text = plain(text)
     return Observation(
         text=text, size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
-    )
-
-
-def entity_of(memory: Memory) -> Entity:
-    """Return an entity that was read as a memory."""
-    return Entity(
-        memory_id=memory.memory_id,
-        name=memory.data["name"],
-        type=memory.data["type"],
-        observations=tuple(memory.data["observations"]),
-        metadata=memory.metadata,
-        created_at=memory.created_at,
-        occurred_at=memory.occurred_at,
-        pinned=memory.pinned,
-        origins=memory.origins,
-        trust=memory.trust,
-    )
-
-
-def relationship_of(memory: Memory) -> Relationship:
-    """Return a relationship that was read as a memory."""
-    return msgspec.convert(
-        {
-            **memory.data,
-            "memory_id": memory.memory_id,
-            "metadata": memory.metadata,
-            "created_at": memory.created_at,
-            "pinned": memory.pinned,
-            "origins": memory.origins,
-            "trust": memory.trust,
-        },
-        Relationship,
     )

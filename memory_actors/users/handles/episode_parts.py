@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Episode, EvictedStep, Memory, Step
+from memory_actors.base.records import Episode
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     content_bytes,
@@ -24,29 +24,6 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.phrasing import text_digest
-
-
-def episode_of(memory: Memory) -> Episode:
-    """Return an episode that was read as a memory."""
-    data = memory.data
-    return Episode(
-        memory_id=memory.memory_id,
-        agent_id=data["agent_id"],
-        goal=data["goal"],
-        status=data["status"],
-        result=data["result"],
-        steps=msgspec.convert(data["steps"], tuple[Step, ...]),
-        evicted=msgspec.convert(data["evicted"], tuple[EvictedStep, ...]),
-        steps_evicted=data["steps_evicted"],
-        metadata=memory.metadata,
-        session_id=memory.session_id,
-        created_at=memory.created_at,
-        occurred_at=memory.occurred_at,
-        pinned=memory.pinned,
-        origins=memory.origins,
-        trust=memory.trust,
-        original_count=data.get("original_count", 0),
-    )
 
 
 def checked_episode(given: Episode) -> Episode:

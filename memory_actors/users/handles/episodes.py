@@ -1,6 +1,6 @@
 """`user.episodes`: what an agent wanted, did, and what came of it."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
@@ -22,12 +22,11 @@ from memory_actors.kinds.episodic.events import (
     step_text,
 )
 from memory_actors.kinds.episodic.state import Row
+from memory_actors.kinds.kind import Command
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.provenance import Provenance
 from memory_actors.users.handles.episode_parts import (
     checked_episode,
     end_of,
-    episode_of,
     evicted_of,
     finished,
     step_of,
@@ -46,7 +45,7 @@ DEFAULT_AGENT = "default"
 
 
 class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
-    """What `Memory.data` of a summary of episodes says, besides what it says of any episode."""
+    """The content of `Memory.data` of a summary of episodes, besides that of any episode."""
 
     agent_id: str = DEFAULT_AGENT
     status: Literal["done", "failed"] = "done"
@@ -87,22 +86,21 @@ class Episodes(Summarized):
         :raises QuotaExceededError: the agent is at its limit and none of its episodes is finished
             (`auto_prune` lets the oldest running one go), or too many bytes.
         """
-        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
-        own_id = check_optional_name(memory_id, "memory_id")
+        new = self._new(memory_id, occurred_at)
         episode = EpisodeStarted(
-            memory_id=own_id or self._scope.new_id(now_us),
+            memory_id=new.memory_id,
             agent_id=self._agent(agent_id),
             size_bytes=content_bytes(goal),
             goal=plain(goal),
             digest=text_digest(goal),
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+            occurred_at_us=new.occurred_at_us,
             metadata=own_metadata(metadata),
             session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
             pinned=pinned,
         )
         command = episodic.StartEpisode(
-            now_us=now_us,
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            own_ids=new.own_ids,
             episode=episode,
             auto_prune=self._scope.prunes(auto_prune),
         )
@@ -195,7 +193,7 @@ class Episodes(Summarized):
                 f"no episode {episode_id!r}: never there, evicted, deleted, or compressed into a "
                 "summary; `why` tells what became of it"
             )
-        (episode,) = await self._read([row], state.provenance)
+        (episode,) = await self._read_as(Episode, [row], state.provenance)
         return episode
 
     async def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]:
@@ -205,15 +203,12 @@ class Episodes(Summarized):
             state = live.state
         rows = episodic.rows_of(state.episodic, self._agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
-        return await self._read(newest[:count], state.provenance)
+        return await self._read_as(Episode, newest[:count], state.provenance)
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Start an episode with a text as its goal."""
-        self._check_fields(item, idempotency_key)
         return await self.start(
             item.content,
             session_id=item.session_id,
@@ -224,20 +219,19 @@ class Episodes(Summarized):
             auto_prune=auto_prune,
         )
 
-    async def _update(self, row: Row, content: str | None, metadata: Metadata | None) -> Receipt:
-        """Replace an episode's goal, its metadata, or both."""
-        size_bytes = 0 if content is None else content_bytes(content)
-        content = None if content is None else plain(content)
+    def _updating(
+        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
+        texts = [] if content is None else [content]
         command = episodic.UpdateEpisode(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
-            size_bytes=size_bytes,
-            digest=b"" if content is None else text_digest(content),
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            size_bytes=0 if content is None else len(content.encode()),
+            digest=text_digest(content) if content is not None else b"",
+            metadata=metadata,
         )
-        texts = [] if content is None else [content]
-        return self._changed(row.memory_id, "update", await self._write(command, texts))
+        return command, texts
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""
@@ -261,6 +255,3 @@ class Episodes(Summarized):
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
         return self._receipt(episode_id, operation, written, row)
-
-    async def _read(self, rows: list[Row], origins: Provenance) -> list[Episode]:
-        return [episode_of(memory) for memory in await self._read_rows(rows, origins)]

@@ -1,4 +1,4 @@
-"""What the handles of all kinds share: the way of a command into the log and the indexes.
+"""The base of the handles of all kinds: the way of a command into the log and the indexes.
 
 Texts are embedded while the log writes, so an add takes the longer of the two and not both. It is
 answered when it is durable and searchable. If the embedder fails, the memory is kept all the same,
@@ -9,14 +9,28 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
 from memory_actors.actors.asking import Reply
-from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.errors import (
+    DeadlineExceededError,
+    EmbedderError,
+    InvalidInputError,
+    MemoryActorsError,
+)
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, Receipt
+from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.validation import (
+    check_optional_name,
+    content_bytes,
+    own_metadata,
+    plain,
+    time_us,
+)
 from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
@@ -26,19 +40,28 @@ from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
+OPTIONAL = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Item)
+    if field.name not in {"content", "metadata", "memory_id"}
+}
+"""The fields of an item that not every kind has, with their defaults."""
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
-"""What is done once the log has the events of a command; it says why they are not indexed."""
+"""A function that is called once the log has the events of a command, and returns why they are
+not indexed."""
 NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
 )
 
 _logger = get_logger("memory_actors.user")
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 
 class Written(NamedTuple):
-    """What came of a command."""
+    """The outcome of a command."""
 
     reply: Reply
     evicted: tuple[str, ...]
@@ -49,11 +72,21 @@ class Written(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
-        """Return what came of a command, its victims picked out of its events."""
+        """Return the outcome of a command, its victims picked out of its events."""
         events = [recorded.data for recorded in reply.events]
         evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
         pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
         return cls(reply, evicted, pruned, started_s, unindexed)
+
+
+class New(NamedTuple):
+    """The identity and the times of a memory that is to be added."""
+
+    now_us: int
+    memory_id: str
+    own_ids: tuple[str, ...]
+    """The id, if it is the caller's own: it may have been used before."""
+    occurred_at_us: int
 
 
 class Handle(ABC):
@@ -69,25 +102,60 @@ class Handle(ABC):
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
     _relaxed: ClassVar[bool] = False
-    """Whether it is answered before it is on disk."""
+    """True if it is answered before it is on disk."""
 
     def __init__(self, scope: Scope):
         self._scope = scope
 
     @abstractmethod
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add one memory, given as a text; `auto_prune` None is what the handle says."""
 
     @abstractmethod
+    def _updating(
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
+        """Return the command that replaces a memory's text, its metadata or both, and new texts."""
+
     async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace what a memory says, its metadata, or both."""
+        if content is not None:
+            content_bytes(content)
+            content = plain(content)
+        if metadata is not None:
+            metadata = own_metadata(metadata, shown=row.compressed)
+        command, texts = self._updating(row, content, metadata)
+        return self._updated(row, await self._write(command, texts))
+
+    def _updated(self, row: Any, written: Written) -> Receipt:
+        return self._receipt(row.memory_id, "update", written, row)
+
+    def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
+        """Return what tells a new memory from others: its id, the caller's own or a new one."""
+        now_us, at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
+        own_id = check_optional_name(memory_id, "memory_id")
+        return New(
+            now_us=now_us,
+            memory_id=own_id or self._scope.new_id(now_us),
+            own_ids=() if own_id is None else (own_id,),
+            occurred_at_us=now_us if at_us is None else at_us,
+        )
 
     async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
         """Return rows as memories, their texts from the log."""
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
+
+    async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
+        """Return rows as records of their kind: the fields of any memory, then those of its data.
+
+        The data win: the `source` of a relationship is a name.
+        """
+        fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
+        return [
+            msgspec.convert({**{name: getattr(one, name) for name in fields}, **one.data}, kind)
+            for one in await self._read_rows(rows, origins)
+        ]
 
     async def _delete(self, row: Any) -> Receipt:
         """Delete a memory."""
@@ -167,25 +235,27 @@ class Handle(ABC):
         idempotency_key: str | None,
         digest: bytes,
     ) -> tuple[Reply, str | None]:
-        """Ask the actor and embed the texts at the same time; say why they are not indexed."""
-        async with self._scope.writable() as live:
-            if idempotency_key is None and not getattr(command, "auto_prune", False):
-                await live.actor.dry_run(command)
+        """Embed the texts while the log writes, and index them; say why they are not indexed."""
+        embedding: list[asyncio.Task[list[Embedded]]] = []
+
+        def embed() -> None:  # what is refused is not embedded
             embed = self._scope.embeddings.embed
-            embedding = asyncio.create_task(embed(texts, background=command.background))
-            embedding.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.sleep(0)  # the embedder begins now, not when the decision is taken
+            task = asyncio.create_task(embed(texts, background=command.background))
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            embedding.append(task)
+
+        async with self._scope.writable() as live:
             try:
                 reply = await self._scope.ask(
-                    live, command, idempotency_key=idempotency_key, digest=digest
+                    live, command, idempotency_key=idempotency_key, digest=digest, accepted=embed
                 )
-            except BaseException:
-                embedding.cancel()
-                live.indexes.index_later(
-                    self.kind, live.actor.drain
-                )  # after a deadline it may yet be added
+            except BaseException as error:
+                if embedding or not _is_refusal(error):  # after a deadline it may yet be added
+                    live.indexes.index_later(self.kind, live.actor.drain)
+                for task in embedding:
+                    task.cancel()
                 raise
-            unindexed = await self._index(live, texts, embedding, reply.events)
+            unindexed = await self._index(live, texts, embedding[0], reply.events)
             return await self._compared(live, reply) if unindexed is None else reply, unindexed
 
     async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
@@ -227,18 +297,11 @@ class Handle(ABC):
 
         :raises InvalidInputError: one of them is given.
         """
-        given = {
-            "key": item.key,
-            "occurred_at": item.occurred_at,
-            "session_id": item.session_id,
-            "role": item.role,
-            "pinned": item.pinned or None,
-            "times_seen": None if item.times_seen == 1 else item.times_seen,
-            "last_seen_at": item.last_seen_at,
-            "idempotency_key": idempotency_key,
-        }
-        for name, value in given.items():
-            if value is not None and name not in self.takes:
+        given = [name for name, usual in OPTIONAL.items() if getattr(item, name) != usual]
+        if idempotency_key is not None:
+            given.append("idempotency_key")
+        for name in given:
+            if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
 
     def _find(self, reply: Reply, memory_id: str) -> Any:
@@ -270,3 +333,8 @@ class Handle(ABC):
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Say whether nothing can come of a command that ended so."""
+    return isinstance(error, MemoryActorsError) and not isinstance(error, DeadlineExceededError)

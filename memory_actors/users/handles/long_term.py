@@ -2,14 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import msgspec
 
 from eventlog import Dropped
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import UNSAID, Item, Memory, Metadata, OnDuplicate, Receipt
+from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
 from memory_actors.base.validation import (
     check_choice,
     check_count,
@@ -21,6 +21,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.kind import Command
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoryAdded,
@@ -48,8 +49,8 @@ class LongTerm(Summarized):
     kind: ClassVar[CompactedKind] = long_term
     takes = frozenset(
         {
-            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "times_seen",
-            "last_seen_at",
+            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "on_duplicate",
+            "times_seen", "last_seen_at",
         }
     )  # fmt: skip
     _delete_command = long_term.DeleteMemory
@@ -100,34 +101,28 @@ class LongTerm(Summarized):
         )
         return self._receipts(command, written)
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
-        """Add one memory."""
-        (receipt,) = await self.add_many(
-            [item], auto_prune=auto_prune, idempotency_key=idempotency_key
-        )
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+        (receipt,) = await self.add_many([item], auto_prune=auto_prune)
         return receipt
 
-    async def _update(
-        self, row: long_term.Row, content: str | None, metadata: Metadata | None
-    ) -> Receipt:
-        """Replace a memory's content, its metadata, or both."""
-        size_bytes = 0 if content is None else content_bytes(content)
-        content = None if content is None else plain(content)
+    def _updating(
+        self, row: long_term.Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
         texts = [] if content is None else [spoken(content, row.role)]
         command = long_term.UpdateMemory(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
-            size_bytes=size_bytes,
+            size_bytes=0 if content is None else len(content.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             same=b"" if content is None else _normalised_digest(content, row.role),
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            metadata=metadata,
         )
-        written = await self._write(command, texts)
+        return command, texts
+
+    def _updated(self, row: long_term.Row, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
-        receipt = self._receipt(row.memory_id, "update", written)
+        receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:

@@ -1,7 +1,7 @@
 """On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from time import perf_counter
@@ -41,9 +41,9 @@ class Scope:
         self.agent_id = check_optional_name(agent_id, "agent_id")
         self.session_id = check_optional_name(session_id, "session_id")
         self.origins = origins
-        """Where what is written comes from."""
+        """The origins of all that is written with it."""
         self.auto_prune = check_flag(auto_prune, "auto_prune")
-        """Whether what is added may make room, where the call does not say."""
+        """True if adding may make room, where the call does not say."""
         self.stream = stream_of(user_id)
 
     @property
@@ -104,8 +104,12 @@ class Scope:
         relaxed: bool = False,
         idempotency_key: str | None = None,
         digest: bytes = b"",
+        accepted: Callable[[], object] | None = None,
     ) -> Reply:
-        """Carry out a command; the log keeps who asked, and for what."""
+        """Carry out a command; the log keeps who asked, and for what.
+
+        `accepted` is called once it is decided, before the log has it; never if it is refused.
+        """
         request = Request(
             command=command,
             meta={**self._meta(type(command).__name__), **self._said_by(command)},
@@ -114,6 +118,7 @@ class Scope:
             alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,
+            accepted=accepted,
         )
         reply = await live.actor.ask(request, self.services.settings.deadline_s)
         if self.services.settings.check_replay:

@@ -1,6 +1,6 @@
 """`user.short_term`: the last messages of a session."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -12,10 +12,9 @@ from memory_actors.base.validation import (
     content_bytes,
     own_metadata,
     plain,
-    time_us,
 )
 from memory_actors.kinds import short_term
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Command, Kind
 from memory_actors.users.handles.handle import Handle
 
 DEFAULT_SESSION = "default"
@@ -55,17 +54,16 @@ class ShortTermMemory(Handle):
         :raises QuotaExceededError: it is larger than a session may be.
         :raises InvalidInputError: it is empty, or something else is not what it must be.
         """
-        now_us, occurred_at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
-        own_id = check_optional_name(memory_id, "memory_id")
+        new = self._new(memory_id, occurred_at)
         command = short_term.AddMessage(
-            now_us=now_us,
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            own_ids=new.own_ids,
             message=short_term.MessageAdded(
-                memory_id=own_id or self._scope.new_id(now_us),
+                memory_id=new.memory_id,
                 session_id=self._session(session_id),
                 size_bytes=content_bytes(content),
                 content=plain(content),
-                occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+                occurred_at_us=new.occurred_at_us,
                 metadata=own_metadata(metadata),
                 role=check_optional_name(role, "role"),
             ),
@@ -93,12 +91,9 @@ class ShortTermMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
         del auto_prune
-        self._check_fields(item, idempotency_key)
         return await self.add_message(
             item.content,
             role=item.role,
@@ -108,18 +103,17 @@ class ShortTermMemory(Handle):
             memory_id=item.memory_id,
         )
 
-    async def _update(
-        self, row: short_term.Row, content: str | None, metadata: Metadata | None
-    ) -> Receipt:
-        """Replace a message's content, its metadata, or both."""
+    def _updating(
+        self, row: short_term.Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
         command = short_term.UpdateMessage(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
-            size_bytes=0 if content is None else content_bytes(content),
-            content=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            size_bytes=0 if content is None else len(content.encode()),
+            content=content,
+            metadata=metadata,
         )
-        return self._receipt(row.memory_id, "update", await self._write(command), row)
+        return command, []
 
     def _session(self, session_id: str | None) -> str:
         """Return the session that is meant: the one named, the handle's, or the default one."""

@@ -27,7 +27,7 @@ from memory_actors.users.handles.handle import Handle, Written
 
 
 class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Memory.data` of a summary says."""
+    """The content of `Memory.data` of a summary."""
 
     original_count: int
     compressed_from_ids: tuple[str, ...]

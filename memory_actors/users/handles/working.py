@@ -7,14 +7,12 @@ from memory_actors.base.records import Item, Metadata, Receipt
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_name,
-    check_optional_name,
     content_bytes,
     json_copy,
     own_metadata,
-    plain,
 )
 from memory_actors.kinds import working
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Command, Kind
 from memory_actors.users.handles.handle import Handle
 
 
@@ -81,11 +79,8 @@ class WorkingMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(
-        self, item: Item, *, auto_prune: bool | None, idempotency_key: str | None
-    ) -> Receipt:
+    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Keep a text under a key; without one, under its own memory id."""
-        self._check_fields(item, idempotency_key)
         content_bytes(item.content)
         return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)
 
@@ -97,20 +92,18 @@ class WorkingMemory(Handle):
         memory_id: str | None,
         auto_prune: bool | None,
     ) -> Receipt:
-        now_us, copy = self._scope.now_us(), json_copy(value, "value")
-        own_id = check_optional_name(memory_id, "memory_id")
-        new_id = own_id or self._scope.new_id(now_us)
-        key = new_id if key is None else check_name(key, "key")
+        copy, new = json_copy(value, "value"), self._new(memory_id)
+        key = new.memory_id if key is None else check_name(key, "key")
         size_bytes = working.entry_bytes(key, copy)
         if size_bytes > CONTENT_BYTES_MAX:
             raise InvalidInputError(
                 f"value takes {size_bytes:,} bytes (max: {CONTENT_BYTES_MAX:,}): shorten it"
             )
         command = working.SetKey(
-            now_us=now_us,
-            own_ids=() if own_id is None else (own_id,),
+            now_us=new.now_us,
+            own_ids=new.own_ids,
             entry=working.KeySet(
-                memory_id=new_id,
+                memory_id=new.memory_id,
                 key=key,
                 value=copy,
                 size_bytes=size_bytes,
@@ -122,16 +115,11 @@ class WorkingMemory(Handle):
         row = written.reply.state.working.held[key]
         return self._receipt(row.memory_id, "set", written)
 
-    async def _update(
-        self, row: working.Row, content: str | None, metadata: Metadata | None
-    ) -> Receipt:
-        """Replace an entry's value with a text, its metadata, or both."""
-        if content is not None:
-            content_bytes(content)
+    def _updating(
+        self, row: working.Row, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Command, list[str]]:
+        now_us = self._scope.now_us()
         command = working.UpdateKey(
-            now_us=self._scope.now_us(),
-            memory_id=row.memory_id,
-            content=None if content is None else plain(content),
-            metadata=None if metadata is None else own_metadata(metadata, shown=row.compressed),
+            now_us=now_us, memory_id=row.memory_id, content=content, metadata=metadata
         )
-        return self._receipt(row.memory_id, "update", await self._write(command))
+        return command, []

@@ -33,7 +33,7 @@ from eventlog.archive import archive, block, segment
 from eventlog.archive.archive import Archive
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
-from eventlog.lmdb import segment_table
+from eventlog.lmdb import tables
 from eventlog.lmdb.tables import TABLES, U64
 from eventlog.upkeep import archiving
 
@@ -413,7 +413,7 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._upkeep._archiving.replace = refuse
+        log._archiving.replace = refuse
         with pytest.raises(DiskFull):
             await log.archive("s", range(1, 11))
 
@@ -422,14 +422,14 @@ async def test_without_room_in_the_tables_the_segment_goes_again(tmp_path: Path)
 
 
 async def test_when_the_commits_outcome_is_unknown_the_file_stays(tmp_path: Path):
-    """Its stubs may be there; the next opening knows."""
+    """The stubs of the archive may be in the file; the next opening finds out."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise StorageFailed("who knows")
 
     async with opened(tmp_path) as log:
         await fill(log)
-        log._upkeep._archiving.replace = fail
+        log._archiving.replace = fail
         with pytest.raises(StorageFailed):
             await log.archive("s", range(1, 11))
         assert len(segments(tmp_path)) == 1
@@ -442,14 +442,14 @@ async def test_an_event_changed_during_archiving_is_left_alone(tmp_path: Path):
     """An event that changed while it was archived is left alone."""
     async with opened(tmp_path) as log:
         await fill(log)
-        real = log._upkeep._archiving.take
+        real = log._archiving.take
 
         def take(*arguments: Any) -> Any:
             batch = real(*arguments)
             batch.hot[3] = batch.hot[3]._replace(header=bytes(113))
             return batch
 
-        log._upkeep._archiving.take = take
+        log._archiving.take = take
         with pytest.raises(CorruptLog, match="event 4 has changed"):
             await log.archive("s", range(1, 11))
 
@@ -497,7 +497,7 @@ async def test_closing_waits_for_the_segment_under_way(tmp_path: Path):
     async with opened(tmp_path) as log:
         await fill(log, 2000)
         task = asyncio.create_task(log.archive("s", range(1, 2001)))
-        while not log._upkeep._under_way:
+        while not log._under_way:
             await asyncio.sleep(0.001)
     with pytest.raises(LogClosed):
         await task
@@ -590,7 +590,7 @@ async def test_a_missing_segment_is_named_with_stream_and_event(tmp_path: Path):
 
 
 async def test_another_streams_segment_in_its_place_is_never_served(tmp_path: Path):
-    """Whole in itself, and with the right slots and versions."""
+    """The other segment is whole in itself, and has the right slots and versions."""
     async with opened(tmp_path) as log:
         await fill(log)
         await fill(log, stream="t")
@@ -605,7 +605,7 @@ async def test_another_streams_segment_in_its_place_is_never_served(tmp_path: Pa
 
 
 async def test_an_older_segment_of_the_same_name_is_never_served(tmp_path: Path):
-    """Right place, right CRC, right versions: only the digest in the stub tells."""
+    """Place, CRC and versions are right: only the digest in the stub tells."""
     for path in (tmp_path / "a", tmp_path / "b"):
         async with opened(path) as log:
             await fill(log)
@@ -719,9 +719,9 @@ async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
         await log.drop_archived(FOREVER)
 
     def count(env: Environment, txn: Any) -> None:
-        record = segment_table.load_segment(env, txn, FIRST)
+        record = tables.load_segment(env, txn, FIRST)
         other = msgspec.structs.replace(record, events=29)
-        segment_table.put_segment(env, txn, FIRST, other)
+        tables.put_segment(env, txn, FIRST, other)
 
     change(tmp_path, count)
 

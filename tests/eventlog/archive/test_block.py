@@ -112,7 +112,7 @@ def test_a_wrong_size_is_refused_before_memory_is_taken(raw_bytes: int):
 
 @pytest.mark.usefixtures("codec")
 def test_a_bomb_does_not_go_off():
-    """It says a small size and would decompress to another."""
+    """The block states a small size, and would decompress to a large one."""
     small, large = (
         block.pack(ENTRIES, PLACE),
         block.pack([Entry(1, bytes(16), bytes(1 << 24))], b""),
@@ -127,7 +127,7 @@ def test_a_bomb_does_not_go_off():
 
 
 def test_content_that_is_no_block_is_damage():
-    """Right CRC and size, wrong inside: slots that do not add up."""
+    """CRC and size are right, but the slots do not add up."""
     for raw, slots in ((b"x", 1), (bytes(28), 1 << 12), (bytes(29), 1)):
         stored = zlib.compress(raw)
         header = struct.pack(">I4sBBHII", 0, b"EVBK", 1, block.ZLIB, slots, len(raw), len(stored))

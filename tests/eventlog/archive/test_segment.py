@@ -91,7 +91,7 @@ def test_an_offset_where_no_block_begins_is_damage(tmp_path: Path, offset: int):
 
 
 def test_a_file_cut_short_is_damage_or_a_shorter_walk(tmp_path: Path):
-    """Cut between two blocks it looks whole: its record knows how many payloads it should have."""
+    """A file cut between two blocks looks whole: its record counts the payloads."""
     places = written(tmp_path, MANY)
     data = (tmp_path / FIRST.name).read_bytes()
     ends = {place.offset for place in places}

@@ -17,7 +17,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Renamed(msgspec.Struct, frozen=True):
-    """What `Noted` became: in schema 2 `text` is `content`, schema 3 adds a length."""
+    """The later form of `Noted`: in schema 2 `text` is `content`, schema 3 adds a length."""
 
     content: str
     length: int
@@ -140,7 +140,7 @@ def test_a_tag_is_taken_once():
 
 
 def test_a_class_has_one_tag():
-    """With two, what it is stored as would depend on the order of registration."""
+    """An event with two tags would be stored by the order of their registration."""
     registry = noting()
 
     with pytest.raises(ValueError, match="noted"):

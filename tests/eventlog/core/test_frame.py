@@ -106,7 +106,7 @@ def test_an_unknown_flag_is_refused_as_unknown():
 
 
 def test_the_chain_can_be_computed_without_the_payload():
-    """It is the SHA-256 of the chain before, the header, the tag and the payload's digest."""
+    """The chain is a SHA-256 of the chain before, header, tag and digest of the payload."""
     data, chain = frame.pack(prepared(), **PLACE)
     taken = frame.unpack(7, data)
     header = struct.pack(

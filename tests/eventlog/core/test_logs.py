@@ -26,7 +26,7 @@ def test_the_standard_output_belongs_to_the_program() -> None:
 
 
 def test_the_standard_error_is_the_one_of_the_moment() -> None:
-    """As with the standard library's: who replaces it has the lines from then on."""
+    """A program that replaces the standard error has the lines there from then on."""
     done = ran(
         "import io; from eventlog.core.logs import get_logger as g; g('x').warning('before')\n"
         "sys.stderr = io.StringIO()"

@@ -153,7 +153,7 @@ async def test_waiting_with_a_timeout_leaves_nothing_behind(tmp_path: Path):
 
 @pytest.mark.parametrize("batch", [0, -1])
 async def test_a_batch_that_is_none_is_refused(tmp_path: Path, batch: int):
-    """It would spin without reading anything, and never let the loop go."""
+    """Such a subscription would spin without reading anything, and never let the loop go."""
     async with EventLog.open(tmp_path, registry) as log:
         with anyio.fail_after(2), pytest.raises(ValueError, match="batch"):
             await anext(subscribe(log, batch=batch))

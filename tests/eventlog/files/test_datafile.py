@@ -47,7 +47,7 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(
 
 
 def test_what_a_dead_process_left_is_written_over(tmp_path: Path) -> None:
-    """It may hold a key that has been erased since."""
+    """The leftover file may hold a key that has been erased since."""
     path = tmp_path / "file"
     (tmp_path / "file.tmp").write_bytes(b"a secret that is longer than what comes next")
     write_whole(path, b"short")

@@ -57,7 +57,7 @@ def test_whatever_is_written_in_a_long_life_passes(tmp_path: Path, seed: int) ->
 
 
 def test_a_file_whose_last_pages_were_never_written_opens(tmp_path: Path) -> None:
-    """They were taken and given back in one transaction: the file ends before them."""
+    """The pages were taken and given back in one transaction: the file ends before them."""
     path = tmp_path / "log.mdb"
     env = opened(path)
 

@@ -150,7 +150,7 @@ def openings(path: Path) -> Iterator[int]:
 
 
 def test_no_file_of_a_store_is_opened_by_other_means() -> None:
-    """What users name may be a pipe, and is listed here with the reason."""
+    """A file that users name may be a pipe, and is listed here with the reason."""
     found = {
         str(path.relative_to(ROOT)): list(openings(path))
         for package in ("eventlog", "memory_actors")

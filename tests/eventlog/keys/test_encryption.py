@@ -28,9 +28,9 @@ from eventlog import (
 from eventlog.core import frame
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
-from eventlog.lmdb import ledger
+from eventlog.lmdb import ledger, tables
 from eventlog.lmdb.environment import Environment
-from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
+from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
 from eventlog.lmdb.tables import TABLES, U64, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
@@ -100,10 +100,10 @@ async def test_an_encrypted_store_says_so_and_others_keep_their_format(tmp_path:
 async def test_earlier_versions_refuse_an_encrypted_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They know the formats up to 4, and check that before anything else."""
+    """Earlier versions know the formats up to 4, and check that before anything else."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-    monkeypatch.setattr("eventlog.lmdb.store_format.ENCRYPTED_FORMAT", STORE_FORMAT)
+    monkeypatch.setattr("eventlog.lmdb.opening.ENCRYPTED_FORMAT", STORE_FORMAT)
 
     with pytest.raises(UnknownEvent, match="format 5"):
         async with EventLog.open(tmp_path / "log", registry):
@@ -453,7 +453,7 @@ async def test_opening_finishes_an_erasure_that_broke_off(
     async with opened(tmp_path / "log") as log:
         await fill(log)
         await fill(log, "other")
-        of = KeyFile if broken == "forget" else type(log._upkeep._erasing)
+        of = KeyFile if broken == "forget" else type(log._erasing)
 
         def fail(*_: Any, **__: Any) -> None:
             raise StorageFailed("no")
@@ -471,7 +471,7 @@ async def test_opening_finishes_an_erasure_that_broke_off(
     async with opened(tmp_path / "log") as log:
         if broken in ("forget", "key_gone"):
             assert (await log.head("s")).is_empty
-            assert not log._upkeep._files.keys.has("s")  # type: ignore[union-attr]
+            assert not log._files.keys.has("s")  # type: ignore[union-attr]
         else:
             assert (await texts(log))[-1] == "back"
             assert (tmp_path / "log.keys").stat().st_size == keys
@@ -491,5 +491,5 @@ def test_an_older_versions_erasure_still_deletes_its_key() -> None:
         projections: list[bytes] = []
         stubs_until: int = 0
 
-    read = unseal_record(seal_record(Old(), b"k"), ledger.ErasureRecord, "it", b"k")
+    read = unseal_record(seal_record(Old(), b"k"), tables.ErasureRecord, "it", b"k")
     assert (read.until, read.key_gone) == (1, False)

@@ -200,7 +200,7 @@ async def test_a_long_stream_is_erased_piece_by_piece(
 async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also where the payload is still there, and whatever is asked."""
+    """Every read says erased, also where the payload is still in the file."""
     monkeypatch.setattr(erase.Erasing, "step", failing(DiskFull("no room")))
     async with opened(tmp_path) as log:
         await fill(log)
@@ -249,7 +249,7 @@ async def test_a_second_call_or_opening_finishes_after_an_error(
         assert (await log.verify()).findings == []
         assert await others_are_whole(log)
         with log._env.read() as txn:
-            assert not log._upkeep._erasing.pending(txn)
+            assert not log._erasing.pending(txn)
         if how == "reopen":
             assert [event.data.text for event in await log.read_stream(NAME, 40)] == ["new"]
 

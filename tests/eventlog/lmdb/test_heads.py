@@ -62,7 +62,7 @@ async def test_a_grown_log_still_has_its_published_past(tmp_path: Path):
 
 
 async def test_another_past_shows(tmp_path: Path):
-    """Whole in itself, so that nothing but the heads can tell."""
+    """The other log is whole in itself, so that nothing but the heads can tell."""
     async with opened(tmp_path / "one") as log:
         await fill(log)
         heads = await log.heads()

@@ -146,7 +146,7 @@ async def test_a_job_over_the_limits_goes_alone():
 
 
 async def test_stopping_finishes_everything_that_is_queued():
-    """Also what did not fit into the batch that the stop was found behind."""
+    """Jobs that did not fit into the batch before the stop are finished, too."""
     harness = Harness(FakeEnvironment())
     await harness.hold()
     futures = [harness.put(n, events=1024) for n in range(5)]

@@ -429,7 +429,7 @@ async def test_a_file_foreign_to_backups_is_not_put_back(tmp_path: Path, name: s
 
 
 async def test_files_of_two_backups_are_no_backup(tmp_path: Path):
-    """Each is whole, and they are listed with their digests; the anchor is of an earlier moment."""
+    """Each file is whole and listed with its digest; the anchor is of an earlier moment."""
     before = await two_logs(tmp_path)
     async with opened(tmp_path / "other") as log:
         await fill(log, "later")

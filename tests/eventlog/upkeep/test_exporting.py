@@ -22,8 +22,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.core import frame
-from eventlog.lmdb.ledger import RequestRecord
-from eventlog.lmdb.tables import seal, seal_record, unseal_record
+from eventlog.lmdb.tables import RequestRecord, seal, seal_record, unseal_record
 from eventlog.upkeep import exporting, importing
 
 pytestmark = pytest.mark.anyio
@@ -215,7 +214,7 @@ async def test_an_import_that_broke_off_is_repeated(
 
 
 async def test_a_log_with_another_past_is_left_as_it_was(tmp_path: Path):
-    """Also where the streams that the file continues are the same in both."""
+    """The log is refused also where the streams that the file continues are the same in both."""
     async with opened(tmp_path / "one") as one, opened(tmp_path / "other") as other:
         await fill(one, "ab")
         await fill(other, "ab")

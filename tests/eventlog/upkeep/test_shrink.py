@@ -34,7 +34,7 @@ from eventlog import (
 from eventlog.files import datafile
 from eventlog.lmdb import copying, environment
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.store_format import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
+from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
 
 NAMES = ("one", "two")

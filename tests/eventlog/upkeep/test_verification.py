@@ -12,8 +12,7 @@ import pytest
 from eventlog import Checkpoint, Environment, EventLog, EventRegistry, Snapshot, VerifyReport
 from eventlog.core import frame
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.ledger import StreamRecord
-from eventlog.lmdb.tables import TABLES, U64, key_id, seal, seal_record, unseal_record
+from eventlog.lmdb.tables import TABLES, U64, StreamRecord, key_id, seal, seal_record, unseal_record
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""What closing leaves undone; and every call of a system that is closed says that it is."""
+"""Work that closing leaves undone; and every call of a closed system says that it is closed."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
 OTHERS_OF_SYSTEM = {"open", "import_events", "restore_backup"} | {
     "close", "statistics", "user", "watch_erasures",
 }  # fmt: skip
-"""What is about a store that is closed, and what has nothing to do with the store."""
+"""Calls about a store that is closed, and calls that have nothing to do with the store."""
 
 BLOCK = {"document": "MEMORY.md", "raw": "- x\n", "rank": "n"}
 SUMMARY = {

@@ -1,4 +1,4 @@
-"""What context documents refuse: too much before any work on it, and what is no argument."""
+"""Refusals of context documents: too much, before any work on it, and wrong arguments."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from memory_actors import (
     NotFoundError,
     QuotaExceededError,
 )
-from memory_actors.api.handles import user_context
+from memory_actors.api import user_context
 from memory_actors.integrations.context_files import sync, watch
 from memory_actors.integrations.memory_tool import tool
 from memory_actors.users.handles.context_document import ContextDocument

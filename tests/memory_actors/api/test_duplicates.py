@@ -1,4 +1,4 @@
-"""The same fact said twice is one memory that was seen twice, in every answer about it."""
+"""A fact that is said twice is one memory that was seen twice, in every answer about it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -122,6 +122,8 @@ async def test_a_relationship_that_is_said_again_is_one(open_memory) -> None:
         first = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2020-01-01")
         again = await user.entities.relate("Alice", "works_at", "Acme", valid_from="2021-01-01")
         assert (again.operation, again.memory_id) == ("unchanged", first.memory_id)
+        (there,) = await user.entities.relationships("Alice")
+        assert (there.source, there.relation, there.target) == ("Alice", "works_at", "Acme")
         told = await user.entities.relate("Alice", "works_at", "Acme", fact="Alice runs Acme")
         assert (told.operation, told.memory_id) == ("update", first.memory_id)
         (hit,) = await user.retrieve("runs Acme", memory_types=["entity"], top_k=1)

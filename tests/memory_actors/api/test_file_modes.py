@@ -1,4 +1,4 @@
-"""Who may read the files of a store: its owner alone, whatever the umask."""
+"""The files of a store can be read by its owner alone, whatever the umask."""
 
 import os
 import stat

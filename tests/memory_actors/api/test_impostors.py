@@ -1,4 +1,4 @@
-"""What is no file, and names and clocks that are none: a typed error, and never a wait."""
+"""Pipes and links in the place of files, impossible names and clocks: a typed error, no wait."""
 
 import asyncio
 import shutil

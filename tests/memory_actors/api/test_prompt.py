@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import InvalidInputError, Item, TokenizerCounter, UserMemory, WordEstimate
-from memory_actors.api.handles.excerpt import excerpt
-from memory_actors.search.model import TOKENIZER_FILE, model_path
+from memory_actors.api.prompt import excerpt
+from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Where memories come from: said on every write, read on every memory, and purged by it."""
+"""Sources of memories: given with every write, read on every memory, and purged."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from memory_actors import (
     Trust,
     UserMemory,
 )
-from memory_actors.api.handles.exporting import in_export_order
+from memory_actors.api.finding import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.kinds.purging.decide import PURGED
 from memory_actors.kinds.user_state import KINDS
@@ -577,7 +577,7 @@ async def test_originals_without_room_stay_out_until_there_is_some(open_memory: 
 async def test_a_purge_without_global_room_restores_nothing(
     open_memory: Any,
 ) -> None:
-    """Where all users have no room nothing comes back, and a dry run says so."""
+    """A purge restores nothing where all users have no room, and a dry run says so."""
     async with open_memory(summarizer=SHORT) as memory:
         await poisoned_past(memory)
         used = (await memory.usage()).size_bytes["long_term"]

@@ -1,4 +1,4 @@
-"""What comes back of several kinds at once: all of it or nothing, and others have their turn."""
+"""Memories of several kinds come back at once, or none does, and others have their turn."""
 
 import asyncio
 from typing import Any

@@ -198,7 +198,7 @@ async def test_questions_about_an_earlier_time_get_its_fact(open_memory: Any, qu
 async def test_a_filtered_newer_fact_supersedes_nothing(
     open_memory: Any,
 ) -> None:
-    """Where the newer fact may not be found, the older one stands."""
+    """The older fact stands where the newer one may not be found."""
     async with open_memory() as memory:
         user = memory.user("u")
         older = await user.add(BRISTOL, occurred_at="2023-05-01", metadata={"by": "a"})

@@ -96,9 +96,8 @@ async def test_it_gives_up_after_the_last_attempt(server: Server, step: Any, sai
 @pytest.mark.parametrize(
     ("step", "said"), [("breaks", "the connection broke"), ("trickles", "no answer within 0.15 s")]
 )
-async def test_an_answer_that_breaks_off_or_never_ends_is_a_failure(
-    server: Server, step: str, said: str
-) -> None:
+async def test_an_unfinished_answer_is_a_failure(server: Server, step: str, said: str) -> None:
+    """An answer that breaks off, or never ends, is a failure."""
     server.script = [(step,)]
     timeout_s = 0.15 if "no answer" in said else 10.0
     with pytest.raises(LLMError, match=f"127.0.0.1 failed: {said}"):
@@ -181,7 +180,7 @@ async def test_a_client_serves_many_at_once_and_after_failures(server: Server) -
 
 
 async def test_parameters_that_a_model_refuses_are_left_out(server: Server) -> None:
-    """Reasoning models want another name for one, and none of the other."""
+    """Reasoning models want another name for one parameter, and refuse the other."""
 
     def refuses(param: str, code: str) -> Any:
         return ("fails", 400, {"param": param, "code": code, "message": "no"})

@@ -41,7 +41,7 @@ def subpatterns(argument: Any) -> Iterator[Any]:
 
 
 def test_no_pattern_has_a_possessive_group() -> None:
-    """Python 3.11.0 to 3.11.4 match those wrongly where the group has alternatives."""
+    """Python 3.11.0 to 3.11.4 match possessive groups wrongly that have alternatives."""
     assert list(possessive_groups(_parser.parse(r"(?:ab|c)*+")))
     found = []
     for place, pattern in patterns():

@@ -1,4 +1,4 @@
-"""What a child process imports, and from where it never does."""
+"""The packages that a child process imports, and the places it never imports from."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is quoted in a prompt is one line, whatever splits it into lines, and ends no tag."""
+"""A text that is quoted in a prompt is one line, whatever splits lines in it, and ends no tag."""
 
 import sys
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What callers get back goes into JSON."""
+"""Every record that callers get back goes into JSON."""
 
 import json
 from pathlib import Path

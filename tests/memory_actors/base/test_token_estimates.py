@@ -48,7 +48,7 @@ def test_the_formula_stays_the_default() -> None:
 async def test_receipts_and_sizes_name_both_differing_estimates(
     open_memory: Any,
 ) -> None:
-    """Where the estimates differ, receipts and sizes name both, and the setting."""
+    """Receipts and sizes name both estimates where they differ, and the setting."""
     async with open_memory() as memory:
         context = memory.user("ada").context
         receipt, size = await context.add("", CHINESE), await context.size()

@@ -1,4 +1,4 @@
-"""Whose memory a command is about, which memory an id's beginning names, and what search takes."""
+"""The user that a command is about, the memory that an id's beginning names, and search's words."""
 
 import inspect
 

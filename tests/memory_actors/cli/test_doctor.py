@@ -1,13 +1,15 @@
 """doctor, model."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from memory_actors.cli import checks
-from memory_actors.cli.checks import file_system
-from memory_actors.search.model import model_path
+from memory_actors.cli.doctor import file_system
+from memory_actors.search.model.installed import model_path
+
+checks = import_module("memory_actors.cli.doctor")  # the package has the command of that name
 
 MOUNTS = """\
 proc /proc proc rw 0 0
@@ -33,7 +35,7 @@ def examine(program) -> tuple[int, dict[str, dict[str, str]]]:
 @pytest.fixture(scope="module", autouse=True)
 def model() -> None:
     """The real model, as scripts/test installs it."""
-    from memory_actors.search.model import install_model
+    from memory_actors.search.model.install import install_model
 
     install_model()
 

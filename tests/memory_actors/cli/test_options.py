@@ -1,4 +1,4 @@
-"""What holds for every command: options, errors, exit codes, streams."""
+"""Rules for every command: options, errors, exit codes, streams."""
 
 import json
 import shlex

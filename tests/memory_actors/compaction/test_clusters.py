@@ -174,7 +174,7 @@ def cases(draw: st.DrawFn):
 @given(cases(), st.integers(1, 70), st.sampled_from([0, 10, 200, EDGES_MAX]))
 @settings(deadline=None, max_examples=300)
 def test_any_labels_are_those_of_the_textbook(case, tile_rows: int, edges_max: int):
-    """However small the tiles are, and however often the edges are used up."""
+    """The labels agree however small the tiles are, and however often the edges are used up."""
     vectors, eps, min_samples = case
     with patch.object(module, "EDGES_MAX", edges_max):
         labels = dbscan(vectors, eps, min_samples, tile_rows=tile_rows)

@@ -107,7 +107,7 @@ async def test_the_age_can_be_given_and_depends_on_the_tier(open_memory: Any) ->
 
 
 async def test_what_is_just_as_old_as_the_age_stays(open_memory: Any) -> None:
-    """Compressed is what is strictly older."""
+    """Only memories that are strictly older are compacted."""
     async with open_memory(summarizer=SHORT) as memory:
         await memory.user("ada").add_many(
             [Item(content=f"{LOGIN} #{n}", occurred_at=LONG_AGO) for n in range(6)]

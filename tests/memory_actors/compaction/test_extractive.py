@@ -155,7 +155,7 @@ def test_a_question_gives_way_to_its_answer() -> None:
 
 
 def test_vectors_bring_in_what_is_central() -> None:
-    """Of texts that say equally much, that of a memory which many are near to."""
+    """The text of a memory that many are near to wins over texts that say as much."""
     texts = [f"Alpha{n} beta{n} gamma{n} delta{n} omega{n} sigma{n}." for n in "abcdefgh"]
     vectors = np.eye(8, dtype=np.float32)
     vectors[5] = vectors[:, :].mean(axis=0)
@@ -328,7 +328,7 @@ async def test_it_runs_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     [(100, 0.05), (10_000, 0.5)],
 )
 def test_work_is_bounded(count: int, seconds: float) -> None:
-    """Of processor time; ten thousand memories take no longer than the thousand looked at."""
+    """Ten thousand memories take no more processor time than the thousand looked at."""
     rng = np.random.default_rng(1)
     vocabulary = [f"word{n}" for n in range(2_000)]
     texts = [

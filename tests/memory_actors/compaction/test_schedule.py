@@ -1,4 +1,4 @@
-"""When compaction is due, and the loop that runs it: on a clock that only tests move."""
+"""The times at which compaction is due, and the loop that runs it, on a clock of the tests."""
 
 import asyncio
 import json

@@ -17,7 +17,7 @@ from memory_actors.compaction.clusters import dbscan
 from memory_actors.compaction.selection import Old, vectors_of
 from memory_actors.compaction.splitting import topics
 from memory_actors.kinds import long_term
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 
 LONG_AGO = datetime(2023, 1, 1, tzinfo=UTC)
 TOPICS = (
@@ -138,7 +138,7 @@ def test_the_labels_are_those_of_scikit_learn(seed: int) -> None:
 
 @pytest.mark.parametrize("count", [10, 400, 5_000])
 def test_every_memory_is_in_just_one_topic(count: int) -> None:
-    """Also of more than are linked."""
+    """The topics share no memory, also where there are more memories than are linked."""
     vectors, of = around(2 if count == 10 else 8, count, 3, (0.1, 0.3))
     found = topics(vectors, 5)
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(count))

@@ -180,7 +180,7 @@ async def test_an_erasure_does_not_wait_for_a_hanging_summariser(
 
 
 async def test_a_summary_that_came_too_late_leaves_no_trace(open_memory: Any) -> None:
-    """Who erases the user later finds what to delete by the events in the log."""
+    """A later erasure of the user finds what to delete by the events in the log."""
     users: list[UserMemory] = []
 
     async def late(cluster: Cluster) -> str:

@@ -1,4 +1,4 @@
-"""What can be done with a summary: undo it, restore it, find it, drop its originals, export it."""
+"""A summary can be undone, restored, found, exported, and its originals can be dropped."""
 
 from functools import partial
 from typing import Any

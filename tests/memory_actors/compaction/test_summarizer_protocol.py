@@ -1,4 +1,4 @@
-"""What a summariser is given, and a summariser made of a function."""
+"""The input of a summariser, and a summariser made of a function."""
 
 import functools
 import threading

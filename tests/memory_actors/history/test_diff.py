@@ -1,4 +1,4 @@
-"""What happened between two moments, to what, by whom and why."""
+"""The changes between two moments: of which memory, by whom and why."""
 
 from typing import Any
 

@@ -339,7 +339,7 @@ async def test_a_round_too_large_is_told_and_not_kept() -> None:
 
 
 class Readings:
-    """What a monitor reads, one after the other, the last for ever."""
+    """The values that a monitor reads, one after the other, the last for ever."""
 
     def __init__(self, *readings: int):
         self.readings = list(readings)

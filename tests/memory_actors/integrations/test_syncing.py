@@ -13,7 +13,7 @@ from support.context import Entry, FakeDocument
 from memory_actors import InvalidInputError, MemoryActorsError, UnavailableError
 from memory_actors.base import text_files as files
 from memory_actors.base.errors import ContextFileError
-from memory_actors.integrations.context_files.digests import base_of
+from memory_actors.integrations.context_files.merge import base_of
 from memory_actors.integrations.context_files.syncing import label_of, sync
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
@@ -175,7 +175,7 @@ async def test_a_mirror_takes_the_mode_of_the_file_it_mirrors(document, file, mo
 
 
 async def test_another_file_is_a_first_sync(document, file, tmp_path) -> None:
-    """What one file lacks was not removed from another."""
+    """An entry that one file lacks was not removed from another."""
     await sync(document, file)
     other = tmp_path / "other" / "MEMORY.md"
     other.parent.mkdir()

@@ -385,7 +385,7 @@ async def test_an_export_reads_one_page_of_texts_at_once(
     store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An export reads the texts of a page at a time."""
-    from memory_actors.api.handles import reads as handle
+    from memory_actors.api import reads as handle
 
     pages: list[int] = []
     read = handle.memories

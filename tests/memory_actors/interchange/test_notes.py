@@ -1,4 +1,4 @@
-"""What an import loses, or does not understand, it says."""
+"""An import says what it loses or does not understand."""
 
 import json
 from pathlib import Path

@@ -14,7 +14,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 from support.given import pro
 
 from memory_actors import Limits, MemoryActorsError, MemorySystem, Settings
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.interchange import export_jsonl, import_jsonl
 
 Operation = tuple[str, Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Which block became which."""
+"""Blocks of an old text are matched with those of a new one."""
 
 from support.context import placed
 
@@ -44,7 +44,7 @@ def test_an_entry_with_few_words_is_compared_by_letters() -> None:
 
 
 def test_a_wholly_new_document_is_not_compared_block_by_block() -> None:
-    """That would take the product of both lengths."""
+    """Comparing all pairs would take the product of both lengths."""
     old = [Placed(f"b{n}", f"- old {n}\n", None) for n in range(2_000)]
     new = parse("".join(f"- old {n} now\n" for n in range(2_000)))
     assert {block.block_id for block in aligned(old, new, new_id)} == {"new"}

@@ -47,7 +47,7 @@ def test_adding_what_is_known_is_satisfied_whatever_the_id() -> None:
 
 
 def test_the_same_name_and_type_are_merged() -> None:
-    """The same name and type, however spelled, is merged into the entity that is there."""
+    """An entity of a known name and type, however spelled, is merged into the known one."""
     given = Given(entity, added("Ann Lee", "likes tea", memory_id="a"))
     for name in ("ANN LEE", "  ann   lee ", "\uff21nn Lee"):
         command = add(name, "likes tea", "is 30", type="PERSON", memory_id="b")

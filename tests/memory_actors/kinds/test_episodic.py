@@ -299,7 +299,7 @@ def test_an_empty_error_is_none() -> None:
 
 
 def test_the_oldest_error_goes_when_all_are_errors() -> None:
-    """When all the rest are errors, the oldest of them goes."""
+    """The oldest error goes when all the rest are errors too."""
     past = [
         started("e"), stepped("e", 1, error="no"), stepped("e", 2, error="no"),
         stepped("e", 3, error="no"),

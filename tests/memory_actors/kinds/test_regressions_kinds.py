@@ -1,4 +1,4 @@
-"""What the stateful property tests of all kinds found, each as it was shrunk."""
+"""Faults that the stateful property tests of all kinds found, each as it was shrunk."""
 
 import asyncio
 from typing import Any

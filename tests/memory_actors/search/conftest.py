@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
-from memory_actors.search.model import WEIGHTS_FILE, Precision, fetch_published, install_model
+from memory_actors.search.model.install import fetch_published, install_model
+from memory_actors.search.model.installed import WEIGHTS_FILE, Precision
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eventlog.core.records import DAY_US
-from memory_actors.search.dates import Span, closeness, named_spans
-from memory_actors.search.dates.spans import QUERY_CHARS_MAX, SPANS_MAX
+from memory_actors.search.dates import QUERY_CHARS_MAX, SPANS_MAX, Span, closeness, named_spans
 
 NOW = datetime(2026, 7, 17, 15, tzinfo=UTC)  # a Friday
 YEARS = (2025, 2026)
@@ -27,7 +26,7 @@ def span(first: date, last: date) -> Span:
 
 
 def named(query: str, now: datetime = NOW) -> tuple[Span, ...]:
-    """Where the spans lie; how closeness fades around them is another matter."""
+    """Positions of the spans; how closeness fades around them is another matter."""
     return tuple(Span(*found[:2]) for found in spans_of(query, now))
 
 

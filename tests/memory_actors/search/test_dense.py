@@ -40,7 +40,7 @@ def by_definition(held: dict[int, npt.NDArray[np.float32]], query, k: int) -> li
 
 
 def scores_by_definition(held: dict[int, npt.NDArray[np.float32]], query):
-    """As the docstring of centring.py says it, in float64 and with loops."""
+    """Centre as the docstring of centring.py says, in float64 and with loops."""
     rows = np.stack(list(held.values())).astype(np.float64)
     order = sample_order(np.array(list(held)))
     sampled = rows[np.argsort(order)[:SAMPLE_MAX]]
@@ -397,7 +397,7 @@ def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> N
 
 @pytest.mark.usefixtures("small_graphs")
 def test_a_graph_asked_for_too_many_rows_proposes_none() -> None:
-    """Where more rows are wanted than a graph can reach, it proposes none."""
+    """A graph proposes no rows where more are wanted than it can reach."""
     rows = vectors(2_000)
     rows[:600] = rows[0]
     index = maintain(build(rows))

@@ -50,7 +50,7 @@ async def service(tmp_path: Path):
 
 
 async def embed_and_keep(service: EmbeddingService, texts: list[str]) -> list[Embedded]:
-    """As an index does, once the log has the texts."""
+    """Keep embeddings as an index does, once the log has the texts."""
     embedded = await service.embed(texts)
     service.keep(dict(zip(map(text_digest, texts), embedded, strict=True)))
     return embedded
@@ -111,7 +111,7 @@ async def test_background_texts_are_embedded_in_turns() -> None:
 
 
 async def test_a_parallel_embedder_keeps_nobody_waiting() -> None:
-    """Where two may call the embedder, nobody waits for texts that can wait."""
+    """Nobody waits for background texts where two may call the embedder at once."""
     embedder = SlowEmbedder()
     embedder.parallel = True  # type: ignore[attr-defined]
     batcher = Batcher(embedder, deadline_s=5)
@@ -363,7 +363,7 @@ async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None
 
 
 async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
-    """As many texts are kept in memory as the cache may hold."""
+    """The cache keeps as many texts in memory as it may hold."""
     embedder = FakeEmbedder()
     service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
     service.check_model(reindex=False)

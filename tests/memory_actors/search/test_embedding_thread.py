@@ -1,4 +1,4 @@
-"""What becomes of a call of the embedder when the process ends: in processes of their own."""
+"""Calls of the embedder when the process ends, in processes of their own."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""How foreign a text is to a model, by what its tokenizer makes of it."""
+"""Foreignness of a text to a model, by the pieces that its tokenizer makes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is found first, with the default model: themes, names, dates, other languages, scores."""
+"""The first results with the default model: themes, names, dates, other languages, scores."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -213,7 +213,7 @@ def test_any_bytes_are_read_or_refused(data: bytes):
 
 
 def general():
-    """Uneven, and off centre, as token states are."""
+    """Return states that are uneven and off centre, as token states are."""
     rng = np.random.default_rng(7)
     return (rng.standard_normal((2000, WIDTH)) * np.linspace(3, 0.1, WIDTH) + 1).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""The keyword index: BM25's scores, over passages, right after every change."""
+"""The keyword index: BM25's scores, over windows, right after every change."""
 
 import threading
 from collections import Counter
@@ -14,7 +14,7 @@ from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.chains import CONTEXT
+from memory_actors.search.indexes.chains import ROWS_BEFORE
 from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
 from memory_actors.search.indexes.lexical_files import Saved
 from memory_actors.search.indexes.postings import COUNT_MAX, Postings
@@ -58,14 +58,14 @@ def idf(n: int, df: int) -> float:
 
 
 def by_rank_bm25(texts: dict[int, str], query: str, sessions: list[list[int]] | None = None):
-    """The scores of rank_bm25 with our idf, over passages, as a share of the most there can be."""
+    """The scores of rank_bm25 with our idf, over windows, as a share of the most there can be."""
     own = {label: words(text) for label, text in texts.items()}
     chain_of = {label: chain for chain in sessions or [] for label in chain}
     whole = []
     for label in texts:
         chain = chain_of.get(label, [label])
         place = chain.index(label)
-        near = chain[max(0, place - CONTEXT) : place + 1]
+        near = chain[max(0, place - ROWS_BEFORE) : place + 1]
         whole.append([word for part in near for word in own[part]])
     judge = BM25Okapi(whole, k1=K1, b=B)
     frequencies = Counter(word for text in own.values() for word in set(text))
@@ -84,7 +84,7 @@ def in_chains(count: int, size: int) -> list[list[int]]:
 def test_scores_are_those_of_rank_bm25(
     size: int, spread_share: float, monkeypatch: pytest.MonkeyPatch
 ):
-    """However long the sessions, and whichever way a word's rows are reached."""
+    """Scores agree however long the sessions, and whichever way a word's rows are reached."""
     monkeypatch.setattr(passages, "_SPREAD_SHARE", spread_share)
     texts, sessions = random_texts(120), in_chains(120, size)
     index = build(texts, sessions)
@@ -136,7 +136,8 @@ def test_a_query_without_known_words_finds_nothing(query: str):
 
 @given(st.lists(st.sets(st.sampled_from(VOCABULARY[:8])), max_size=3), st.integers(0, 2**32 - 1))
 @settings(max_examples=50, deadline=None)
-def test_rows_with_all_words_of_a_set_are_those_whose_own_words_have_them(sets, seed: int):
+def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
+    """Rows with all words of a set are those whose own words have them."""
     texts = random_texts(400, seed)  # the frequent words are in more rows than `FEW_ROWS`
     index = build(texts, [[1, 2, 3]])
     for label in range(0, 400, 7):
@@ -224,7 +225,7 @@ def test_rows_must_come_in_order():
 
 
 class Model:
-    """What the index must agree with: texts and chains, scored by rank_bm25."""
+    """The model of the index: texts and chains, scored by rank_bm25."""
 
     def __init__(self) -> None:
         self.index = LexicalIndex()

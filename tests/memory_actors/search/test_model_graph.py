@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from memory_actors.search.model import Precision, graph
+from memory_actors.search.model import graph
+from memory_actors.search.model.installed import Precision
 
 
 @pytest.mark.parametrize("seed", range(3))

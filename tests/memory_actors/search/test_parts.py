@@ -9,6 +9,7 @@ import pytest
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Item, MemorySystem, UserMemory
+from memory_actors.base.filters import parsed
 from memory_actors.kinds import entity, long_term
 from memory_actors.search.indexes import dense, lexical
 from memory_actors.search.indexes.memory_index import MemoryIndex
@@ -38,8 +39,8 @@ def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 async def index_of(memory: MemorySystem, kind: Any) -> MemoryIndex:
     async with memory._services.runtime.use("user:u") as live:
         index = live.indexes.get(kind)
-        while (chore := index._chores.running(f"maintenance {kind.NAME}")) is not None:
-            await asyncio.wait([chore])
+        while (task := index._tasks.running(f"maintenance {kind.NAME}")) is not None:
+            await asyncio.wait([task])
             await asyncio.sleep(0)  # it is taken off the list in its own turn
         return index
 
@@ -137,7 +138,7 @@ async def test_a_filter_asked_during_changes_is_right(open_memory) -> None:
             [Item(content=f"word{n % 40} number {n}", metadata={"n": n}) for n in range(900)]
         )
         index = await index_of(memory, long_term)
-        portions = index.fields.prepared({"n": {"lt": 1_000}})
+        portions = index.fields.prepared(parsed({"n": {"lt": 1_000}}))
         next(portions)
         await user.delete(ids[0].memory_id)  # that portion has it
         await user.delete(ids[899].memory_id)  # and this one not yet

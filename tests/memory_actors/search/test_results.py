@@ -1,4 +1,4 @@
-"""Which hits come back, and in which order: nothing twice, nothing left out, no surprise."""
+"""The hits that come back, and their order: nothing twice, nothing left out, no surprise."""
 
 import sys
 from typing import Any

@@ -268,8 +268,8 @@ async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> Non
             await user.delete(memory_id)
         await filled(user, 20)
         index = await parts(memory)
-        while memory._services.runtime and index._chores.running("maintenance long_term"):
-            await index._chores.running("maintenance long_term")
+        while memory._services.runtime and index._tasks.running("maintenance long_term"):
+            await index._tasks.running("maintenance long_term")
         hits = await user.retrieve("word place0", top_k=1_000)
         found = {one for hit in hits for one in (hit.memory_id, *hit.near_duplicates)}
         assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
@@ -289,7 +289,7 @@ async def test_graph_and_words_propose_for_one_ranking(open_memory, monkeypatch)
         index = await parts(memory)
         index.maintain()
         while not index.dense.has_graph:
-            await index._chores.running("maintenance long_term")
+            await index._tasks.running("maintenance long_term")
         assert contents(await user.retrieve("word7 word8 place0", top_k=5)) == contents(whole)
 
 

@@ -1,4 +1,4 @@
-"""Where in its session a passage belongs."""
+"""The place of a passage in its session."""
 
 import numpy as np
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Ends, Parts, Place
+from memory_actors.search.indexes.parts import Parts, Place, SessionOrder
 from memory_actors.search.indexes.traits import Times, Trait, Traits, spoken
 
 VECTOR = np.array([1, 0], np.float32)
@@ -17,7 +17,7 @@ class Sessions:
     """Some sessions of an index, changed as a memory index changes them."""
 
     def __init__(self) -> None:
-        self.ends = Ends()
+        self.in_session = SessionOrder()
         self.dense, self.words, self.traits = DenseIndex(2), LexicalIndex(), Traits()
 
     @property
@@ -28,12 +28,12 @@ class Sessions:
         """Add a passage; without a place, one that was never reworded."""
         place = label if place is None else place
         text = f"text {label}"
-        self.words.add(label, text, *self.ends.place(label, place, chain, self.parts))
+        self.words.add(label, text, *self.in_session.place(label, place, chain, self.parts))
         self.dense.add(label, VECTOR)
         self.traits.append(Trait("m", Times(0, 0, 0), chain, place, spoken(text), summary=False))
 
     def drop(self, label: int) -> None:
-        self.ends.leave(label, "s")
+        self.in_session.leave(label, "s")
         self.parts.forget(label)
 
     def order(self, chain: str = "s") -> list[int]:
@@ -102,7 +102,7 @@ def test_passages_of_one_place_stand_by_label() -> None:
 
 def test_what_has_no_session_stands_alone() -> None:
     session = filled()
-    assert session.ends.place(9, 9, None, session.parts) == Place()
+    assert session.in_session.place(9, 9, None, session.parts) == Place()
 
 
 @given(
@@ -119,7 +119,7 @@ def test_sessions_are_in_order_whatever_came_and_went(changes, chance) -> None:
         if goes:
             gone = chance.choice(expected[chain])
             expected[chain].remove(gone)
-            sessions.ends.leave(gone[1], chain)
+            sessions.in_session.leave(gone[1], chain)
             sessions.parts.forget(gone[1])
     for chain, passages in expected.items():
         assert sessions.order(chain) == [label for _, label in sorted(passages)]

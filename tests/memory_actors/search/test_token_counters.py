@@ -15,7 +15,7 @@ from memory_actors import (
     TokenizerCounter,
     WordEstimate,
 )
-from memory_actors.search.model import model_path
+from memory_actors.search.model.installed import model_path
 
 
 @pytest.fixture

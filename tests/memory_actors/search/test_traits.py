@@ -1,4 +1,4 @@
-"""What a text says of itself."""
+"""Names of entities in texts, with or without their types."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which rows an activation looks at to find out what there is to index."""
+"""The rows that an activation looks at to find those to index."""
 
 from typing import Any
 

@@ -125,7 +125,7 @@ def until(holds: Callable[[], Any], within_s: float = 10.0) -> Any:
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the stand-in for compaction reports."""
+    """The report of the stand-in for compaction."""
 
     dry_run: bool
     originals: int = 5

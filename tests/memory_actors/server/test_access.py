@@ -11,7 +11,7 @@ from tests.memory_actors.server.helpers import ALICE, BOB, SECRET, Service, bear
 
 
 class Case(NamedTuple):
-    """How to ask a route so that it answers well."""
+    """A request that a route answers well."""
 
     who: str
     status: int

@@ -13,7 +13,7 @@ def test_it_serves_as_ever_and_says_whose_key_is_gone(tmp_path: Path) -> None:
             path = f"/v1/users/{user_id}/memories"
             assert service("POST", path, key, json={"content": SECRET}).status_code == 201
             assert service("GET", path, key).json()
-        service.memory._log._upkeep._files.keys.forget(stream_id(f"user:{ALICE}"))
+        service.memory._log._files.keys.forget(stream_id(f"user:{ALICE}"))
         service.call(lambda: service.memory._services.runtime._passivate(f"user:{ALICE}"))
 
         told = problem(

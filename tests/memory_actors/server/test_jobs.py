@@ -1,4 +1,4 @@
-"""What jobs remember of a user who is erased."""
+"""The memory that jobs have of a user who is erased."""
 
 import asyncio
 from datetime import timedelta

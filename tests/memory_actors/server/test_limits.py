@@ -1,4 +1,4 @@
-"""What a request may cost, what it is told when it fails, and what is logged of it."""
+"""Limits of a request, its answer when it fails, and the lines that are logged of it."""
 
 import asyncio
 import logging

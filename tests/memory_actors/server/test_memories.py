@@ -1,4 +1,4 @@
-"""What a user can do over HTTP is what the library does."""
+"""A user can do over HTTP whatever the library does."""
 
 import inspect
 from collections.abc import Callable

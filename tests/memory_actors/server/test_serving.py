@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_are_refused(program: Program, arguments, code: int)
 @pytest.fixture(scope="module")
 def model() -> None:
     """The real model, as scripts/test installs it."""
-    from memory_actors.search.model import install_model
+    from memory_actors.search.model.install import install_model
 
     install_model()
 
@@ -250,7 +250,7 @@ def test_the_command_line_starts_without_the_extra() -> None:
 
 
 def test_an_application_without_its_lifespan_takes_no_jobs(tmp_path: Path) -> None:
-    """It would never carry them out."""
+    """An application that nobody starts would never carry jobs out."""
     keys = KeyStore(tmp_path)
     app = create_app(None, keys)  # type: ignore[arg-type]
 

@@ -63,18 +63,26 @@ async def test_a_restored_system_answers_as_it_did(
 async def test_a_drill_under_load(open_memory: Any, tmp_path: Path) -> None:
     async with open_memory(check_replay=False) as memory:
         stopped = asyncio.Event()
+        notes = dict.fromkeys(("ada", "bob"), 0)
+
+        async def each_has(more: int) -> None:
+            """Wait until each user has so many notes more."""
+            wanted = {user_id: count + more for user_id, count in notes.items()}
+            while any(notes[user_id] < count for user_id, count in wanted.items()):
+                await asyncio.sleep(0.005)
 
         async def live(user_id: str) -> list[str]:
             user, written = memory.user(user_id), []
             while not stopped.is_set():
+                notes[user_id] = len(written)
                 written.append((await user.add(f"note {len(written)}")).memory_id)
                 await user.working.set("last", len(written))
             return written
 
         living = [asyncio.create_task(live(user_id)) for user_id in ("ada", "bob")]
-        await asyncio.sleep(0.1)
+        await each_has(2)
         await memory.backup(tmp_path / "backup")
-        await asyncio.sleep(0.05)
+        await each_has(2)
         stopped.set()
         written = await asyncio.gather(*living)
 

@@ -1,4 +1,4 @@
-"""What a parent hears of a child: how far it is, what came of it, or how it ended."""
+"""The messages of a child to its parent: progress, result, or the way it ended."""
 
 import json
 import sys

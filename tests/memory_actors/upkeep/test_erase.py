@@ -139,7 +139,7 @@ async def test_an_erased_user_may_come_back_and_is_new(open_memory: Any) -> None
 
 
 async def test_unlistable_index_files_mean_no_receipt(open_memory: Any, directory: Path) -> None:
-    """Where index files cannot be looked for, there is no receipt."""
+    """There is no receipt where index files cannot be looked for."""
     async with open_memory() as memory:
         await memory.user(USER).add("canary canoe on the lake")
     indexes, aside = directory / "indexes", directory / "aside"

@@ -1,4 +1,4 @@
-"""What an error advises helps: a refusal for lack of room says what is new, and what would do."""
+"""The advice of an error helps: a refusal for lack of room names what is new and a cure."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

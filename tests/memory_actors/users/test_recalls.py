@@ -1,4 +1,4 @@
-"""Which memories were returned to whom: kept if asked for, hashed, bounded, nobody's memory."""
+"""The record of which memories were returned to whom: optional, hashed, bounded, no memory."""
 
 from typing import Any
 
@@ -116,8 +116,8 @@ async def test_old_recalls_go_as_new_ones_come(
         await memory.user("ada").add("likes tea")
         for _ in range(8):
             await memory.user("ada").retrieve("tea")
-            for chore in list(memory._services.recalls._chores._running.values()):
-                await chore
+            for task in list(memory._services.recalls._tasks._running.values()):
+                await task
             clock.move(DAY_S)
         stream = recall_stream_of("ada")
         kept = await memory._log.read_stream(stream, dropped="mark")

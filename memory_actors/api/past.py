@@ -1,11 +1,11 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
 from eventlog.core.records import OnDropped
-from memory_actors.api.handles.user import UserMemory
+from memory_actors.api.user import UserMemory
+from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.folding import state_at
-from memory_actors.history.moments import AsOf, moment
+from memory_actors.history.moments import AsOf, moment, state_at
 from memory_actors.history.past_user import PastScope, PastUser
 from memory_actors.users.services import Services
 
@@ -18,12 +18,15 @@ class PastMemory(UserMemory):
     raises `PayloadDropped`.
     """
 
+    moment: Moment
+    """The moment that is read."""
+    lost: int
+    """The number of events about memories of then whose payload retention has dropped."""
+
     def __init__(self, scope: PastScope, lost: int):
         super().__init__(scope)
         self.moment = scope.moment
-        """Which moment it is."""
         self.lost = lost
-        """How many events about what was there then have lost their payload to retention."""
         self._past = scope
 
     async def close(self) -> None:

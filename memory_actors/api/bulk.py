@@ -1,18 +1,26 @@
-"""`user.restore(...)`: what has gone, of whatever kind, comes back.
+"""Many memories at once: `user.restore(...)` and `user.delete_many(...)`.
 
-Each kind has a command of its own, and so an append of its own. So that a refusal leaves nothing
-half done, every id is looked up and every command made before the first is carried out; and where
-there are several, each is decided once beforehand.
+Each kind has its own command to restore, and so an append of its own. So that a refusal leaves
+nothing half done, every id is looked up and every command made before the first is carried out; and
+where there are several, each is decided once beforehand.
+
+Each memory has its own command to delete. They are given to the actor many at a time, so that it
+decides them in one batch, and a commit deletes as many.
 """
 # ruff: noqa: SLF001 - a user's memory calls what the handles of its kinds have in common
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
+import anyio.to_thread
+
+from memory_actors.api.finding import Chosen, matching, state_now
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind, Restore
 from memory_actors.kinds.user_state import kind_of_tag
+from memory_actors.search.reading import Found
 from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import pages, versions_about
@@ -61,3 +69,28 @@ def _began(memory_id: str, kind: Kind | None) -> Kind:
     if kind is None:
         raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
     return kind
+
+
+DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
+
+
+async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
+    """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
+    found = await anyio.to_thread.run_sync(matching, await state_now(scope), which)
+    receipts: list[Receipt] = []
+    for start in range(0, len(found), DELETED_AT_ONCE):
+        batch = found[start : start + DELETED_AT_ONCE]
+        deleting = [_deleted(handles[one.kind.NAME], one) for one in batch]
+        for outcome in await asyncio.gather(*deleting, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            receipts += outcome
+    return receipts
+
+
+async def _deleted(handle: Handle, one: Found) -> list[Receipt]:
+    """Delete one; return no receipt if it went meanwhile, or with another one."""
+    try:
+        return [await handle._delete(one.row)]
+    except NotFoundError:
+        return []

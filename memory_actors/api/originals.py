@@ -1,4 +1,4 @@
-"""What a summary was made of, read back from the log, wherever it keeps that."""
+"""The originals of a summary, read back from the log, wherever it keeps them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from memory_actors.users.past_events import About, pages, versions_about
 
 
 async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
-    """Return the ids of what a summary was made of."""
+    """Return the ids of the originals of a summary."""
     (recorded,) = await scope.services.log.read_versions(scope.stream, [row.version])
     summary: Summary = recorded.data
     return summary.compressed_from_ids

@@ -15,7 +15,7 @@ from memory_actors.api.operations import OPERATIONS
 
 pytestmark = pytest.mark.anyio
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference.md"
 CALL = re.compile(r"`(?:await )?(?:MemorySystem(?=\.))?([\w.]+)\(([^`]*)\)`")
 OF_USERS = sorted(name for name in COMMANDS if not name.startswith(("system.", "plumbing.")))
 

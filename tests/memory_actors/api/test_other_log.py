@@ -10,7 +10,7 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
 from memory_actors import MemorySystem, Settings
-from memory_actors.api.wiring import Plan, wired
+from memory_actors.api.wiring import Choices, wired
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.observing.metrics import NoMetrics
@@ -32,7 +32,7 @@ async def system_over(
         yield log
         log.close()
 
-    plan = Plan(
+    choices = Choices(
         directory=directory,
         settings=Settings(check_replay=True, latency_targets_ms={}, **settings),
         embedder=FakeEmbedder(),
@@ -46,11 +46,12 @@ async def system_over(
         open_log=open_log,
     )
     directory.mkdir()
-    async with wired(plan) as parts:
-        yield MemorySystem(parts, AsyncExitStack())
+    async with wired(choices) as made:
+        yield MemorySystem(made, AsyncExitStack())
 
 
-async def test_a_memory_works_over_a_log_that_keeps_nothing_on_disk(tmp_path: Path) -> None:
+async def test_a_memory_works_over_a_log_in_memory(tmp_path: Path) -> None:
+    """A memory works over a log that keeps nothing on disk."""
     async with system_over(InMemoryLog, tmp_path / "memory") as memory:
         user = memory.user("ada")
         added = await user.add("Ada enjoys skiing", "long_term")
@@ -82,9 +83,10 @@ async def test_a_memory_works_over_a_log_that_keeps_nothing_on_disk(tmp_path: Pa
     ],
     ids=["backup", "export", "verify", "heads"],
 )
-async def test_what_a_log_cannot_do_is_refused_by_the_name_of_the_capability(
+async def test_a_missing_capability_is_refused_by_name(
     tmp_path: Path, capability: str, work: Callable[[MemorySystem, Path], Any]
 ) -> None:
+    """A call for which the log lacks a capability is refused by the capability's name."""
     async with system_over(InMemoryLog, tmp_path / "memory") as memory:
         with pytest.raises(MissingCapability, match=f"no {capability}: use a store") as refused:
             await work(memory, tmp_path / "elsewhere")
@@ -92,9 +94,10 @@ async def test_what_a_log_cannot_do_is_refused_by_the_name_of_the_capability(
     assert (refused.value.store, refused.value.capability) == ("InMemoryLog", capability)
 
 
-async def test_a_setting_that_a_log_cannot_keep_is_refused_when_it_is_opened(
+async def test_a_setting_the_log_cannot_keep_is_refused(
     tmp_path: Path,
 ) -> None:
+    """A setting that a log cannot keep is refused when the system is opened."""
     with pytest.raises(MissingCapability, match="ArchivingStore"):
         async with system_over(NoArchive, tmp_path / "memory", archive_retention_days=1):
             pass

@@ -1,4 +1,4 @@
-"""What one user's memory answers: the reads of `memory.user(...)`, live or of the past."""
+"""The reads of `memory.user(...)`, live or of the past."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, get_args
@@ -6,20 +6,22 @@ from typing import Any, get_args
 import anyio.to_thread
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.exporting import in_export_order
-from memory_actors.api.handles.finding import found_in, found_summary, state_now
-from memory_actors.api.handles.lineage import expand
-from memory_actors.api.handles.listing import (
+from memory_actors.api.finding import (
     SEARCHED,
     chosen,
+    found_in,
+    found_summary,
+    in_export_order,
     matching,
     named_kinds,
     newest_first,
     only_kind,
+    state_now,
 )
-from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.originals import expand
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.filters import predicate
+from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
 from memory_actors.base.records import (
     HistoryEntry,
@@ -67,7 +69,7 @@ class UserReads:
 
     @property
     def user_id(self) -> str:
-        """Whose memory it is."""
+        """The id of the user whose memory it is."""
         return self._scope.user_id
 
     async def retrieve(
@@ -135,8 +137,7 @@ class UserReads:
             kinds=kinds,
             top_k=most if top_k is None else check_top_k(top_k),
             now_us=self._scope.now_us(),
-            filters=filters,
-            matches=predicate(filters),
+            filters=parsed(filters),
             since_us=time_us(since, "since"),
             until_us=time_us(until, "until"),
             as_of_us=time_us(as_of, "as_of"),
@@ -264,7 +265,7 @@ class UserReads:
     async def export(self) -> AsyncIterator[Memory]:
         """Yield every living memory as it was when the export began, kind by kind.
 
-        The order is that of handles/exporting.py: what a memory needs comes before it.
+        The order is that of api/finding.py: what a memory needs comes before it.
         """
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())

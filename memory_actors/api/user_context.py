@@ -6,7 +6,7 @@ from functools import partial
 import anyio.to_thread
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.handles.prompt import Ask
+from memory_actors.api.prompt import Ask
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.reports import ContextReceipt, DocumentInfo

@@ -4,17 +4,16 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Final, Self
 
-from memory_actors.api.handles.deleting import delete_many
-from memory_actors.api.handles.finding import found, found_summary, full_id
-from memory_actors.api.handles.lineage import originals_of
-from memory_actors.api.handles.listing import chosen
-from memory_actors.api.handles.prompt import prompt
-from memory_actors.api.handles.purging import purge
-from memory_actors.api.handles.reads import UserReads
-from memory_actors.api.handles.restoring import restore
-from memory_actors.api.handles.user_context import UserContext
+from memory_actors.api.bulk import delete_many, restore
+from memory_actors.api.finding import chosen, found, found_summary, full_id
+from memory_actors.api.originals import originals_of
+from memory_actors.api.prompt import prompt
+from memory_actors.api.purging import purge
+from memory_actors.api.reads import UserReads
+from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
@@ -28,8 +27,9 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Purged
-from memory_actors.base.validation import check_memory_type
-from memory_actors.users.handles.account import set_tier
+from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.kinds import account
+from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
@@ -39,6 +39,16 @@ from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
 
+TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
+    {
+        MemoryType(handle.kind.NAME): handle.takes
+        for handle in (
+            WorkingMemory, ShortTermMemory, LongTerm, EntityGraph, Episodes, Documents, UserContext,
+        )
+    }
+)  # fmt: skip
+"""The optional fields of a memory that mean something for its type."""
+
 
 class UserMemory(UserReads):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
@@ -46,6 +56,12 @@ class UserMemory(UserReads):
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
     (this user's actor keeps failing; reads still work) and `SystemClosedError`.
     """
+
+    working: WorkingMemory
+    short_term: ShortTermMemory
+    entities: EntityGraph
+    episodes: Episodes
+    documents: Documents
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
@@ -141,7 +157,8 @@ class UserMemory(UserReads):
             return receipt
         if on_duplicate is not None:
             raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
-        return await handle._add(item, auto_prune=auto_prune, idempotency_key=idempotency_key)
+        handle._check_fields(item, idempotency_key)
+        return await handle._add(item, auto_prune)
 
     async def add_with_auto_prune(
         self,
@@ -306,7 +323,10 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: there is no such tier.
         """
-        await set_tier(self._scope, tier)
+        command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
+        with self._scope.measured(SetTier.__name__, account.NAME):
+            async with self._scope.writable() as live:
+                await self._scope.ask(live, command)
 
     async def undo_compaction(self, compressed_id: str) -> list[Receipt]:
         """Bring the originals of a summary back, all or none; the summary goes.

@@ -1,0 +1,208 @@
+"""The memories that a call is about: by an id, by kinds and filters, or all of them in order.
+
+An export comes in an order in which an import, line by line, finds what it needs: facts first, then
+entities, the relationships between them, episodes and documents, each oldest first; then messages,
+the session that was used last at the end; then working memory as it was set; then context
+documents, block by block. An import in this order gives the same order again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eventlog import Dropped
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.origins import Wanted, wanted
+from memory_actors.base.records import MemoryType, Trust
+from memory_actors.base.validation import check_memory_type, check_name
+from memory_actors.kinds import (
+    context,
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    working,
+)
+from memory_actors.kinds.kind import Kind, is_summary
+from memory_actors.kinds.short_term import Session
+from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
+from memory_actors.search.reading import Found
+from memory_actors.users.handles.scope import Scope
+
+AMBIGUOUS_NAMED_MAX = 3
+
+
+async def found(scope: Scope, memory_id: str) -> Found:
+    """Return a living memory.
+
+    :raises NotFoundError: there is none with this id.
+    """
+    check_name(memory_id, "memory_id")
+    return found_in(await state_now(scope), memory_id)
+
+
+async def state_now(scope: Scope) -> UserState:
+    """Return the state as it reads now: rows and their origins of one moment."""
+    async with scope.live() as live:
+        return live.state.at(scope.now_us())
+
+
+def found_in(state: UserState, memory_id: str) -> Found:
+    """Return a memory that lives in a state.
+
+    :raises NotFoundError: there is none with this id.
+    """
+    for kind in KINDS:
+        row = kind.find(state.of(kind), memory_id)
+        if row is not None:
+            return Found(kind, row)
+    raise NotFoundError(
+        f"no memory {memory_id!r}: never there, deleted, evicted, expired, or compressed into a "
+        "summary; `why` tells what became of it"
+    )
+
+
+async def full_id(scope: Scope, beginning: str) -> str:
+    """Return the only id that begins so: of what is there or, if none of it does, of what was.
+
+    :raises NotFoundError: none does.
+    :raises InvalidInputError: several do.
+    """
+    check_name(beginning, "memory_id")
+    if await scope.versions_about(beginning):
+        return beginning
+    state = await state_now(scope)
+    rows = (row for kind in KINDS for row in kind.rows(state.of(kind)))
+    ids = {row.memory_id for row in rows if row.memory_id.startswith(beginning)}
+    ids = ids or await _ever_named(scope, beginning)
+    if len(ids) > 1:
+        some = ", ".join(sorted(ids)[:AMBIGUOUS_NAMED_MAX])
+        raise InvalidInputError(
+            f"{len(ids):,} ids begin with {beginning!r}: write more of it (such as {some})"
+        )
+    if not ids:
+        raise NotFoundError(f"no memory of this user has an id that begins with {beginning!r}")
+    return ids.pop()
+
+
+async def _ever_named(scope: Scope, beginning: str) -> set[str]:
+    """Return the ids that begin so, of all that any event is about."""
+    log, about, version, ids = scope.services.log, event_registry().keys, 0, set[str]()
+    while page := await log.read_stream(scope.stream, version, dropped="mark"):
+        version = page[-1].version
+        events = (recorded.data for recorded in page if not isinstance(recorded.data, Dropped))
+        ids.update(one for event in events for one in about(event) if one.startswith(beginning))
+    return ids
+
+
+async def found_summary(scope: Scope, memory_id: str) -> Found:
+    """Return a living summary.
+
+    :raises NotFoundError: there is no memory with this id, or it is no summary.
+    """
+    one = await found(scope, memory_id)
+    if not is_summary(one.row):
+        raise NotFoundError(f"{memory_id!r} is no compressed memory: it stands for itself")
+    return one
+
+
+SEARCHED = tuple(kind for kind in KINDS if kind is not context)
+"""The kinds that a query searches if none is named: a context document is loaded whole, and its
+archive has a search of its own."""
+
+
+def named_kinds(
+    memory_types: Sequence[MemoryType | str] | None, unnamed: Sequence[Kind] = KINDS
+) -> Sequence[Kind]:
+    """Return the kinds of these names; for None, `unnamed`.
+
+    :raises InvalidInputError: a name is none, or they are no list.
+    """
+    if memory_types is None:
+        return unnamed
+    if isinstance(memory_types, str):
+        memory_types = [memory_types]
+    if not isinstance(memory_types, Sequence):
+        raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
+    return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
+
+
+def only_kind(
+    memory_type: MemoryType | str, memory_types: Sequence[MemoryType | str] | None
+) -> Sequence[MemoryType | str]:
+    """Return the one type that is named.
+
+    :raises InvalidInputError: others are named, too, or it is none.
+    """
+    if memory_types is not None:
+        raise InvalidInputError("give memory_type, for one, or memory_types, for several")
+    return [check_memory_type(memory_type)]
+
+
+class Chosen(NamedTuple):
+    """The memories that a caller means."""
+
+    kinds: Sequence[Kind]
+    matches: Predicate | None
+    """The test that filters make."""
+    of_origin: Wanted | None
+
+
+def chosen(
+    memory_types: Sequence[MemoryType | str] | None,
+    filters: Mapping[str, Any] | None,
+    sources: Sequence[str] | None,
+    min_trust: Trust | str | None,
+) -> Chosen:
+    """Return which memories a caller means.
+
+    :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+    """
+    return Chosen(named_kinds(memory_types), predicate(filters), wanted(sources, min_trust))
+
+
+def matching(state: UserState, which: Chosen) -> list[Found]:
+    """Return the rows that are meant. Slow for many: in a thread."""
+    kinds, matches, of_origin = which
+    rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
+    if matches is not None:
+        rows = [found for found in rows if matches(found.row.shown_metadata)]
+    if of_origin is not None:
+        rows = [found for found in rows if of_origin(state.provenance.of(found.row.memory_id))]
+    return rows
+
+
+def newest_first(state: UserState, which: Chosen) -> list[Found]:
+    """Return the same, newest first."""
+    return sorted(matching(state, which), key=_age)
+
+
+def _age(found: Found) -> tuple[int, int]:
+    """Sort newest first: by the time it was true, then by the order of arrival."""
+    return -found.row.occurred_at_us, -found.row.version
+
+
+def in_export_order(state: UserState) -> list[Found]:
+    """Return every living row, and headings of context documents. Slow for many: in a thread."""
+    entities = state.entity
+    parts = [
+        (long_term, _oldest_first(long_term.rows(state.long_term))),
+        (entity, _oldest_first(entities.held.rows.values())),
+        (entity, _oldest_first(entities.graph.held.rows.values())),
+        (episodic, _oldest_first(episodic.rows(state.episodic))),
+        (structured, _oldest_first(structured.rows(state.structured))),
+        (short_term, _by_session(state.short_term.sessions.values())),
+        (working, list(working.rows(state.working))),
+        (context, list(context.exported(state.context))),
+    ]
+    return [Found(kind, row) for kind, rows in parts for row in rows]
+
+
+def _oldest_first(rows: Iterable[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
+
+
+def _by_session(sessions: Iterable[Session]) -> list[Any]:
+    ordered = sorted(sessions, key=lambda session: max(row.version for row in session.rows))
+    return [row for session in ordered for row in session.rows]

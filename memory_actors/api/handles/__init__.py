@@ -1,1 +1,0 @@
-"""What callers hold: cheap objects that turn method calls into commands and states into answers."""

@@ -1,0 +1,250 @@
+"""Commands that mirror a public operation: arguments and options come from its signature.
+
+    @mirrors("entities.end", entity)
+    def end(receipt: Receipt) -> None:
+        "Say that the relationship ID is over. It stays, as a thing of the past."
+        say(f"Ended: {receipt.memory_id}")
+
+A parameter that has to be given is an argument. Any other one is an option, if `WORDS` has a flag
+and a help for it; type and default are those of the signature. The decorated function shows the
+result to people, and may ask for `app` and for arguments by their names; its docstring is the help.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import date
+from enum import Enum
+from functools import partial
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import click
+
+from memory_actors.api.operations import OPERATIONS, Operation, Parameter
+from memory_actors.api.user import UserMemory
+from memory_actors.cli import options
+from memory_actors.cli.options import App, Command, Count
+from memory_actors.cli.output import print_json
+from memory_actors.cli.running import ensure_model, whole_id, with_user
+
+T = TypeVar("T")
+Decorator: TypeAlias = Callable[[Any], Any]
+
+WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "as_of": ("--as-of", "As it was then.  [default: now]"),
+        "at": ("--at", "When it ended.  [default: now]"),
+        "auto_archive": ("--auto-archive", "Let the stalest entries make room if there is none."),
+        "auto_prune": ("--prune", "Make room if there is none: the oldest go."),
+        "compressed": (
+            "--summaries/--no-summaries", "Whether summaries of compressed memories follow.",
+        ),
+        "depth": ("--depth", "How many steps away."),
+        "diversity": ("--diversity", "How far results that repeat better ones give way."),
+        "ended": ("--ended", "What was ever true, not only what is."),
+        "error": ("--error", "What went wrong. Such steps are kept longest."),
+        "exclude_ids": ("--exclude", "Not this memory."),
+        "exclude_session": ("--exclude-session", "Nothing of this session."),
+        "exclusive": (
+            "--exclusive/--no-exclusive",
+            (
+                "Whether SOURCE has one such relationship at a time, so that this one ends the "
+                "others.  [default: yes for lives_in, works_at and the like]"
+            ),
+        ),
+        "explain": ("--explain", "Say what each signal adds to a score."),
+        "fact": ("--fact", "The same in words, to be found by."),
+        "key": ("--key", "The key of a value or a document, or the name of an entity."),
+        "limit": ("--limit", ""),
+        "min_score": ("--min-score", "Leave out what scores less."),
+        "min_trust": ("--min-trust", "Leave out what somebody less trusted had a say in."),
+        "observation": ("--observation", "What the agent saw."),
+        "occurred_at": ("--at", "When it was true.  [default: now]"),
+        "offset": ("--offset", ""),
+        "on_duplicate": (
+            "--on-duplicate", "What becomes of a fact that is there already.  [default: count]",
+        ),
+        "order": (
+            "--order",
+            "The best first, or kind by kind.  [default: kind if several types are named]",
+        ),
+        "outcome": ("--outcome", "What it led to."),
+        "pinned": ("--pin", "Never let it be pruned."),
+        "reference_time": (
+            "--reference-time", "What `last week` in QUERY is relative to.  [default: now]",
+        ),
+        "role": ("--role", "Who said it."),
+        "session_id": ("--session", "The session it belongs to."),
+        "since": ("--since", "Only what was true from then on."),
+        "sources": ("--from", "Only what came from there and nowhere else; may be repeated."),
+        "top_k": ("--top-k", ""),
+        "until": ("--until", "Only what was true up to then."),
+        "valid_from": ("--from", "Since when it is true.  [default: now]"),
+        "valid_to": ("--to", "When it ended.  [default: it goes on]"),
+    }
+)  # fmt: skip
+"""The option of a parameter, wherever it has no other, and its help."""
+METAVARS: Final = MappingProxyType(
+    {"sources": "SOURCE", "exclude_ids": "ID", "exclude_session": "ID"}
+)
+AS_JSON: Final = MappingProxyType({"metadata": options.metadata, "memory_types": options.types})
+"""The options whose values are more than their types tell."""
+
+
+def mirrors(
+    operation: str,
+    group: click.Group | None = None,
+    name: str | None = None,
+    *,
+    new: bool = False,
+    embeds: bool = False,
+    more: Sequence[Decorator] = (),
+    as_json: Callable[..., object] | None = None,
+    work: Callable[..., Awaitable[Any]] | None = None,
+    check: Callable[[App, Mapping[str, Any]], None] | None = None,
+    **instead: Decorator | None,
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator that makes a command of a function which shows a result.
+
+    `new` says that the command may make the store, `embeds` that it needs the model. `instead` has
+    other options for some parameters, by their names (None leaves one out), `more` has options that
+    are no parameters: `agent` and `document` say on whose behalf, and in which document. `as_json`
+    makes what is printed as JSON of a result, `work` does something in place of the operation
+    alone, `check` comes before the store is opened.
+    """
+    mirrored = OPERATIONS[operation]
+
+    def decorate(show: Callable[..., None]) -> click.Command:
+        def run(app: App, /, **given: Any) -> None:
+            if check is not None:
+                check(app, given)
+            if embeds:
+                ensure_model(app)
+            call = partial(_called, mirrored, work, given)
+            result = with_user(app, call, create=new, agent=given.get("agent"))
+            known = {"app": app, **given}
+            if app.json:
+                print_json(result if as_json is None else _asking(as_json, result, known))
+            else:
+                _asking(show, result, known)
+
+        said_by = [options.said_by] if embeds and mirrored.writes else []
+        command: Any = options.pass_app(run)
+        for option in reversed([*_parameters(mirrored, instead), *more, *said_by]):
+            command = option(command)
+        shared = options.OF_NEW if new else options.OF_USER
+        made: click.Command = click.command(
+            name or show.__name__, cls=Command, help=inspect.getdoc(show), shared=shared
+        )(command)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
+
+
+async def _called(
+    operation: Operation,
+    work: Callable[..., Awaitable[Any]] | None,
+    given: dict[str, Any],
+    user: UserMemory,
+) -> Any:
+    """Call an operation; ids may be given by their beginnings, and are whole ones afterwards."""
+    places: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in operation.parameters:
+        if parameter.name not in given:
+            continue
+        value = given[parameter.name] = await _value(user, parameter, given[parameter.name])
+        if parameter.kind is parameter.kind.VAR_POSITIONAL:
+            places += value
+        else:
+            named[parameter.name] = value
+    if work is not None:
+        wanted = inspect.signature(work).parameters
+        more = {name: value for name, value in given.items() if name in wanted}
+        return await work(user, *places, **{**named, **more})
+    *owners, name = operation.name.split(".")
+    target: Any = user
+    for owner in owners:
+        target = getattr(target, owner)
+    if owners == ["context"] and "document" in given:
+        target = target.document(given["document"])
+    return await getattr(target, name)(*places, **named)
+
+
+async def _value(user: UserMemory, parameter: Parameter, value: Any) -> Any:
+    if value == () and parameter.default is None:  # an option that was never given
+        return None
+    if _is_id(parameter):
+        return await whole_id(user, value)
+    if parameter.name.endswith("_ids") and parameter.name not in WORDS:
+        return [await whole_id(user, one) for one in value]
+    return value
+
+
+def _is_id(parameter: Parameter) -> bool:
+    return parameter.is_required and parameter.name.endswith("_id")
+
+
+def _asking(function: Callable[..., T], result: Any, known: Mapping[str, Any]) -> T:
+    """Return what a function makes of a result and of those arguments that it names."""
+    asked = list(inspect.signature(function).parameters)[1:]
+    return function(result, **{name: known[name] for name in asked})
+
+
+# --- from a parameter to an option
+
+
+def _parameters(
+    operation: Operation, instead: Mapping[str, Decorator | None]
+) -> Iterator[Decorator]:
+    """Yield an argument or an option for each parameter that is offered."""
+    for parameter in operation.parameters:
+        name = parameter.name
+        if name in instead:
+            chosen = instead[name]
+            if chosen is not None:
+                yield chosen
+        elif parameter.is_required:
+            metavar = "ID" if _is_id(parameter) and name != "memory_id" else None
+            yield click.argument(name, metavar=metavar)
+        elif parameter.kind is parameter.kind.VAR_POSITIONAL:
+            yield click.argument(name, nargs=-1, required=True, metavar="ID...")
+        elif name in AS_JSON:
+            yield AS_JSON[name]
+        elif name in WORDS:
+            yield option_of(parameter, *WORDS[name])
+
+
+def option_of(parameter: Parameter, flag: str, said: str) -> Decorator:
+    """Return an option with the type and the default of a parameter."""
+    name, default = parameter.name, parameter.default
+    members = [one for one in get_args(parameter.type) if one is not NoneType]
+    is_union = get_origin(parameter.type) in (Union, UnionType)
+    kinds = members if is_union else [parameter.type]
+    if date in kinds:
+        return options.a_time(flag, name, help=said)
+    if bool in kinds:
+        two = "/" in flag
+        return click.option(
+            flag, name, is_flag=True, default=default if two else False, help=said,
+            show_default=two and default is not None,
+        )  # fmt: skip
+    return click.option(
+        flag, name, type=_type(kinds[0], default), default=default, help=said or None,
+        multiple=get_origin(kinds[0]) is Sequence, show_default=default not in (None, ()),
+        metavar=METAVARS.get(name),
+    )  # fmt: skip
+
+
+def _type(kind: Any, default: Any) -> Any:
+    if kind is int:
+        return Count(min=0 if default == 0 else 1)
+    if kind is float:
+        return click.FloatRange(0, 1)
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return click.Choice([member.value for member in kind])
+    return None

@@ -1,0 +1,236 @@
+"""Calls without `await`: an event loop in a thread, and classes whose methods run there.
+
+Each class of the async API has one here with the same methods. A method runs the one that it stands
+for on the loop, and waits: what is awaited there is returned here, what is iterated there is
+iterated here, what is opened there is open here. A handle that comes back is wrapped likewise, so
+nothing but the loop's thread ever touches the memory, and any number of threads may call.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial, wraps
+from inspect import getattr_static, isasyncgenfunction
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from memory_actors.api.past import PastMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
+from memory_actors.api.user_context import UserContext
+from memory_actors.base.errors import SystemClosedError, WrongLoopError
+from memory_actors.users.handles.context_document import ContextDocument
+from memory_actors.users.handles.documents import Documents
+from memory_actors.users.handles.entities import EntityGraph
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.short_term import ShortTermMemory
+from memory_actors.users.handles.working import WorkingMemory
+
+NAME: Final = "memory_actors.sync"
+"""Of the thread, and where the classes are found."""
+
+WRAPPED: Final = (
+    MemorySystem,
+    UserMemory,
+    PastMemory,
+    WorkingMemory,
+    ShortTermMemory,
+    EntityGraph,
+    Episodes,
+    Documents,
+    ContextDocument,
+    UserContext,
+)
+"""The classes of the async API that have one here; a base before those that are based on it."""
+
+
+class Loop:
+    """An event loop in a thread of its own. The thread ends with the program, or by `close`."""
+
+    def __init__(self) -> None:
+        started: Future[BlockingPortal] = Future()
+        self._closing, self._closed = threading.Lock(), False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=_run, args=(started,), name=NAME, daemon=True)
+        self._thread.start()
+        self._portal = started.result()
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function on the loop, await what it returns if that can be awaited, and return it.
+
+        An interruption, as by Ctrl-C, cancels it there.
+
+        :raises SystemClosedError: the loop has been closed.
+        :raises WrongLoopError: this is the loop's own thread, or a forked process.
+        """
+        self._check()
+        try:
+            future = self._portal.start_task_soon(partial(function, *args, **kwargs))
+        except RuntimeError as error:
+            raise WrongLoopError(
+                "a function that the memory system calls cannot call it back in this way, as it "
+                "would wait for itself: use the async API there"
+            ) from error
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield what an async generator on the loop does."""
+        items = function(*args, **kwargs)
+        try:
+            while True:
+                try:
+                    yield self.call(anext, items)
+                except StopAsyncIteration:
+                    return
+        finally:
+            if not self._closed:  # else they are closed already
+                self.call(items.aclose)
+
+    def close(self, first: Callable[[], Any] | None = None) -> None:
+        """End the thread, once; `first` is called on the loop before that."""
+        with self._closing:
+            if self._closed:
+                return
+            if first is not None:
+                self.call(first)
+            self._closed = True
+            self._portal.start_task_soon(self._portal.stop).result()
+            self._thread.join()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise SystemClosedError("the memory system is closed: open it again")
+        if os.getpid() != self._pid:  # a child has no thread of its parent's
+            raise WrongLoopError(
+                "the memory system was opened before this process was forked: close it before "
+                "forking, or open another directory here"
+            )
+
+
+def _run(started: "Future[BlockingPortal]") -> None:
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    anyio.run(serve)
+
+
+class Blocking:
+    """A handle whose methods run on a loop in another thread, and are waited for."""
+
+    def __init__(self, loop: Loop, handle: Any):
+        self._loop = loop
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a public attribute of the handle: another handle, say."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._wrapped(getattr(self._handle, name))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__}>"
+
+    def _wrapped(self, value: Any) -> Any:
+        kind = CLASSES.get(type(value))
+        return value if kind is None else kind(self._loop, value)
+
+
+class Closable(Blocking):
+    """A handle that is open until its block ends, or until it is closed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class System(Closable):
+    """A memory system that has a loop of its own."""
+
+    @classmethod
+    def open(cls, *args: Any, **kwargs: Any) -> Self:
+        """Open a data directory. See `memory_actors.MemorySystem.open`."""
+        loop = Loop()
+        try:
+            return cls(loop, loop.call(MemorySystem.open, *args, **kwargs))
+        except BaseException:
+            loop.close()
+            raise
+
+    def close(self) -> None:
+        """Close the system, as the end of its block does; once is enough, and more does no harm."""
+        self._loop.close(self._handle.close)
+
+
+def blocking(kind: type) -> type[Blocking]:
+    """Return the class whose methods call those of a class of the async API, and wait."""
+    bases = [CLASSES[base] for base in kind.__bases__ if base in CLASSES]
+    bases += [System if kind is MemorySystem else Closable if hasattr(kind, "close") else Blocking]
+    methods = {name: _method(member) for name, member in own_members(kind) if callable(member)}
+    methods = {name: method for name, method in methods.items() if name not in vars(bases[-1])}
+    about = {"__doc__": kind.__doc__, "__module__": NAME}
+    return type(kind.__name__, tuple(bases), {**methods, **about})
+
+
+def own_members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public members of a class that none of `WRAPPED` gives it, those of bases first."""
+    known = {name for base in kind.__mro__[1:] if base in WRAPPED for name in dir(base)}
+    names = [name for base in reversed(kind.__mro__[:-1]) for name in vars(base)]
+    for name in dict.fromkeys(names):
+        if (name == "__call__" or not name.startswith("_")) and name not in known:
+            yield name, getattr_static(kind, name)
+
+
+def _method(method: Any) -> Any:
+    """Return a method that runs another one on the loop."""
+    if isinstance(method, staticmethod):
+        return _static(method.__func__)
+    if isasyncgenfunction(method):
+
+        @wraps(method)
+        def iterated(self: Blocking, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            return self._loop.iterate(method, self._handle, *args, **kwargs)
+
+        return iterated
+
+    @wraps(method)
+    def called(self: Blocking, *args: Any, **kwargs: Any) -> Any:
+        return self._wrapped(self._loop.call(method, self._handle, *args, **kwargs))
+
+    return called
+
+
+def _static(function: Callable[..., Any]) -> Any:
+    """Return a function that needs no open system: it runs on a loop of its own."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        loop = Loop()
+        try:
+            return loop.call(function, *args, **kwargs)
+        finally:
+            loop.close()
+
+    return staticmethod(called)
+
+
+CLASSES: Final[dict[type, type[Blocking]]] = {}
+"""The class here of each class of the async API."""
+for _kind in WRAPPED:
+    CLASSES[_kind] = blocking(_kind)

@@ -1,0 +1,82 @@
+"""The directory of a store: which log is in it, and which keys belong to it.
+
+The log is `EventLog`, on LMDB, unless the choices of its opener name another; no other file names
+it. Another log is a function like `open_log`, in a file of its own, over a store that passes
+tests/contracts; `Choices.open_log` in wiring takes it. Work on a closed store (offline/) is work on
+the files of this log.
+
+The keys of an encrypted store, one for each user, are in a file beside it. Its format, and what
+holds of it, is in eventlog/keys/keyfile.py; what is encrypted, in eventlog/core/keys.py and
+docs/security.md.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeAlias
+
+from eventlog import EventLog, Keys, system_clock_us
+from eventlog.files.atomic_directory import LOG, finish_restore
+from eventlog.files.datafile import beside, named
+from memory_actors.base.errors import StoreBusyError
+from memory_actors.base.settings import Settings
+from memory_actors.kinds.user_state import event_registry
+
+
+def open_log(
+    directory: Path,
+    keys: Keys | None,
+    clock: Callable[[], int] = system_clock_us,
+    settings: Settings | None = None,
+) -> AbstractAsyncContextManager[EventLog]:
+    """Open the log in a data directory, and close it at the end of the block.
+
+    `keys` are those that users' memories are under; None: the store is not encrypted. Raises as
+    `EventLog.open` does.
+    """
+    settings = settings or Settings()
+    return EventLog.open(
+        directory,
+        event_registry(),
+        clock=clock,
+        size_max_bytes=settings.log_bytes_max,
+        checked_bytes_max=settings.checked_bytes_max,
+        keys=keys,
+        busy=StoreBusyError,
+    )
+
+
+def has_log(directory: Path) -> bool:
+    """Say whether there is a log in a directory; first finish a restore that was cut short.
+
+    :raises LogUnavailable: the directory cannot be used.
+    """
+    finish_restore(directory)
+    return (directory / LOG).exists()
+
+
+Encrypt: TypeAlias = bool | str | Path
+"""False: not; True: with the keys beside the store; a path: with those in this file."""
+
+
+def default_key_file(directory: str | Path) -> Path:
+    """Return where the keys of a store are, if nobody says otherwise: `memory.keys` for `memory`.
+
+    Beside the directory, so that neither a backup nor a copy of the directory has them in it.
+    """
+    return beside(named(directory).resolve(), ".keys")
+
+
+def key_file_of(directory: str | Path, encrypt: Encrypt) -> Path | None:
+    """Return where the keys of a store are, None if it is not encrypted."""
+    if isinstance(encrypt, bool):
+        return default_key_file(directory) if encrypt else None
+    return Path(encrypt)
+
+
+def known_key_file(directory: str | Path, named: str | Path | None) -> Path | None:
+    """Return where the keys of a store are: as named, else beside it; None if there are none."""
+    if named is not None:
+        return Path(named)
+    beside_it = default_key_file(directory)
+    return beside_it if beside_it.exists() else None

@@ -1,0 +1,166 @@
+"""Writes memory_actors/sync/__init__.pyi: the types of the API without `await`.
+
+    python scripts/sync_stub.py
+
+It takes the signatures from the source of the async API as they stand there, so that names of types
+stay names, and the imports that these names need from the modules that have them. A test compares.
+"""
+
+import ast
+import builtins
+import inspect
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import get_type_hints
+
+from memory_actors.sync.blocking import CLASSES, Closable, own_members
+
+STUB = Path(__file__).parents[1] / "memory_actors/sync/__init__.pyi"
+HEAD = '''"""Made by scripts/sync_stub.py from the async API: do not edit."""'''
+OURS = {kind.__name__ for kind in CLASSES}
+"""Names that mean the classes of the stub itself."""
+INSTEAD = {"AsyncIterator": "Iterator"}
+KEPT = ("property", "classmethod", "staticmethod")
+OPENED = "Opening"
+BLOCK = """
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+"""
+IMPORTS = {
+    "Iterator": ("collections.abc", "Iterator"),
+    "Self": ("typing", "Self"),
+    "TracebackType": ("types", "TracebackType"),
+}
+
+
+class _Types(ast.NodeTransformer):
+    """Annotations as they are without `await`; notes the names that they have."""
+
+    def __init__(self, module: str, names: dict[str, tuple[str, str]]):
+        self._module = module
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        name = INSTEAD.get(node.id, node.id)
+        if name in IMPORTS:
+            self._names[name] = IMPORTS[name]
+        elif name not in OURS and not hasattr(builtins, name):
+            self._names[name] = imported(self._module).get(name, (self._module, name))
+        return ast.Name(name, node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
+        assert isinstance(node.value, ast.Name)  # of a module that is imported whole
+        self._names[node.value.id] = (node.value.id, "")
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == OPENED:
+            return self.visit(node.slice)  # it is open here
+        return self.generic_visit(node)
+
+
+@cache
+def imported(module: str) -> dict[str, tuple[str, str]]:
+    """Return where the names come from that a module imports."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def method(function: FunctionType, names: dict[str, tuple[str, str]]) -> str:
+    """Return the stub of a method."""
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    types = _Types(function.__module__, names)
+    arguments = node.args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if argument.annotation is not None:
+            argument.annotation = types.visit(argument.annotation)
+    if arguments.vararg is not None and arguments.vararg.annotation is not None:
+        arguments.vararg.annotation = types.visit(arguments.vararg.annotation)
+    arguments.defaults = [_default(each) for each in arguments.defaults]
+    arguments.kw_defaults = [
+        None if each is None else _default(each) for each in arguments.kw_defaults
+    ]
+    assert node.returns is not None
+    made = ast.FunctionDef(
+        name=node.name,
+        args=arguments,
+        body=[ast.Expr(ast.Constant(...))],
+        decorator_list=[each for each in node.decorator_list if _is_kept(each)],
+        returns=types.visit(node.returns),
+        lineno=0,
+    )
+    return textwrap.indent(ast.unparse(made), "    ")
+
+
+def _default(node: ast.expr) -> ast.expr:
+    """Return a default that is a plain value, or that there is one."""
+    return node if isinstance(node, ast.Constant) else ast.Constant(...)
+
+
+def _is_kept(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Name) and decorator.id in KEPT
+
+
+def class_(kind: type, names: dict[str, tuple[str, str]]) -> str:
+    """Return the stub of a class."""
+    bases = [base.__name__ for base in kind.__bases__ if base in CLASSES]
+    lines = [f"class {kind.__name__}({', '.join(bases)}):"]
+    inherited = {
+        name for base in kind.__bases__ if base in CLASSES for name in get_type_hints(base)
+    }
+    for name, hint in get_type_hints(kind).items():
+        if not name.startswith("_") and isinstance(hint, type) and name not in inherited:
+            if hint not in CLASSES:
+                names[hint.__name__] = (hint.__module__, hint.__name__)
+            lines.append(f"    {name}: {hint.__name__}")
+    for _, member in own_members(kind):
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if isinstance(function, FunctionType):
+            lines.append(method(function, names))
+    if issubclass(CLASSES[kind], Closable):
+        names["Self"], names["TracebackType"] = IMPORTS["Self"], IMPORTS["TracebackType"]
+        lines.append(BLOCK)
+    return "\n".join(lines)
+
+
+def stub() -> str:
+    """Return the text of the stub."""
+    names: dict[str, tuple[str, str]] = {}
+    classes = [class_(kind, names) for kind in CLASSES]
+    imports = [_import(known, *where) for known, where in names.items() if where[0] != "builtins"]
+    return _formatted("\n\n".join([HEAD, "\n".join(imports), *classes]))
+
+
+def _import(known: str, module: str, name: str) -> str:
+    if not name:
+        return f"import {module}"
+    return f"from {module} import {name}" + ("" if name == known else f" as {known}")
+
+
+def _formatted(text: str) -> str:
+    """Return a stub as ruff would have it."""
+    for command in (["check", "--fix-only", "--select=I", "--quiet"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={STUB}", "-"]
+        text = subprocess.run(  # noqa: S603 - ruff
+            ruff, input=text, capture_output=True, text=True, check=True
+        ).stdout
+    return text
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub())

@@ -1,0 +1,221 @@
+"""The API without `await`: the same calls, from any thread, beside a running loop."""
+
+import asyncio
+import inspect
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from inspect import iscoroutinefunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support.fakes import FakeEmbedder
+
+from bench.faults.commands import COMMANDS
+from memory_actors import (
+    InvalidInputError,
+    LogLocked,
+    MemoryType,
+    NotFoundError,
+    SystemClosedError,
+    WrongLoopError,
+)
+from memory_actors import sync as sync_api
+from memory_actors.api.operations import OPERATIONS, OWNERS
+from memory_actors.sync import MemorySystem, UserMemory
+from memory_actors.sync.blocking import CLASSES
+
+ROOT = Path(__file__).parents[3]
+WRITTEN = 40
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[MemorySystem]:
+    with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), alerts=[]) as opened:
+        yield opened
+
+
+def test_what_is_added_is_found_without_await(memory: MemorySystem) -> None:
+    user = memory.user("ada", session_id="s")
+    receipt = user.add("likes tea", MemoryType.LONG_TERM)
+    assert [hit.memory_id for hit in user.retrieve("tea")] == [receipt.memory_id]
+    user.working.set("city", "Leeds")
+    assert user.working.get("city") == "Leeds"
+    assert "likes tea" in user.context("tea").text
+
+
+def test_whatever_has_operations_has_a_class_here() -> None:
+    assert set(OWNERS.values()) <= set(CLASSES)
+    assert {kind.__name__ for kind in CLASSES.values()} == set(sync_api.__all__)
+
+
+CALLS = sorted(
+    name
+    for name, each in COMMANDS.items()
+    if not iscoroutinefunction(each.call) and not name.startswith("plumbing.")
+)
+"""The others are functions that await several calls, or calls without arguments."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_returns_what_it_returns_when_awaited(memory: MemorySystem, name: str) -> None:
+    user, command = memory.user("u", session_id="s"), COMMANDS[name]
+    user.add("likes tea")
+    loop: Any = memory._loop
+    under = memory._handle, user._handle
+    loop.call(command.prepare, *under, 1)
+    returned: Any = command.call(memory, user, 1)
+    loop.call(command.prepare, *under, 2)
+    awaited = loop.call(_awaited, command.call, *under, 2)
+    assert type(_listed(returned)) is CLASSES.get(type(awaited), type(awaited))
+
+
+WITH_AN_OPTION = {"purge", "system.purge", "context.archive"}
+"""They have no argument that has to be given, and are refused without any."""
+WITHOUT_ARGUMENTS = sorted(
+    name
+    for name, operation in OPERATIONS.items()
+    if not any(each.is_required for each in operation.parameters)
+    and name not in WITH_AN_OPTION | {"system.close"}
+)
+
+
+@pytest.mark.parametrize("name", WITHOUT_ARGUMENTS)
+def test_a_call_without_arguments_returns_what_it_returns_when_awaited(
+    memory: MemorySystem, name: str
+) -> None:
+    user = memory.user("u", session_id="s")
+    user.add("likes tea")
+    owner, _, method = name.rpartition(".")
+    called: Any = memory if owner == "system" else getattr(user, owner) if owner else user
+    loop: Any = memory._loop
+    awaited = loop.call(_awaited, getattr(called._handle, method))
+    assert type(_listed(getattr(called, method)())) is type(awaited)
+
+
+def _listed(returned: Any) -> Any:
+    return list(returned) if inspect.isgenerator(returned) else returned
+
+
+async def _awaited(call: Any, *arguments: Any) -> Any:
+    returned = call(*arguments)
+    if inspect.isasyncgen(returned):
+        return [each async for each in returned]
+    return await returned
+
+
+def test_many_threads_may_call_at_once(memory: MemorySystem) -> None:
+    def write(number: int) -> str:
+        return memory.user("ada").add(f"fact {number}").memory_id
+
+    with ThreadPoolExecutor(8) as threads:
+        ids = list(threads.map(write, range(WRITTEN)))
+    assert len(set(ids)) == memory.user("ada").count() == WRITTEN
+
+
+def test_it_works_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None:
+    async def cell() -> int:
+        with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
+            memory.user("ada").add("likes tea")
+            return memory.user("ada").count()
+
+    assert asyncio.run(cell()) == 1
+
+
+def test_errors_are_those_of_the_async_api(memory: MemorySystem, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        memory.user("ada").get("nothing")
+    with pytest.raises(InvalidInputError):
+        memory.user("")
+    with pytest.raises(LogLocked):
+        MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder())
+    assert [one.name for one in threading.enumerate()].count("memory_actors.sync") == 1
+
+
+def test_a_replay_is_open_until_its_block_ends(memory: MemorySystem) -> None:
+    user = memory.user("ada")
+    user.add("likes tea")
+    with memory.replay("ada") as past:
+        assert isinstance(past, UserMemory)
+        user.add("likes coffee")
+        assert (past.count(), past.lost, past.moment.version) == (1, 0, 1)
+    with pytest.raises(SystemClosedError):
+        past.count()
+
+
+def test_events_are_iterated_and_may_be_left_early(memory: MemorySystem) -> None:
+    for number in range(3):
+        memory.user("ada").add(f"fact {number}")
+    events = memory.events("ada", follow=True)
+    assert next(events).event == "long_term.added"
+    events.close()  # type: ignore[attr-defined] - a generator
+
+
+def test_a_closed_system_says_so_and_may_be_closed_again(tmp_path: Path) -> None:
+    memory = MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder())
+    user = memory.user("ada")
+    memory.close()
+    memory.close()
+    with pytest.raises(SystemClosedError):
+        user.count()
+
+
+def test_a_function_that_runs_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
+    def new_id(_: int) -> str:
+        return f"one of {len(memory.users())}"
+
+    path = tmp_path / "memory"
+    with MemorySystem.open(path, embedder=FakeEmbedder(), new_id=new_id) as memory:
+        with pytest.raises(WrongLoopError, match="async API"):
+            memory.user("ada").add("likes tea")
+        assert memory.user("ada").count() == 0
+
+
+def test_a_backup_is_restored_without_a_system(memory: MemorySystem, tmp_path: Path) -> None:
+    memory.user("ada").add("likes tea")
+    memory.backup(tmp_path / "backup")
+    MemorySystem.restore_backup(tmp_path / "backup", tmp_path / "restored")
+    with MemorySystem.open(tmp_path / "restored", embedder=FakeEmbedder()) as restored:
+        assert restored.user("ada").count() == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_is_refused_at_once(memory: MemorySystem) -> None:
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            memory.users()
+        except WrongLoopError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) -> None:
+    program = (
+        "import sys; from support.fakes import FakeEmbedder\n"
+        "from memory_actors.sync import MemorySystem\n"
+        "memory = MemorySystem.open(sys.argv[1], embedder=FakeEmbedder())\n"
+        "memory.user('ada').add('likes tea')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "memory"],
+        env=environment, timeout=60, check=True,
+    )  # fmt: skip
+    with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
+        assert memory.user("ada").count() == 1
+
+
+def test_the_stub_is_what_the_script_makes_of_the_async_api() -> None:
+    """Run `python scripts/sync_stub.py` after a change of a public signature."""
+    made = ModuleType("sync_stub")
+    path = ROOT / "scripts/sync_stub.py"
+    made.__file__ = str(path)
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
+    assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
