@@ -41,7 +41,7 @@ from memory_actors.base.validation import checked_host
 ANSWER_BYTES_MAX: Final = 1 << 20
 """A thousand tokens are 5 KB; thoughts may be a hundred times as long."""
 PAUSE_S_MAX: Final = 120.0
-"""The longest pause before another attempt: of a longer `Retry-After` the client makes an error."""
+"""The longest pause that the client makes before another attempt."""
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _PASSING: Final = frozenset({408, 409, 429})
@@ -189,9 +189,9 @@ class ChatClient:
 
     def _failure(self, error: Any, what: str) -> LLMError:
         """Return an error for a failure that another attempt might not have."""
-        request = getattr(error, "request", None)
-        again = request.headers.get("x-stainless-retry-count", "0") if request else "0"
-        often = f" {int(again) + 1} times, at last" if again != "0" else ""
+        counted = isinstance(error, self._openai.APIError)
+        again = int(error.request.headers.get("x-stainless-retry-count", 0)) if counted else 0
+        often = f" {again + 1} times, at last" if again else ""
         return LLMError(
             f"the LLM at {self.host} failed{often}: {what}; check that it is up, or try again later"
         )

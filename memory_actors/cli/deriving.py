@@ -16,7 +16,7 @@ from datetime import date
 from enum import Enum
 from functools import partial
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import click
 
@@ -27,7 +27,6 @@ from memory_actors.cli.options import App, Command, Count
 from memory_actors.cli.output import print_json
 from memory_actors.cli.running import ensure_model, whole_id, with_user
 
-T = TypeVar("T")
 Decorator: TypeAlias = Callable[[Any], Any]
 
 WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -99,7 +98,7 @@ def mirrors(
     new: bool = False,
     embeds: bool = False,
     more: Sequence[Decorator] = (),
-    as_json: Callable[..., object] | None = None,
+    as_json: Callable[..., object] = lambda result: result,
     work: Callable[..., Awaitable[Any]] | None = None,
     check: Callable[[App, Mapping[str, Any]], None] | None = None,
     **instead: Decorator | None,
@@ -113,26 +112,16 @@ def mirrors(
     alone, `check` comes before the store is opened.
     """
     mirrored = OPERATIONS[operation]
+    said_by = [options.said_by] if embeds and mirrored.writes else []
+    offered = [*_parameters(mirrored, instead), *more, *said_by]
+    shared = options.OF_NEW if new else options.OF_USER
 
     def decorate(show: Callable[..., None]) -> click.Command:
-        def run(app: App, /, **given: Any) -> None:
-            if check is not None:
-                check(app, given)
-            if embeds:
-                ensure_model(app)
-            call = partial(_called, mirrored, work, given)
-            result = with_user(app, call, create=new, agent=given.get("agent"))
-            known = {"app": app, **given}
-            if app.json:
-                print_json(result if as_json is None else _asking(as_json, result, known))
-            else:
-                _asking(show, result, known)
-
-        said_by = [options.said_by] if embeds and mirrored.writes else []
-        command: Any = options.pass_app(run)
-        for option in reversed([*_parameters(mirrored, instead), *more, *said_by]):
+        command: Any = options.pass_app(
+            _Mirror(mirrored, show, new, embeds, as_json, work, check).run
+        )
+        for option in reversed(offered):
             command = option(command)
-        shared = options.OF_NEW if new else options.OF_USER
         made: click.Command = click.command(
             name or show.__name__, cls=Command, help=inspect.getdoc(show), shared=shared
         )(command)
@@ -143,34 +132,66 @@ def mirrors(
     return decorate
 
 
-async def _called(
-    operation: Operation,
-    work: Callable[..., Awaitable[Any]] | None,
-    given: dict[str, Any],
-    user: UserMemory,
-) -> Any:
-    """Call an operation; ids may be given by their beginnings, and are whole ones afterwards."""
-    places: list[Any] = []
-    named: dict[str, Any] = {}
-    for parameter in operation.parameters:
-        if parameter.name not in given:
-            continue
-        value = given[parameter.name] = await _value(user, parameter, given[parameter.name])
-        if parameter.kind is parameter.kind.VAR_POSITIONAL:
-            places += value
+class _Mirror(NamedTuple):
+    """A command of one operation."""
+
+    operation: Operation
+    show: Callable[..., None]
+    new: bool
+    embeds: bool
+    as_json: Callable[..., object]
+    work: Callable[..., Awaitable[Any]] | None
+    check: Callable[[App, Mapping[str, Any]], None] | None
+
+    def run(self, app: App, /, **given: Any) -> None:
+        """Carry the operation out with what the command line says, and print its result."""
+        if self.check is not None:
+            self.check(app, given)
+        if self.embeds:
+            ensure_model(app)
+        agent = given.get("agent")
+        result = with_user(app, partial(self._called, given), create=self.new, agent=agent)
+        known = {"app": app, **given}
+        if app.json:
+            print_json(self.as_json(result, **_named(self.as_json, known, behind=1)))
         else:
-            named[parameter.name] = value
-    if work is not None:
-        wanted = inspect.signature(work).parameters
-        more = {name: value for name, value in given.items() if name in wanted}
-        return await work(user, *places, **{**named, **more})
-    *owners, name = operation.name.split(".")
+            self.show(result, **_named(self.show, known, behind=1))
+
+    async def _called(self, given: dict[str, Any], user: UserMemory) -> Any:
+        """Call the operation; ids may be given by their beginnings, and are whole ones then."""
+        places: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in self.operation.parameters:
+            name = parameter.name
+            if name not in given:
+                continue
+            given[name] = await _value(user, parameter, given[name])
+            if parameter.kind is parameter.kind.VAR_POSITIONAL:
+                places += given[name]
+            else:
+                named[name] = given[name]
+        if self.work is not None:
+            return await self.work(user, *places, **{**named, **_named(self.work, given)})
+        return await _method(user, self.operation.name, given)(*places, **named)
+
+
+def _named(
+    function: Callable[..., Any], known: Mapping[str, Any], behind: int = 0
+) -> dict[str, Any]:
+    """Return those arguments that a function names, behind its first ones."""
+    asked = list(inspect.signature(function).parameters)[behind:]
+    return {name: known[name] for name in asked if name in known}
+
+
+def _method(user: UserMemory, operation: str, given: Mapping[str, Any]) -> Any:
+    """Return the method of a user's memory, or of the context document that is named."""
+    *owners, name = operation.split(".")
     target: Any = user
     for owner in owners:
         target = getattr(target, owner)
     if owners == ["context"] and "document" in given:
         target = target.document(given["document"])
-    return await getattr(target, name)(*places, **named)
+    return getattr(target, name)
 
 
 async def _value(user: UserMemory, parameter: Parameter, value: Any) -> Any:
@@ -185,12 +206,6 @@ async def _value(user: UserMemory, parameter: Parameter, value: Any) -> Any:
 
 def _is_id(parameter: Parameter) -> bool:
     return parameter.is_required and parameter.name.endswith("_id")
-
-
-def _asking(function: Callable[..., T], result: Any, known: Mapping[str, Any]) -> T:
-    """Return what a function makes of a result and of those arguments that it names."""
-    asked = list(inspect.signature(function).parameters)[1:]
-    return function(result, **{name: known[name] for name in asked})
 
 
 # --- from a parameter to an option
