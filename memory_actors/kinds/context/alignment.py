@@ -5,7 +5,7 @@ history, pins and times of use, each block of the new text takes the id of an ol
 first the same text in the same order (the longest runs, as a diff has it), then, between two of
 those, a block of the same sort that reads alike: it was edited. The rest came or went.
 
-A block's own text is not always how it shows beside its neighbours (rendering.py). Texts are
+A block's own text is not always how it shows beside its neighbours (markdown.py). Texts are
 compared with what shows; changes are made only where own texts would not show as the new one reads.
 
 What reads alike is measured on words, or on pairs of letters where there are few words: linear in
