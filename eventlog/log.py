@@ -49,7 +49,8 @@ from eventlog.core.requests import (
     system_clock_us,
 )
 from eventlog.core.waiting import to_the_end
-from eventlog.files.datafile import CHECKED_BYTES_MAX, named
+from eventlog.files.datafile import named
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake

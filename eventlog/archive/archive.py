@@ -22,13 +22,12 @@ import msgspec
 from eventlog.archive import segment as segments
 from eventlog.archive.block import Block, Entry
 from eventlog.archive.segment import SegmentId
-from eventlog.core.errors import DiskFull, StorageFailed
 from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
-    means_no_room,
     remove_named,
+    storing,
     sync_to_disk,
     write_whole,
 )
@@ -118,28 +117,22 @@ class Archive:
 
         :raises DiskFull, StorageFailed: there is nothing of it.
         """
-        try:
-            return self._write(sid, number, entries)
-        except OSError as error:
-            if means_no_room(error):
-                raise DiskFull(f"no space left to archive to {self.directory}") from error
-            raise StorageFailed(
-                f"writing to {self.directory} failed: {error}; nothing was moved"
-            ) from error
-
-    def _write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> Written:
-        self._make_directory()
-        while (self.directory / SegmentId(sid, number).name).exists():
-            number += 1
-        segment = SegmentId(sid, number)
-        data, places = segments.build(segment, entries)
-        _write_durably(self.directory / segment.name, data)
+        with storing(self.directory):
+            if not self.directory.is_dir():
+                self.directory.mkdir(DIRECTORY_MODE)
+                sync_to_disk(self.directory.parent)
+            while (self.directory / SegmentId(sid, number).name).exists():
+                number += 1
+            segment = SegmentId(sid, number)
+            data, places = segments.build(segment, entries)
+            path = self.directory / segment.name
+            try:
+                write_whole(path, data)
+            except BaseException:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)  # it is there, and not for good
+                raise
         return Written(segment, places, len(data), hashlib.sha256(data).digest())
-
-    def _make_directory(self) -> None:
-        if not self.directory.is_dir():
-            self.directory.mkdir(DIRECTORY_MODE)
-            sync_to_disk(self.directory.parent)
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""
@@ -190,13 +183,3 @@ class Archive:
             sync_to_disk(self.directory)
         except OSError as error:
             _logger.warning("segment not removed", error=str(error))
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    """Write a file that is there with all its bytes, whatever happens next, or not at all."""
-    try:
-        write_whole(path, data)
-    except BaseException:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)  # it is there, and not for good
-        raise

@@ -77,7 +77,7 @@ class Place(NamedTuple):
     """In the block."""
 
 
-class Elsewhere(NamedTuple):
+class Pointer(NamedTuple):
     """A pointer that a stub has in the place of a payload."""
 
     place: Place
@@ -91,7 +91,7 @@ class Encrypted(NamedTuple):
     data: bytes
 
 
-class Gone(NamedTuple):
+class ErasedMark(NamedTuple):
     """The mark that stays of a payload that was erased."""
 
     erased_at_us: int
@@ -114,7 +114,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     """Empty, as the salt is, when the payload is in the archive or erased."""
     place: Place | None = None
-    gone: Gone | None = None
+    gone: ErasedMark | None = None
 
     @property
     def is_encrypted(self) -> bool:
@@ -167,7 +167,7 @@ def pack(
 
 
 Taken: TypeAlias = tuple[
-    bytes, int, int, int, int, int, bytes, bytes | Elsewhere | Gone | Encrypted
+    bytes, int, int, int, int, int, bytes, bytes | Pointer | ErasedMark | Encrypted
 ]
 """Stream id, version, recorded_at_us, raw and stored bytes, schema, tag, uncompressed payload."""
 
@@ -263,12 +263,12 @@ def header_of(data: bytes) -> bytes:
     return data[: _HEADER.size]
 
 
-def _not_here(position: int, data: bytes) -> Elsewhere | Gone:
+def _not_here(position: int, data: bytes) -> Pointer | ErasedMark:
     taken = unpack(position, data)
     if taken.gone is not None:
         return taken.gone
     assert taken.place is not None
-    return Elsewhere(taken.place, taken.digest, taken.is_encrypted)
+    return Pointer(taken.place, taken.digest, taken.is_encrypted)
 
 
 def _tag(position: int, data: bytes) -> str:
@@ -284,10 +284,10 @@ def _place_at(position: int, data: bytes, at: int) -> Place:
     return Place(*_POINTER.unpack_from(data, at))
 
 
-def _gone_at(position: int, data: bytes, at: int) -> Gone:
+def _gone_at(position: int, data: bytes, at: int) -> ErasedMark:
     if len(data) != at + _TIME.size:
         raise CorruptLog(f"event {position} is erased and does not say when")
-    return Gone(*_TIME.unpack_from(data, at))
+    return ErasedMark(*_TIME.unpack_from(data, at))
 
 
 def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:

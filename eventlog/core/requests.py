@@ -81,7 +81,12 @@ class TakesAppends(ABC):
         _check_durability(durability, expected_version, idempotency_key)
         if checkpoint is not None:
             check_checkpoint(checkpoint)
-        prepared = _prepare(self.registry, events, meta)
+        prepared = [
+            event if isinstance(event, Prepared) else self.registry.prepare(event, meta)
+            for event in events
+        ]
+        if not prepared:
+            raise InvalidAppend("an append needs at least one event")
         ready = AppendRequest(
             stream=stream,
             events=prepared,
@@ -101,15 +106,6 @@ class TakesAppends(ABC):
     @abstractmethod
     async def _append(self, request: AppendRequest) -> Appended:
         """Carry out an append that every store can carry out."""
-
-
-def _prepare(
-    registry: EventRegistry, events: Sequence[Any], meta: Mapping[str, str] | None
-) -> list[Prepared]:
-    prepared = [e if isinstance(e, Prepared) else registry.prepare(e, meta) for e in events]
-    if not prepared:
-        raise InvalidAppend("an append needs at least one event")
-    return prepared
 
 
 def system_clock_us() -> int:

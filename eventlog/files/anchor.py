@@ -82,6 +82,15 @@ class Anchor:
             os.close(self._fd)
 
 
+def read_anchor(path: Path) -> Tail:
+    """Return what the anchor at a path remembers, and close it. It is made if it is missing."""
+    anchor = Anchor(path)
+    try:
+        return anchor.read()
+    finally:
+        anchor.close()
+
+
 def _unpack(data: bytes) -> Tail:
     content, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     if len(content) != _SLOT.size or zlib.crc32(content).to_bytes(_CRC_BYTES, "big") != crc:

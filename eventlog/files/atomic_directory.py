@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from eventlog.core.errors import DiskFull, LogUnavailable, StorageFailed
+from eventlog.core.errors import LogUnavailable
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
     beside,
     lock,
     make_directory,
-    means_no_room,
+    storing,
     sync_to_disk,
     unlock,
 )
@@ -57,11 +57,8 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
     except OSError as error:
         raise LogUnavailable(f"cannot make {scratch}: {error.strerror}") from error
     try:
-        yield scratch
-    except OSError as error:
-        if means_no_room(error):
-            raise DiskFull(f"no space left for {directory}: free some, try again") from error
-        raise StorageFailed(f"writing {directory} failed: {error}") from error
+        with storing(directory):
+            yield scratch
     finally:
         with suppress(OSError):
             _discard(scratch)

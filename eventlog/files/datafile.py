@@ -1,8 +1,5 @@
-"""A data file without LMDB: checks before it is mapped, and the files beside it.
+"""The files of a store, without LMDB: locked, written whole, synced, removed.
 
-A page that is not there or is damaged kills the process that follows LMDB to it. So the pages are
-checked (pages.py) before LMDB maps a file, where that is quick, and where the file is shorter than
-its own meta page says: it may have been cut, or have free pages at its end that were never written.
 The lock is an flock on a file beside the data: LMDB alone lets two processes overwrite each other's
 work. A rename is durable when its directory has been synced.
 
@@ -13,93 +10,19 @@ import errno
 import fcntl
 import os
 import secrets
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
-from eventlog.core.errors import CorruptLog, DiskFull, LogLocked, LogUnavailable, StorageFailed
-from eventlog.files.pages import Meta, check_pages
+from eventlog.core.errors import DiskFull, LogLocked, LogUnavailable, StorageFailed
 from eventlog.files.regular import ANEW, MADE, open_regular, opened
 
-CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
-PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
-STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
 DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
-_META_MAGIC = 0xBEEFC0DE
-_PAGE_HEADER = struct.Struct("=QHHHH")
-_META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
-_META_FLAG = 0x08
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
-    """Check the pages of a file that is no larger, or shorter than its newest meta page says.
-
-    :raises CorruptLog: it has no readable meta page, or lacks a page, or has one that would end the
-        process that follows it.
-    """
-    try:
-        with opened(path) as file:
-            head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
-            size = file.seek(0, os.SEEK_END)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
-    if size == 0:
-        return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
-    meta = _newest(path, head)
-    if size <= checked_bytes_max or size < meta.stated_bytes:
-        _check_pages(path, meta)
-
-
-def pad(path: Path) -> None:
-    """Make a copy that is cut short as long as it says it is, with zeros, so that it can be mapped.
-
-    :raises CorruptLog: it has no readable meta page.
-    """
-    with opened(path, os.O_RDWR) as file:
-        meta = _newest(path, file.read(2 * 65536))
-        file.truncate(max(meta.stated_bytes, file.seek(0, os.SEEK_END)))
-
-
-def _newest(path: Path, head: bytes) -> Meta:
-    """Return the newest meta page of a file."""
-    metas = list(_metas(head))
-    if not metas:
-        raise CorruptLog(f"{path} has no readable meta page: restore a backup")
-    newest = max(metas)[1]
-    if newest.stated_bytes > STATED_BYTES_MAX:
-        raise CorruptLog(f"{path} has a meta page that cannot be true: restore a backup")
-    return newest
-
-
-def _check_pages(path: Path, meta: Meta) -> None:
-    try:
-        check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
-    except CorruptLog as error:
-        raise CorruptLog(f"{path}: {error}") from error
-
-
-def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
-    """Yield each readable meta page, with the number of its transaction."""
-    for at in (0, *PAGE_BYTES):
-        if len(head) < at + _PAGE_HEADER.size + _META.size:
-            return
-        flags = _PAGE_HEADER.unpack_from(head, at)[2]
-        magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
-            head, at + _PAGE_HEADER.size
-        )
-        whole = magic == _META_MAGIC and flags & _META_FLAG and page_bytes in PAGE_BYTES
-        if whole and at in (0, page_bytes):
-            yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
 def named(directory: str | Path) -> Path:
@@ -292,16 +215,28 @@ def check_disk(directory: Path, needed_bytes: int, what: str) -> None:
 
 
 def means_no_room(error: Exception) -> bool:
-    """Say whether the system refused a write for want of room."""
-    return _errno(error) in _NO_ROOM
+    """Say whether the system refused a write for want of room.
+
+    An `lmdb.Error` has the system's error number, where it has one, in `code`.
+    """
+    return (getattr(error, "code", None) or getattr(error, "errno", None)) in _NO_ROOM
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Say of a write to a file or a directory, which the system refuses, what that means.
+
+    :raises DiskFull: there is no room for it.
+    :raises StorageFailed: the disk failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if means_no_room(error):
+            raise DiskFull(f"no space left for {path}: free some, try again") from error
+        raise StorageFailed(f"writing {path} failed: {error}") from error
 
 
 def explains_no_room(path: Path, error: Exception) -> bool:
     """Say whether a full disk explains `error`: LMDB reports a short write as EIO."""
     return means_no_room(error) or free_bytes(path.parent) < FULL_BELOW_BYTES
-
-
-def _errno(error: Exception) -> int | None:
-    """Return the system's error number; lmdb.Error keeps its own in `code`, where it has one."""
-    number = getattr(error, "code", None) or getattr(error, "errno", None)
-    return number if isinstance(number, int) else None

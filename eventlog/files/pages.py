@@ -16,7 +16,9 @@ and given back within one transaction have never been written. They are free, an
 What keys and values say is no part of it: that is for the CRCs. Pages of one depth are looked at
 together, as arrays, so many at a time: 1 to 3 microseconds a page where the file is in memory, and
 as long as it takes to read the file where it is not. Of values with pages of their own only the
-first page is read.
+first page is read. That is done before LMDB maps a file, where it is quick, and where the file is
+shorter than its own meta page says: it may have been cut, or have free pages at its end that were
+never written.
 
 Layout: mdb.c of LMDB 0.9 (data version 1), in this machine's byte order.
 
@@ -26,15 +28,21 @@ Layout: mdb.c of LMDB 0.9 (data version 1), in this machine's byte order.
     tree   - u32 | flags u16 | depth u16 | branches, leaves, overflows, rows u64 | root u64
 """
 
+import os
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.core.errors import CorruptLog
+from eventlog.core.errors import CorruptLog, LogUnavailable
+from eventlog.files.regular import opened
 
+CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
+PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows
+STATED_BYTES_MAX = 1 << 40  # the address space that a file is given
 META_PAGES = 2
 BRANCH, LEAF, OVERFLOW = 0x01, 0x02, 0x04
 BIG_VALUE, SUB_TREE = 0x01, 0x02
@@ -49,6 +57,10 @@ _Where: TypeAlias = npt.NDArray[np.bool_]
 _HEAD_BYTES, _NODE_BYTES, _NUMBER_BYTES = 16, 8, 8
 _FLAGS_AT, _LOWER_AT, _UPPER_AT, _OFFSETS_AT = 5, 6, 7, 8  # in a page, in units of two bytes
 _COUNT_AT = 3  # in a page, in units of four bytes
+_META_MAGIC = 0xBEEFC0DE
+_PAGE_HEADER = struct.Struct("=QHHHH")
+_META = struct.Struct("=IIQQ I36x8x 48x QQ")  # magic version addr mapsize psize … last_pgno txnid
+_META_FLAG = 0x08
 _TREE = struct.Struct("=IHHQQQQQ")
 _TREES_AT = _HEAD_BYTES + 24  # in a meta page: magic, version, address and size of the map before
 
@@ -83,6 +95,69 @@ class _Nodes(NamedTuple):
 
     def where(self, chosen: _Where) -> "_Nodes":
         return _Nodes(*(each[chosen] for each in self))
+
+
+def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
+    """Check the pages of a file that is no larger, or shorter than its newest meta page says.
+
+    :raises CorruptLog: it has no readable meta page, or lacks a page, or has one that would end the
+        process that follows it.
+    """
+    try:
+        with opened(path) as file:
+            head = file.read(2 * 65536)  # two meta pages of the largest page size LMDB knows
+            size = file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+    if size == 0:
+        return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
+    meta = _newest(path, head)
+    if size <= checked_bytes_max or size < meta.stated_bytes:
+        _check_pages(path, meta)
+
+
+def pad(path: Path) -> None:
+    """Make a copy that is cut short as long as it says it is, with zeros, so that it can be mapped.
+
+    :raises CorruptLog: it has no readable meta page.
+    """
+    with opened(path, os.O_RDWR) as file:
+        meta = _newest(path, file.read(2 * 65536))
+        file.truncate(max(meta.stated_bytes, file.seek(0, os.SEEK_END)))
+
+
+def _newest(path: Path, head: bytes) -> Meta:
+    """Return the newest meta page of a file."""
+    metas = list(_metas(head))
+    if not metas:
+        raise CorruptLog(f"{path} has no readable meta page: restore a backup")
+    newest = max(metas)[1]
+    if newest.stated_bytes > STATED_BYTES_MAX:
+        raise CorruptLog(f"{path} has a meta page that cannot be true: restore a backup")
+    return newest
+
+
+def _check_pages(path: Path, meta: Meta) -> None:
+    try:
+        check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+    except CorruptLog as error:
+        raise CorruptLog(f"{path}: {error}") from error
+
+
+def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:
+    """Yield each readable meta page, with the number of its transaction."""
+    for at in (0, *PAGE_BYTES):
+        if len(head) < at + _PAGE_HEADER.size + _META.size:
+            return
+        flags = _PAGE_HEADER.unpack_from(head, at)[2]
+        magic, _, _, _, page_bytes, last_page, txn_id = _META.unpack_from(
+            head, at + _PAGE_HEADER.size
+        )
+        whole = magic == _META_MAGIC and flags & _META_FLAG and page_bytes in PAGE_BYTES
+        if whole and at in (0, page_bytes):
+            yield txn_id, Meta(at and 1, page_bytes, last_page)
 
 
 def check_pages(data: Bytes, meta: Meta) -> None:

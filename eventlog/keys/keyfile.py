@@ -39,7 +39,7 @@ from eventlog.files.datafile import (
     is_there,
     lock,
     make_directory,
-    means_no_room,
+    storing,
     unlock,
     write_whole,
 )
@@ -99,12 +99,12 @@ class KeyFile:
                 f"the store is encrypted, and its keys are not in {self.path}: put the file back, "
                 "or say where it is; without it the data cannot be read by anybody"
             )
-        with self._storing():
+        with storing(self.path):
             make_directory(self.path.parent)
             if self._held is None:
                 self._held = lock(beside(self.path, ".lock"))
             if not there:
-                self._create()
+                write_whole(self.path, _head(secrets.token_bytes(IDENTITY_BYTES)))
         bad = self._load()
         if identity and identity != self._identity:
             raise KeysUnavailable(f"{self.path} has the keys of another store: name the right file")
@@ -125,10 +125,6 @@ class KeyFile:
         if self._held is not None:
             unlock(self._held)
             self._held = None
-
-    def _create(self) -> None:
-        identity = secrets.token_bytes(IDENTITY_BYTES)
-        write_whole(self.path, _head(identity))
 
     def _check_magic(self) -> None:
         """See that nothing is said of, or put beside, a file that is something else."""
@@ -251,7 +247,7 @@ class KeyFile:
         with self._lock:
             fresh, self._fresh = self._fresh, {}
             try:
-                with self._storing():
+                with storing(self.path):
                     self._append(fresh)
             except (DiskFull, StorageFailed):
                 self._ciphers.clear()  # those of keys that are nowhere now
@@ -270,32 +266,21 @@ class KeyFile:
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""
-        with self._lock, self._storing():
+        with self._lock, storing(self.path):
             self._fresh.pop(sid, None)
             self._gone.discard(sid)
             if sid not in self._keys:
                 return False
             left = {owner: key for owner, key in self._keys.items() if owner != sid}
             with opened_file(self.path, os.O_RDWR) as old:
-                write_whole(self.path, self._whole(left))
+                records = (self._record(self._identity, *kept) for kept in left.items())
+                write_whole(self.path, b"".join((_head(self._identity), *records)))
                 with suppress(OSError):  # the file is gone: this is about what the disk still has
-                    _overwrite(old.fileno())
+                    os.pwrite(old.fileno(), bytes(os.fstat(old.fileno()).st_size), 0)
+                    os.fsync(old.fileno())
             self._keys, self._end = left, _HEAD_BYTES + _RECORD_BYTES * len(left)
             self._ciphers.clear()
             return True
-
-    def _whole(self, keys: dict[bytes, bytes]) -> bytes:
-        records = (self._record(self._identity, *made) for made in keys.items())
-        return b"".join((_head(self._identity), *records))
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if means_no_room(error):
-                raise DiskFull(f"no space left for {self.path}: free some, try again") from error
-            raise StorageFailed(f"writing {self.path} failed: {error}") from error
 
 
 @contextmanager
@@ -311,8 +296,3 @@ def opened(path: Path, owner: Callable[[str], str] = str) -> Iterator[KeyFile]:
 def _head(identity: bytes) -> bytes:
     head = _MAGIC + identity
     return head + _CRC.pack(zlib.crc32(head))
-
-
-def _overwrite(fd: int) -> None:
-    os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
-    os.fsync(fd)

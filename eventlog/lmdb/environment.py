@@ -54,10 +54,8 @@ from eventlog.core.errors import (
 )
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
-    CHECKED_BYTES_MAX,
     beside,
     check_disk,
-    check_file,
     explains_no_room,
     lock,
     means_no_room,
@@ -65,7 +63,7 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
-from eventlog.files.pages import META_PAGES
+from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.regular import OWNER_ONLY
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages
@@ -137,7 +135,7 @@ class Environment:
         with _unavailable(path):
             self._lock_fd: int | None = lock(beside(path, ".lock"))
         try:
-            self._discard_copy()
+            self._discard(self._copy_path)
             self._files.replace(self._load(path, 0))
             with _unavailable(path):
                 sync_to_disk(path.parent)
@@ -213,22 +211,20 @@ class Environment:
         """
         self.check_process()
         with self._alone():
-            return self._write(change)
-
-    def _write(self, change: Callable[[Transaction], T]) -> T:
-        before = self.last_transaction()
-        try:
-            with self._shared() as file, file.env.begin(write=True) as txn:
-                return change(txn)
-        except lmdb.BadValsizeError as error:
-            raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
-        except lmdb.MapFullError as error:
-            raise DiskFull(f"the address space of {self.path} is used up") from error
-        except (lmdb.Error, OSError) as error:
-            self.reopen()
-            if self.last_transaction() == before and explains_no_room(self.path, error):
-                raise DiskFull(f"no space left for {self.path}: free some, try again") from error
-            raise StorageFailed(f"writing {self.path} failed: {error}; read, then retry") from error
+            before = self.last_transaction()
+            try:
+                with self._shared() as file, file.env.begin(write=True) as txn:
+                    return change(txn)
+            except lmdb.BadValsizeError as error:
+                raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
+            except lmdb.MapFullError as error:
+                raise DiskFull(f"the address space of {self.path} is used up") from error
+            except (lmdb.Error, OSError) as error:
+                self.reopen()
+                if self.last_transaction() == before and explains_no_room(self.path, error):
+                    raise DiskFull(f"no space left for {self.path}: free some, retry") from error
+                said = f"writing {self.path} failed: {error}; read, then retry"
+                raise StorageFailed(said) from error
 
     def last_transaction(self) -> int:
         """Return the number of the last committed transaction, over all files there have been."""
@@ -310,11 +306,11 @@ class Environment:
     def _copy_path(self) -> Path:
         return beside(self.path, ".shrunk")
 
-    def _discard_copy(self, path: Path | None = None) -> None:
-        """Remove a copy, by default what a process that died has left of one."""
+    def _discard(self, copy: Path) -> None:
+        """Remove a copy, or what a process that died has left of one."""
         with _unavailable(self.path):
             for suffix in ("", "-lock"):
-                beside(path or self._copy_path, suffix).unlink(missing_ok=True)
+                beside(copy, suffix).unlink(missing_ok=True)
 
     def _copied(
         self, file: _File, store: Callable[[Transaction, int], object], path: Path
@@ -350,7 +346,7 @@ class Environment:
         if copy is not None:
             copy.close()
         with suppress(LogUnavailable, DiskFull):  # removed when it is opened again
-            self._discard_copy(path)
+            self._discard(path)
 
     def _replace(self, copy: _File) -> None:
         """Put a copy in the place of the file, for good, and then in use."""

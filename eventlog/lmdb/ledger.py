@@ -190,7 +190,7 @@ class Ledger:
         cipher: Cipher | None,
     ) -> int:
         position, version, chain = self.last_position(txn), stream.version, stream.chain
-        stored = stream.stored_bytes
+        tables, stored = self._env.tables, stream.stored_bytes
         for prepared in request.events:
             position, version = position + 1, version + 1
             data, chain = frame.pack(
@@ -199,7 +199,7 @@ class Ledger:
             )  # fmt: skip
             packed = U64.pack(version)
             key_rows = [sid + blind_id(key, cipher) + packed for key in prepared.keys]
-            put_event(self._env, txn, position, sid, version, data, key_rows)
+            put_event(tables, txn, position, sid, version, data, key_rows)
             stored += len(prepared.body)
         epoch = max(stream.epoch, request.epoch)
         end = msgspec.structs.replace(

@@ -22,9 +22,10 @@ from eventlog.core.errors import (
 )
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
-from eventlog.files.anchor import Anchor
+from eventlog.files.anchor import Anchor, read_anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
-from eventlog.files.datafile import CHECKED_BYTES_MAX, is_there
+from eventlog.files.datafile import is_there
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import Erasing, finish
 from eventlog.lmdb.ledger import Ledger
@@ -121,9 +122,7 @@ def _check_there(directory: Path) -> None:
     path, log = directory / ANCHOR, directory / LOG
     if not is_there(path):
         return
-    anchor = Anchor(path)
-    known = anchor.read()
-    anchor.close()
+    known = read_anchor(path)
     if known.is_known and not (is_there(log) and log.stat().st_size):
         raise CorruptLog(
             f"{log} is empty or not there, but {known.position} events had been committed: "

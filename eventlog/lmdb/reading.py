@@ -24,6 +24,7 @@ from eventlog.core.errors import CorruptLog, KeyGone, PayloadDropped, PayloadEra
 from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
+from eventlog.core.requests import U64_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
@@ -77,7 +78,7 @@ class Reading:
         """
         streams: dict[bytes, StreamRecord] = {}
         found = []
-        for position, data in self._rows_behind(txn, after, limit):
+        for position, data in self.frames(txn, after, limit):
             taken = frame.read(position, data)
             stream = streams.get(taken[0])
             if stream is None:
@@ -91,12 +92,10 @@ class Reading:
                 found.append(_without_payload(position, taken, stream.name, gone, dropped))
         return found
 
-    def frames(self, txn: Transaction) -> Iterator[tuple[int, bytes]]:
-        """Yield every frame as stored, with its position; a gap is damage."""
-        return self._rows_behind(txn, 0, self._ledger.last_position(txn))
-
-    def _rows_behind(self, txn: Transaction, after: int, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Yield frames as stored, in order of position; a gap is damage.
+    def frames(
+        self, txn: Transaction, after: int = 0, limit: int = U64_MAX
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield up to `limit` frames behind a position as they are stored, in order of position.
 
         :raises CorruptLog: one is missing.
         """
@@ -248,13 +247,17 @@ class Reading:
     ) -> Recorded[Any]:
         sid, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, raw = taken
         if version <= stream.erased_version:
-            return _without_payload(
-                position, taken, erased_name(sid), _erased(stream, raw), dropped
+            since_us = (
+                raw.erased_at_us if isinstance(raw, frame.ErasedMark) else stream.erased_at_us
             )
+            gone = Dropped(since_us, erased=True)
+            return _without_payload(position, taken, erased_name(sid), gone, dropped)
         name, tag, data = stream.name, "", None
         try:
-            if isinstance(raw, frame.Elsewhere | frame.Gone):
-                found = self._elsewhere(txn, sid, version, raw)
+            if isinstance(raw, frame.ErasedMark):
+                raise CorruptLog("it is erased and its stream is not: restore a backup")
+            if isinstance(raw, frame.Pointer):
+                found = self._archived(txn, sid, version, raw)
                 if isinstance(found, Dropped):
                     return _without_payload(position, taken, name, found, dropped)
                 raw = found
@@ -279,29 +282,26 @@ class Reading:
 
     # --- the archive
 
-    def _elsewhere(
-        self, txn: Transaction, sid: bytes, version: int, elsewhere: frame.Elsewhere | frame.Gone
+    def _archived(
+        self, txn: Transaction, sid: bytes, version: int, pointer: frame.Pointer
     ) -> bytes | frame.Encrypted | Dropped:
         """Return a payload from the archive, or since when it is gone.
 
-        :raises CorruptLog: it is missing, damaged or another one, or erased in a stream that is
-            not.
+        :raises CorruptLog: it is missing, damaged or another one.
         """
-        if isinstance(elsewhere, frame.Gone):
-            raise CorruptLog("it is erased and its stream is not: restore a backup")
-        segment = SegmentId(sid, elsewhere.place.number)
+        segment = SegmentId(sid, pointer.place.number)
         gone = self._dropped(txn, segment)
         if gone is not None:
             return gone
         try:
-            entry = self._archive.entry(sid, elsewhere.place)
+            entry = self._archive.entry(sid, pointer.place)
         except MissingSegment:
             gone = self.dropped_now(segment)
             if gone is None:
                 raise
             return gone
-        check_entry(entry, version, elsewhere)
-        return frame.Encrypted(entry.raw) if elsewhere.is_encrypted else entry.raw
+        check_entry(entry, version, pointer.place, pointer.digest)
+        return frame.Encrypted(entry.raw) if pointer.is_encrypted else entry.raw
 
     def dropped_now(self, segment: SegmentId) -> Dropped | None:
         """Return since when a segment is gone, by what has been committed up to now.
@@ -320,21 +320,27 @@ def _missing(name: str, version: int) -> CorruptLog:
     return CorruptLog(f"event {version} of stream {name!r} is missing: restore a backup")
 
 
-def _erased(stream: StreamRecord, raw: object) -> Dropped:
-    since_us = raw.erased_at_us if isinstance(raw, frame.Gone) else stream.erased_at_us
-    return Dropped(since_us, erased=True)
-
-
-def check_entry(entry: Entry, version: int, elsewhere: frame.Elsewhere) -> None:
-    """Compare what an archive has given with the stub that pointed to it.
+def check_entry(entry: Entry, version: int, place: frame.Place, digest: bytes) -> None:
+    """Compare what an archive has at a place with the stub that points there.
 
     :raises CorruptLog: it is not what was taken there.
     """
-    if entry.version != version or frame.digest_of(entry.salt, entry.raw) != elsewhere.digest:
+    if entry.version != version or frame.digest_of(entry.salt, entry.raw) != digest:
         raise CorruptLog(
-            f"what lies in segment {elsewhere.place.number} at {elsewhere.place.offset}, slot "
-            f"{elsewhere.place.slot}, is not the payload of version {version}: restore a backup"
+            f"what lies in segment {place.number} at {place.offset}, slot {place.slot}, is not the "
+            f"payload of version {version}: restore a backup"
         )
+
+
+def refilled(archive: Archive, position: int, data: bytes, taken: frame.Frame) -> bytes:
+    """Return the frame of which a stub is left, with its payload from the archive in it. Blocks.
+
+    :raises CorruptLog: the payload is missing, damaged or another one.
+    """
+    assert taken.place is not None
+    entry = archive.entry(taken.stream_id, taken.place)
+    check_entry(entry, taken.version, taken.place, taken.digest)
+    return frame.refilled(position, data, entry.salt, entry.raw)
 
 
 def _without_payload(

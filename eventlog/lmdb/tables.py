@@ -36,7 +36,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment, Tables, Transaction
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
@@ -171,7 +171,7 @@ def key_check(row_key: bytes) -> bytes:
 
 
 def put_event(
-    env: Environment,
+    tables: Tables,
     txn: Transaction,
     position: int,
     sid: bytes,
@@ -186,11 +186,11 @@ def put_event(
     :raises CorruptLog: there is something at or behind that position.
     """
     at = U64.pack(position)
-    if not txn.put(at, data, db=env.tables["events"], append=True):
+    if not txn.put(at, data, db=tables["events"], append=True):
         raise CorruptLog(f"position {position} is not the end of the log: verify it")
-    txn.put(sid + U64.pack(version), at, db=env.tables["versions"])
+    txn.put(sid + U64.pack(version), at, db=tables["versions"])
     for row in key_rows:
-        txn.put(row, key_check(row), db=env.tables["keys"])
+        txn.put(row, key_check(row), db=tables["keys"])
 
 
 def stream_records(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:

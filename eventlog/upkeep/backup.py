@@ -32,7 +32,7 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import BackedUp, Returned, to_datetime
 from eventlog.core.requests import system_clock_us
-from eventlog.files.anchor import Anchor, Tail
+from eventlog.files.anchor import Anchor, Tail, read_anchor
 from eventlog.files.atomic_directory import (
     ANCHOR,
     ARCHIVE,
@@ -230,9 +230,7 @@ def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> N
 
     :raises CorruptLog: it does not.
     """
-    anchor = Anchor(scratch / ANCHOR)
-    known = anchor.read()
-    anchor.close()
+    known = read_anchor(scratch / ANCHOR)
     ends = {(end.position, end.chain.hex()) for end in (known, tail)}
     if not known.is_known or ends != {(manifest.position, manifest.chain)}:
         raise CorruptLog(

@@ -24,14 +24,14 @@ import msgspec
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable, PayloadDropped, StorageFailed
+from eventlog.core.errors import CorruptLog, LogUnavailable, PayloadDropped
 from eventlog.core.frame import Frame
 from eventlog.core.records import Exported
-from eventlog.files.datafile import is_there, means_no_room, reason, written_whole
+from eventlog.files.datafile import is_there, reason, storing, written_whole
 from eventlog.files.regular import opened
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.reading import check_entry
+from eventlog.lmdb.reading import refilled
 from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records, unseal_record
 from eventlog.lmdb.totals import load_totals
 
@@ -104,13 +104,8 @@ def write_export(
     """
     if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")
-    try:
-        with written_whole(path) as out, files.env.read() as txn:
-            position = _write(out, _messages(files, txn, since, now_us, progress))
-    except OSError as error:
-        if means_no_room(error):
-            raise DiskFull(f"no space left for {path}: free some, try again") from error
-        raise StorageFailed(f"writing {path} failed: {error}") from error
+    with storing(path), written_whole(path) as out, files.env.read() as txn:
+        position = _write(out, _messages(files, txn, since, now_us, progress))
     return Exported(str(path), since, position, position - since, path.stat().st_size)
 
 
@@ -171,9 +166,7 @@ def _whole(
     if since is not None:
         name = files.ledger.stream_record(txn, taken.stream_id).name
         raise PayloadDropped(name, taken.version, since.since_us)
-    entry = files.archive.entry(taken.stream_id, taken.place)
-    check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
-    return frame.refilled(position, data, entry.salt, entry.raw)
+    return refilled(files.archive, position, data, taken)
 
 
 # --- reading

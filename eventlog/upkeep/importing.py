@@ -263,10 +263,13 @@ class Importing:
         return self._files.reading.key_rows(name, taken, frame.payload(taken))
 
     def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
-        env, rows = self._files.env, () if taken.gone is not None else self._key_rows(taken)
-        put_event(env, txn, event.position, taken.stream_id, taken.version, event.data, rows)
+        tables, rows = (
+            self._files.env.tables,
+            () if taken.gone is not None else self._key_rows(taken),
+        )
+        put_event(tables, txn, event.position, taken.stream_id, taken.version, event.data, rows)
         for key_row in self.keys.get(event.position, ()):
-            txn.put(key_row.key, key_row.data, db=env.tables["requests"])
+            txn.put(key_row.key, key_row.data, db=tables["requests"])
 
 
 def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:

@@ -30,7 +30,7 @@ from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Returned
 from eventlog.core.requests import count
-from eventlog.files.anchor import Anchor
+from eventlog.files.anchor import read_anchor
 from eventlog.files.atomic_directory import (
     ANCHOR,
     ARCHIVE,
@@ -40,11 +40,12 @@ from eventlog.files.atomic_directory import (
     put_in_place,
     written,
 )
-from eventlog.files.datafile import is_there, pad, sync_to_disk
+from eventlog.files.datafile import is_there, sync_to_disk
+from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
 from eventlog.lmdb.opening import load_keys_identity, put_format
-from eventlog.lmdb.reading import Reading, check_entry
+from eventlog.lmdb.reading import Reading, refilled
 from eventlog.lmdb.tables import (
     TABLES,
     U64,
@@ -243,9 +244,7 @@ class _Repair:
 
     def _last_position(self) -> int | None:
         """Return how far the log went, by what is left of it and by the anchor."""
-        anchor = Anchor(self._scratch / f"damaged-{ANCHOR}")
-        known = anchor.read()
-        anchor.close()
+        known = read_anchor(self._scratch / f"damaged-{ANCHOR}")
         try:
             with self._old.read() as txn:
                 return max(known.position, Ledger(self._old).last_position(txn))
@@ -312,9 +311,7 @@ class _Repair:
         if record.dropped_at_us is not None:
             self._dropped[segment] += 1
             return data
-        entry = self._archive.entry(taken.stream_id, taken.place)
-        check_entry(entry, taken.version, frame.Elsewhere(taken.place, taken.digest))
-        return frame.refilled(position, data, entry.salt, entry.raw)
+        return refilled(self._archive, position, data, taken)
 
     def _keep(self, taken: Frame, kept: _Kept) -> None:
         changes = {"version": taken.version, "chain": taken.chain}
@@ -334,7 +331,7 @@ class _Repair:
         for position, (taken, data) in enumerate(batch, start=first):
             moved = frame.moved(position, data)
             rows = self._key_rows(frame.unpack(position, moved))
-            put_event(self._new, txn, position, taken.stream_id, taken.version, moved, rows)
+            put_event(self._new.tables, txn, position, taken.stream_id, taken.version, moved, rows)
             self._streams[taken.stream_id].positions[taken.version] = position
 
     def _key_rows(self, taken: Frame) -> Iterable[bytes]:

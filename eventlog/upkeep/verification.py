@@ -248,7 +248,7 @@ class Verification:
             if taken.place != place:
                 message = f"its payload is said to be at {taken.place}, not {place}"
                 self._found(position, sid, message)
-            check_entry(entry, taken.version, frame.Elsewhere(place, taken.digest))
+            check_entry(entry, taken.version, place, taken.digest)
             self._check_keys(txn, position, taken, entry.raw)
         except EventLogError as error:
             self._lost(segment, f"version {version} in {segment.name}: {error}")
@@ -284,7 +284,7 @@ class Verification:
             "requests": self._check_request,
             "snapshots": lambda _key, value: unseal_record(value, SnapshotRecord, "a snapshot"),
             "checkpoints": self._check_checkpoint,
-            "projections": self._check_entry,
+            "projections": lambda key, value: unseal(value, "an entry", key),
             "meta": self._check_meta,
             "segments": unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
@@ -390,9 +390,6 @@ class Verification:
             unseal(value, "the identity of the store's keys", key)
         else:  # what it should come to is known to those who count; that it is whole, to its CRC
             unseal_totals(key, value)
-
-    def _check_entry(self, key: bytes, value: bytes) -> None:
-        unseal(value, "an entry", key)
 
     def _found(self, position: int, sid: bytes, message: str) -> None:
         self._findings.append(Finding(position, sid.hex(), message))

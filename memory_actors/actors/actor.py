@@ -19,7 +19,7 @@ What can go wrong:
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -276,25 +276,23 @@ class Actor(Generic[S]):
     async def _tried(
         self, decided: Sequence[Any], request: Request, batch: _Batch[S], state: S, ahead: int = 0
     ) -> tuple[list[Prepared], list[Recorded[Any]], S]:
-        """Encode events and return the state they lead to; `ahead` of them go before."""
-        prepared = await self._prepare(decided, request.meta)
+        """Encode events and return the state they lead to; `ahead` of them go before.
+
+        A command with many or large ones lets the loop breathe in between.
+        """
+        prepared: list[Prepared] = []
+        weight = 0
+        for event in decided:
+            prepared.append(self._log.registry.prepare(event, request.meta))
+            weight += EVENT_WEIGHT_BYTES + len(prepared[-1].raw)
+            if weight > SLICE_WEIGHT_BYTES:
+                weight = 0
+                await asyncio.sleep(0)
         events = [
             _tentative(self.stream, version, event, batch.now_us)
             for version, event in enumerate(prepared, start=batch.version + ahead + 1)
         ]
         return prepared, events, self._decider.fold(events, state)
-
-    async def _prepare(self, events: Sequence[Any], meta: dict[str, str]) -> list[Prepared]:
-        """Encode events; a command with many or large ones lets the loop breathe in between."""
-        prepared: list[Prepared] = []
-        weight = 0
-        for event in events:
-            prepared.append(self._log.registry.prepare(event, meta))
-            weight += EVENT_WEIGHT_BYTES + len(prepared[-1].raw)
-            if weight > SLICE_WEIGHT_BYTES:
-                weight = 0
-                await asyncio.sleep(0)
-        return prepared
 
     async def _first_reply(self, request: Request) -> Reply | None:
         """Return what this request's key led to before, None if it is new."""
@@ -387,9 +385,10 @@ class Actor(Generic[S]):
 
 
 def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for change in changes:
-        total.update(change)
+        for name, amount in change.items():
+            total[name] = total.get(name, 0) + amount
     return {name: amount for name, amount in total.items() if amount}
 
 

@@ -13,7 +13,7 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -50,7 +50,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.history.diff import diff
-from memory_actors.history.events import Wanted, entries
+from memory_actors.history.events import EntryFilter, entries
 from memory_actors.history.moments import AsOf
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
@@ -153,7 +153,8 @@ class MemorySystem(SystemUpkeep):
         held = AsyncExitStack()
         made = await held.enter_async_context(wired(choices))
         memory = cls(made, held)
-        held.callback(made.services.metrics.watch(memory._gauges))
+        watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+        held.callback(watched)
         return memory
 
     async def close(self) -> None:
@@ -261,7 +262,7 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: an argument is not what it must be.
         """
-        wanted = Wanted(
+        wanted = EntryFilter(
             user_id=check_optional_name(user_id, "user_id"),
             after=check_count(after, "after"),
             since_us=time_us(since, "since"),
@@ -362,6 +363,3 @@ class MemorySystem(SystemUpkeep):
             recalls_failed=services.recalls.failed,
             latency_violations=services.latency.violations,
         )
-
-    def _gauges(self) -> dict[str, float | Mapping[str, float]]:
-        return gauges(self._services, self.statistics())

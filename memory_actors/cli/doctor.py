@@ -22,7 +22,7 @@ import numpy as np
 
 from eventlog import CorruptLog
 from eventlog.files.atomic_directory import ANCHOR, LOG
-from eventlog.files.datafile import check_file
+from eventlog.files.pages import check_file
 from eventlog.files.regular import opened
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app

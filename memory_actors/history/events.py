@@ -14,7 +14,7 @@ from memory_actors.search.reading import history
 PAGE = 512  # events read at a time
 
 
-class Wanted(NamedTuple):
+class EntryFilter(NamedTuple):
     """A checked request for events."""
 
     user_id: str | None
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         return its and begun and (self.until_us is None or recorded_us < self.until_us)
 
 
-async def entries(log: EventStore, wanted: Wanted) -> AsyncIterator[LogEntry]:
+async def entries(log: EventStore, wanted: EntryFilter) -> AsyncIterator[LogEntry]:
     """Yield the events that are wanted, in the order of the log."""
     await log.flush()  # working memory is acknowledged before it is in the log
     stream = None if wanted.user_id is None else stream_of(wanted.user_id)

@@ -26,7 +26,7 @@ from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
-from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
@@ -182,7 +182,10 @@ async def fill(
     said.sort(key=lambda one: (one.passage.place, one.passage.label))  # most go to an end
     for start in range(0, len(said), PAGE):
         page = said[start : start + PAGE]
-        embedded = await _embedded(page, embeddings)
+        wanted = {one.passage.digest: one.text for one in page}
+        embedded, failed = await embeddings.embed_each(wanted, background=True)
+        if failed:
+            raise next(iter(failed.values()))
         await anyio.to_thread.run_sync(_insert, index, page, embedded)
     index.compare(rows)
 
@@ -197,15 +200,7 @@ async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -
     return said
 
 
-async def _embedded(page: Sequence[_Said], embeddings: Embeddings) -> dict[bytes, Embedded]:
-    wanted = {one.passage.digest: one.text for one in page}
-    embedded, failed = await embeddings.embed_each(wanted, background=True)
-    if failed:
-        raise next(iter(failed.values()))
-    return embedded
-
-
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
     """Index a page."""
     for passage, row, text in page:
-        index.insert(row, passage, Text(text, embedded[passage.digest]))
+        index.insert(row, passage, EmbeddedText(text, embedded[passage.digest]))

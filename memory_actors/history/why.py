@@ -29,9 +29,10 @@ async def why(scope: Scope, memory_id: str) -> Why:
     if summary_id is not None:  # its first event is the last one of the original
         steps += steps_of(summary_id, (await _about(scope, summary_id))[1:], alive=True)
     living = await _living(scope, (memory_id, summary_id))
+    kinds = (kind_of_tag(recorded.tag) for recorded in events)
     return Why(
         memory_id=memory_id,
-        memory_type=_type(events),
+        memory_type=next((kind.NAME for kind in kinds if kind is not None), ""),
         alive=memory_id in living,
         summary_id=summary_id,
         originals=_originals(memory_id, events),
@@ -50,11 +51,6 @@ async def _living(scope: Scope, memory_ids: Iterable[str | None]) -> set[str]:
         state = live.state.at(scope.now_us())
     asked = [memory_id for memory_id in memory_ids if memory_id is not None]
     return {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
-
-
-def _type(events: list[Recorded[Any]]) -> str:
-    kinds = (kind_of_tag(recorded.tag) for recorded in events)
-    return next((kind.NAME for kind in kinds if kind is not None), "")
 
 
 def _originals(memory_id: str, events: list[Recorded[Any]]) -> tuple[str, ...]:

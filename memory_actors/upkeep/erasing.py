@@ -106,7 +106,7 @@ class Erasing:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
         async with self._services.runtime.alone(stream), self._compaction.without(user_id):
             await self._log.flush()
-            digests, counted = await self._known(stream)
+            digests, counted = await self._texts_and_totals(stream)
             if scope.embeddings.owner.is_everybody:
                 digests -= await self._others_have()
             embeddings = await scope.embeddings.erase(digests)
@@ -114,7 +114,7 @@ class Erasing:
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id)
             self._alerts.forget(user_id)
-            self._tell(user_id)
+            self._tell_watchers(user_id)
             erased = await store.erase(
                 stream, counted=counted, projections=[checkpoint_name(stream)]
             )
@@ -131,7 +131,7 @@ class Erasing:
             key_deleted=erased.key_deleted,
         )
 
-    def _tell(self, user_id: str) -> None:
+    def _tell_watchers(self, user_id: str) -> None:
         """Tell all who watch; one that fails keeps neither the others nor the erasure back."""
         for forget in self._watchers:
             try:
@@ -139,7 +139,7 @@ class Erasing:
             except Exception as error:  # of whatever kind: it is not our code
                 _logger.warning("watcher of erasures failed", error=reason(error))
 
-    async def _known(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
+    async def _texts_and_totals(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
         """Return the digest of every text that a user ever had, and what counts in the totals.
 
         What is damaged is no reason to leave the rest: then they are those up to there.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from eventlog import EventLogError, Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from eventlog.files.datafile import CHECKED_BYTES_MAX
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from memory_actors.base.errors import EmbedderError, ModelMismatchError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings

@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from eventlog import Environment, EventLogError
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import CHECKED_BYTES_MAX, remove_named
+from eventlog.files.datafile import remove_named
+from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner

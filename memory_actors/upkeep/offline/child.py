@@ -63,7 +63,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 # --- the parent
 
 
-def heard(
+def result_of_child(
     module: str,
     arguments: Sequence[str | Path],
     kind: type[Result],
@@ -71,7 +71,7 @@ def heard(
     given: bytes = b"",
     progress: Progress | None = None,
 ) -> Result:
-    """Return what `main` of a module says in a child that has these arguments. Blocks.
+    """Run `main` of a module in a child with these arguments, and return its result. Blocks.
 
     The child reads `given` from its standard input. `progress(done, total)` is called here.
 
@@ -120,8 +120,11 @@ def _early_end(code: int) -> Exception:
 # --- the child
 
 
-def tell(work: Callable[[Progress], Any]) -> None:
-    """Do the work of a child, and say what comes of it. `work` may call what it is given."""
+def answer_parent(work: Callable[[Progress], Any]) -> None:
+    """Do the work of a child, and print the result or the error for the parent.
+
+    `work` may call the function that it is given, to say how far it is.
+    """
     out, sys.stdout = sys.stdout, sys.stderr  # a log line must not come between
 
     def say(line: _Line) -> None:

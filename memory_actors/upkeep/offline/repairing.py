@@ -25,7 +25,7 @@ from eventlog.upkeep.backup import copied
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds.user_state import FOLD, event_registry
-from memory_actors.upkeep.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import default_key_file, open_log
 from memory_actors.users.totals import Summed
 
@@ -50,7 +50,7 @@ def repair_store(
     """
     keys = default_key_file(source) if key_file is None else key_file
     try:
-        return heard(__name__, [source, target, keys], RepairReport)
+        return result_of_child(__name__, [source, target, keys], RepairReport)
     except ChildDied as how:
         raise CorruptLog(
             f"the process that read {source} has died ({how}): restore a backup"
@@ -88,4 +88,4 @@ def repair_here(source: Path, target: Path, key_file: Path | None = None) -> Rep
 
 def main() -> None:
     """Repair the store that the command line names first into the second."""
-    tell(lambda _: repair_here(*map(Path, sys.argv[1:])))
+    answer_parent(lambda _: repair_here(*map(Path, sys.argv[1:])))

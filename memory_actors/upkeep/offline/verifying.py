@@ -67,7 +67,7 @@ from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_wh
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
-from memory_actors.upkeep.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import known_key_file, open_log
 from memory_actors.users.live_user import index_path
 from memory_actors.users.totals import Summed
@@ -98,7 +98,7 @@ def verify_store(
     """
     keys = known_key_file(directory, key_file)
     try:
-        return heard(
+        return result_of_child(
             __name__,
             [directory] if keys is None else [directory, keys],
             VerifyReport,
@@ -122,20 +122,14 @@ async def verified(
     directory: Path, progress: Progress, against: Heads | None, key_file: Path | None
 ) -> VerifyReport:
     """Open a store and check all of it."""
-    keys = nullcontext(NO_KEYS) if key_file is None else keyfile.opened(key_file, key_owner)
-    with keys as given:
-        return await _verified(directory, progress, against, given)
-
-
-async def _verified(
-    directory: Path, progress: Progress, against: Heads | None, keys: Keys
-) -> VerifyReport:
-    async with open_log(directory, keys) as log:
-        report = await log.verify(progress, against=against)
-        checks = IndexCheck(log, directory, keys if log.is_encrypted else None)
-        await checks.begin()
-        found = await _replayed(log, checks) + list(checks.of_nobody())
-        return msgspec.structs.replace(report, findings=report.findings + found)
+    given = nullcontext(NO_KEYS) if key_file is None else keyfile.opened(key_file, key_owner)
+    with given as keys:
+        async with open_log(directory, keys) as log:
+            report = await log.verify(progress, against=against)
+            checks = IndexCheck(log, directory, keys if log.is_encrypted else None)
+            await checks.begin()
+            found = await _replayed(log, checks) + list(checks.of_nobody())
+            return msgspec.structs.replace(report, findings=report.findings + found)
 
 
 async def _replayed(log: EventStore, checks: "IndexCheck") -> list[Finding]:
@@ -328,4 +322,4 @@ def main() -> None:
         except EventLogError as error:
             return _damaged(str(error))
 
-    tell(work)
+    answer_parent(work)

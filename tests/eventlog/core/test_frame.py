@@ -206,7 +206,7 @@ def test_a_stub_has_its_frames_header_and_the_payloads_place():
     )
     assert frame.chain_of(GOLDEN_STUB.read_bytes()) == whole.chain
     assert frame.read(7, GOLDEN_STUB.read_bytes()) == (
-        *frame.read(7, GOLDEN.read_bytes())[:-1], frame.Elsewhere(ELSEWHERE, whole.digest),
+        *frame.read(7, GOLDEN.read_bytes())[:-1], frame.Pointer(ELSEWHERE, whole.digest),
     )  # fmt: skip
 
 
@@ -261,7 +261,7 @@ def test_an_erased_frame_has_its_header_and_says_when():
     taken = frame.unpack(7, GOLDEN_ERASED.read_bytes())
     whole = frame.unpack(7, GOLDEN.read_bytes())
 
-    assert taken.gone == frame.Gone(1_800_000_000_000_000)
+    assert taken.gone == frame.ErasedMark(1_800_000_000_000_000)
     assert (taken.salt, taken.body, taken.place) == (b"", b"", None)
     for name in ("tag", "schema", "version", "recorded_at_us", "raw_bytes", "digest", "chain"):
         assert getattr(taken, name) == getattr(whole, name)

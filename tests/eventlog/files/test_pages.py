@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import CorruptLog, Environment
-from eventlog.files.datafile import check_file
+from eventlog.files.pages import check_file
 from eventlog.lmdb.environment import Transaction
 
 TABLES = ("one", "two")

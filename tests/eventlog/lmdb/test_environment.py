@@ -22,7 +22,7 @@ from eventlog import (
     LogUnavailable,
     StorageFailed,
 )
-from eventlog.files.datafile import check_file
+from eventlog.files.pages import check_file
 from eventlog.lmdb.environment import Transaction
 
 TABLES = ("one", "two")

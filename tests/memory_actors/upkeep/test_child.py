@@ -11,7 +11,7 @@ import pytest
 
 from eventlog import CorruptLog, DiskFull, LogLocked
 from memory_actors import ReaderFailedError, repair_store, verify_store
-from memory_actors.upkeep.offline.child import ChildDied, heard, tell
+from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 
 pytestmark = pytest.mark.user
 
@@ -38,7 +38,7 @@ def test_progress_is_heard_before_the_result(child: Callable[[str], None]) -> No
     seen: list[tuple[int, int]] = []
     given = b'{"result":{"number":7}}\n'
 
-    found = heard("m", [], Answer, given=given, progress=lambda *at: seen.append(at))
+    found = result_of_child("m", [], Answer, given=given, progress=lambda *at: seen.append(at))
 
     assert (found, seen) == (Answer(7), [(1, 2), (2, 2)])
 
@@ -46,17 +46,17 @@ def test_progress_is_heard_before_the_result(child: Callable[[str], None]) -> No
 def test_an_error_is_raised_again_by_its_name(child: Callable[[str], None]) -> None:
     child("""echo '{"error":"LogLocked","message":"close it"}'""")
     with pytest.raises(LogLocked, match="close it"):
-        heard("m", [], Answer)
+        result_of_child("m", [], Answer)
     child("""echo '{"error":"Unheard","message":"of"}'""")
     with pytest.raises(CorruptLog, match="of"):
-        heard("m", [], Answer)
+        result_of_child("m", [], Answer)
 
 
 def test_a_child_dying_before_reading_is_told_by_its_end(child: Callable[[str], None]) -> None:
     """A child that dies before it reads is told by its end."""
     child("exec 0<&-; kill -SEGV $$")
     with pytest.raises(ChildDied, match="SIGSEGV"):
-        heard("m", [], Answer, given=bytes(1 << 20))  # more than a pipe holds
+        result_of_child("m", [], Answer, given=bytes(1 << 20))  # more than a pipe holds
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_childs_prints_do_not_mix_with_its_lines(
     for each in (work, full):
         with monkeypatch.context() as restored:
             restored.setattr("sys.stdout", sys.stdout)
-            tell(each)
+            answer_parent(each)
 
     out, err = capfd.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == [
