@@ -19,7 +19,7 @@ What can go wrong:
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -385,9 +385,10 @@ class Actor(Generic[S]):
 
 
 def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for change in changes:
-        total.update(change)
+        for name, amount in change.items():
+            total[name] = total.get(name, 0) + amount
     return {name: amount for name, amount in total.items() if amount}
 
 

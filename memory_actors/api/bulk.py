@@ -62,13 +62,13 @@ async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind
     firsts = (versions[0] for versions in about.values() if versions)
     begun = [one async for page in pages(log, stream, firsts) for one in page]
     kinds = {recorded.version: kind_of_tag(recorded.tag) for recorded in begun}
-    return {one: _began(one, kinds.get(next(iter(about[one]), 0))) for one in ids}
-
-
-def _began(memory_id: str, kind: Kind | None) -> Kind:
-    if kind is None:
-        raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
-    return kind
+    found: dict[str, Kind] = {}
+    for memory_id in ids:
+        kind = kinds.get(next(iter(about[memory_id]), 0))
+        if kind is None:
+            raise NotFoundError(f"no memory {memory_id!r} to restore: it was never there")
+        found[memory_id] = kind
+    return found
 
 
 DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append

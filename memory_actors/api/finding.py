@@ -175,12 +175,8 @@ def matching(state: UserState, which: Chosen) -> list[Found]:
 
 def newest_first(state: UserState, which: Chosen) -> list[Found]:
     """Return the same, newest first."""
-    return sorted(matching(state, which), key=_age)
-
-
-def _age(found: Found) -> tuple[int, int]:
-    """Sort newest first: by the time it was true, then by the order of arrival."""
-    return -found.row.occurred_at_us, -found.row.version
+    found = matching(state, which)  # by the time they were true, then by the order of arrival
+    return sorted(found, key=lambda one: (-one.row.occurred_at_us, -one.row.version))
 
 
 def in_export_order(state: UserState) -> list[Found]:

@@ -67,7 +67,7 @@ class Operation:
 
     def __init__(self, name: str, method: Callable[..., Any]):
         self.name = name
-        """As in `documents.put`; the names of operations of the system begin with `system.`."""
+        """A name such as `documents.put`; those of the system begin with `system.`."""
         self.method = method
         """The function; its first argument is the object that it is called on."""
         self.doc = inspect.getdoc(method) or ""

@@ -13,7 +13,7 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -153,7 +153,8 @@ class MemorySystem(SystemUpkeep):
         held = AsyncExitStack()
         made = await held.enter_async_context(wired(choices))
         memory = cls(made, held)
-        held.callback(made.services.metrics.watch(memory._gauges))
+        watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+        held.callback(watched)
         return memory
 
     async def close(self) -> None:
@@ -362,6 +363,3 @@ class MemorySystem(SystemUpkeep):
             recalls_failed=services.recalls.failed,
             latency_violations=services.latency.violations,
         )
-
-    def _gauges(self) -> dict[str, float | Mapping[str, float]]:
-        return gauges(self._services, self.statistics())

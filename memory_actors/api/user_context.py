@@ -14,7 +14,7 @@ from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
-from memory_actors.kinds.context.state import Context, Document, in_order, text
+from memory_actors.kinds.context.state import Context, in_order, text
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
 
@@ -130,17 +130,18 @@ class UserContext(ContextDocument):
 
 
 def _infos(state: Context, counter: TokenCounter) -> list[DocumentInfo]:
-    return [_info(name, state.documents[name], counter) for name in sorted(state.documents)]
-
-
-def _info(name: str, document: Document, counter: TokenCounter) -> DocumentInfo:
-    rows = in_order(document.blocks.values())
-    said = text(rows)
-    return DocumentInfo(
-        name=name,
-        tokens=counter.count(said),
-        size_bytes=len(said.encode()),
-        updated_at=to_datetime(document.updated_at_us),
-        entries=sum(row.heading is None for row in rows),
-        archived=len(document.archived),
-    )
+    infos = []
+    for name, document in sorted(state.documents.items()):
+        rows = in_order(document.blocks.values())
+        said = text(rows)
+        infos.append(
+            DocumentInfo(
+                name=name,
+                tokens=counter.count(said),
+                size_bytes=len(said.encode()),
+                updated_at=to_datetime(document.updated_at_us),
+                entries=sum(row.heading is None for row in rows),
+                archived=len(document.archived),
+            )
+        )
+    return infos

@@ -226,8 +226,16 @@ def _services(
         decider=activation.decider,
         limits=limits,
         totals=activation.totals,
-        monitor=_monitor(settings, runtime),
-        recalls=_recalls(choices, log),
+        monitor=MemoryMonitor(
+            settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
+        ),
+        recalls=RecallAudit(
+            log,
+            settings.recall_audit,
+            settings.recall_audit_days,
+            choices.directory / KEY_FILE,
+            choices.clock,
+        ),
         superseding=choices.superseding,
         metrics=choices.metrics,
         latency=LatencyWatch(settings.latency_targets_ms),
@@ -245,17 +253,6 @@ def _make_indexes(path: Path) -> None:
         raise LogUnavailable(
             f"cannot make {path}: {error.strerror}: move away what is in its place"
         ) from error
-
-
-def _monitor(settings: Settings, runtime: Runtime[LiveUser]) -> MemoryMonitor:
-    return MemoryMonitor(
-        settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
-    )
-
-
-def _recalls(choices: Choices, log: EventStore) -> RecallAudit:
-    mode, keep_days = choices.settings.recall_audit, choices.settings.recall_audit_days
-    return RecallAudit(log, mode, keep_days, choices.directory / KEY_FILE, choices.clock)
 
 
 def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -> None:

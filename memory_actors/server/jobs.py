@@ -6,16 +6,17 @@ leaves each cluster whole or replaced and a second run does nothing twice.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
 
 from eventlog.core.logs import get_logger
+from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import NotFoundError, UnavailableError
 from memory_actors.base.privacy import reason
 from memory_actors.server.problems import problem_of
@@ -27,22 +28,6 @@ State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 _ENDED: Final = ("done", "failed", "cancelled")
 
 _logger = get_logger("memory_actors.server")
-
-
-class Compactor(Protocol):
-    """The part of a memory system that a job needs."""
-
-    async def compact(
-        self,
-        user_id: str | None = None,
-        *,
-        dry_run: bool = False,
-        older_than: str | None = None,
-        episodes: bool | None = None,
-        progress: Callable[[Any], None] | None = None,
-    ) -> Any:
-        """Compress old memories; return a report."""
-        ...
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class CompactionJobs:
     """The jobs of one server. They run while `running` is held."""
 
-    def __init__(self, memory: Compactor):
+    def __init__(self, memory: MemorySystem):
         self._memory = memory
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)

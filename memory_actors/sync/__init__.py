@@ -1,4 +1,4 @@
-"""The same memory without `await`, for programs that are not async, threads, and notebooks.
+"""The memory without `await`, for programs that are not async, threads, and notebooks.
 
 from memory_actors.sync import MemorySystem
 

@@ -75,7 +75,7 @@ def remove_indexes(directory: Path, stream: str) -> int:
 
 
 class UserView(Searched, Protocol):
-    """What reads need of a user, live or past."""
+    """The port of reads: a user, live or past."""
 
     @property
     def values(self) -> Values:
@@ -130,7 +130,7 @@ class LiveUser:
         self._last_use: dict[str, int] = {}
         self._uses = 0
         self._read_at_us: dict[str, int] = {}
-        """When entries of context documents were last read."""
+        """The times at which entries of context documents were last read."""
         self._relaxed_version = 0
         """Of the last event that was answered before it is in the log."""
         self._flushed_version = 0
@@ -149,7 +149,7 @@ class LiveUser:
 
     @property
     def busy(self) -> bool:
-        """Whether a command is under way, or a quarantine, which must not be forgotten."""
+        """True while a command is under way, or in quarantine, which must not be forgotten."""
         return self.actor.busy or self.actor.quarantined is not None
 
     @property

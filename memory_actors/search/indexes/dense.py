@@ -89,7 +89,7 @@ class Graphed(NamedTuple):
 
 
 class SavedIndex(msgspec.Struct, frozen=True):
-    """What lies beside a graph's file."""
+    """Facts beside a graph's file."""
 
     model: str
     facts: GraphFacts
@@ -210,19 +210,19 @@ class DenseIndex:
 
     @property
     def has_graph(self) -> bool:
-        """Whether there are so many rows that a graph proposes the best."""
+        """True if there are so many rows that a graph proposes the best."""
         return self._graphed is not None
 
     # --- maintenance
 
     @property
     def wants_new_rows(self) -> bool:
-        """Whether so many rows are dead that making them anew pays."""
+        """True if so many rows are dead that making them anew pays."""
         return self._rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._rows.count)
 
     @property
     def wants_maintenance(self) -> bool:
-        """Whether `maintain` has something to do that pays."""
+        """True if `maintain` has something to do that pays."""
         rows, graphed = self._rows, self._graphed
         if self.wants_new_rows:
             return True
@@ -297,12 +297,12 @@ def _best(view: View, rows: Rows, cosines: Vectors, k: int) -> tuple[list[int], 
 
 
 class Maintained(NamedTuple):
-    """What `maintain` made."""
+    """The work of `maintain`, ready to be taken over."""
 
     rows: VectorRows | None
     """None when the rows stay as they are."""
     seen: int
-    """How many of the old rows went into `rows`."""
+    """The number of old rows that went into `rows`."""
     graphed: Graphed | None
 
 

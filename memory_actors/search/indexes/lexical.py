@@ -1,4 +1,4 @@
-"""How well a user's memories fit the words of a query: BM25 over an inverted index that grows.
+"""The words of a query in a user's memories: BM25 over an inverted index that grows.
 
 `score_all` gives every row its score, in the order in which rows were added, which is that of the
 vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. Where
@@ -167,7 +167,7 @@ class LexicalIndex:
 
     @property
     def wants_maintenance(self) -> bool:
-        """Whether so many rows are dead that making the index anew pays."""
+        """True if so many rows are dead that making the index anew pays."""
         dead = self._chains.dead
         return dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._chains.count)
 

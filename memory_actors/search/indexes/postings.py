@@ -1,4 +1,4 @@
-"""Which rows have a word, and which words a row has.
+"""Postings: the rows that have a word, and the words that a row has.
 
 A term has one growing array with `row << 6 | count` for each row that has it, in order of row; a
 row has a stretch of one flat array of terms, which tells what to take back when it goes. Nothing is

@@ -1,4 +1,4 @@
-"""Which older fact holds no more, because a newer one says otherwise.
+"""Superseding: an older fact no longer holds, because a newer one says otherwise.
 
 `ByRules` is the default: the forms of facts, no model. `OpenAISuperseding` asks a language model
 (extra `llm`), `CallableSuperseding` a function of yours. What comes of it is recorded as an event:

@@ -1,4 +1,4 @@
-"""What a clause claims: an attribute of somebody, and its value. English.
+"""Claims of a clause: an attribute of somebody, and its value. English.
 
 An attribute is a name that two clauses share where they speak of the same thing: "residence",
 "employer", "is manager", "cost rent". Only attributes that have one value at a time are here: who

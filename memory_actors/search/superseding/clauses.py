@@ -90,7 +90,7 @@ class Token(NamedTuple):
 
     @property
     def is_name(self) -> bool:
-        """Whether it is written like a name."""
+        """True if it is written like a name."""
         return self.raw[0].isupper()
 
 
@@ -100,9 +100,9 @@ class Clause(NamedTuple):
     who: tuple[str, ...]
     """Of whom: ("self",), ("ada",), ("self", "mother")."""
     noun: tuple[Token, ...]
-    """What of theirs, if it is not about themselves."""
+    """The thing of theirs that it is about; None if it is about themselves."""
     words: tuple[Token, ...]
-    """What it says of that: from the verb on, without what only says when."""
+    """The words about that: from the verb on, without those about the time."""
     negated: bool
     ended: bool
     """It says that something is no longer so."""

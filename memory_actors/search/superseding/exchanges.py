@@ -1,4 +1,4 @@
-"""What took the place of what an older fact says: "from X to Y", "Y instead of X", "to Y"."""
+"""Exchanges: a new value in the place of an older one: "from X to Y", "Y instead of X", "to Y"."""
 
 import re
 from collections.abc import Iterator

@@ -62,7 +62,7 @@ def is_present(clause: Clause) -> bool:
 
 
 _LEVEL: Final = re.compile(r"[a-z]\d", re.ASCII)
-"""As of a language: B1."""
+"""A level of a language: B1."""
 
 
 def _class_of(word: Token) -> str:

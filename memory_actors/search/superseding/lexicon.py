@@ -71,7 +71,7 @@ CHANGING: Final = word_set(
     "dropped sold returned scrapped switched changed moved went transferred upgraded migrated "
     "replaced swapped traded exchanged converted updated left was were"
 )
-"""What happens once, and leaves something as it was not before."""
+"""Verbs of something that happens once, and leaves a new state behind."""
 
 MANY: Final = word_set(
     "friend friends sister sisters brother brothers sibling siblings child children kid kids "

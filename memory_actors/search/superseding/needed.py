@@ -1,4 +1,4 @@
-"""Which words an older fact must have, so that a newer one can say otherwise. English.
+"""The words that an older fact must have, so that a newer one can say otherwise. English.
 
 Reading a fact takes 70 us, and most of those near a new one have nothing in common with it that
 could change. So the words that a form of `rules` finds in both are looked up in the keyword index,
@@ -17,7 +17,7 @@ from memory_actors.search.superseding.exchanges import needed_to_exchange
 from memory_actors.search.superseding.frames import needed_to_do_otherwise, needed_to_reframe
 
 THEY: Final = ("they",)
-"""Who they are, nobody can tell."""
+"""A fact about "they": nobody can tell who they are."""
 _SPELT_OTHERWISE: Final = frozenset(
     stems([*STOP_WORDS, "favourite", "favour", "colour", "neighbour"])
 )

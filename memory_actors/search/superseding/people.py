@@ -1,4 +1,4 @@
-"""What people are: where they live, whom they work for, with whom, what they eat. English."""
+"""Attributes of people: residence, employer, colleagues, food. English."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who decides whether a newer fact says otherwise than older ones: what it is given and answers."""
+"""The port of superseding: a class that says which older facts a newer one contradicts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str
     text: str
     occurred_at: datetime
-    """When it was true."""
+    """The time it was true."""
     similarity: float = 1.0
     """Cosine to the one that has just been added."""
 

@@ -1,4 +1,4 @@
-"""Whether a newer fact says otherwise of the same attribute of the same thing. No model; English.
+"""Rules: a newer fact says otherwise of the same attribute of the same thing. No model; English.
 
 A change that is missed leaves an old fact in its place, a change that is none hides a fact that
 holds. So there is no general likeness here, and no threshold to tune: a pair counts if one of these
@@ -42,14 +42,14 @@ class Evidence(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What can be read of a fact."""
+    """The parts that can be read of a fact."""
 
     clauses: list[Clause]
     claims: list[Claim]
 
     @property
     def says_anything(self) -> bool:
-        """Whether it may change anything, or be changed: what only happened does neither."""
+        """True if it may change anything, or be changed; an event that only happened may not."""
         return bool(self.claims) or any(
             not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
         )

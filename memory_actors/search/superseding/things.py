@@ -1,4 +1,4 @@
-"""What things cost, and what something of somebody's is: "my manager is Tom". English."""
+"""Attributes of things: a price, and somebody's own: "my manager is Tom". English."""
 
 import re
 from collections.abc import Iterator, Sequence

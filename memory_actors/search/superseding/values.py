@@ -1,4 +1,4 @@
-"""What a claim says of an attribute, and whether two of them differ in a way that tells."""
+"""Values of an attribute in a claim, and whether two of them differ in a way that tells."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -301,7 +301,12 @@ class ContextDocument(ContextWriting):
         """Return archived entries, their texts from the log."""
         found = [Found(context, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
-        return [_entry(row, _title(row), context.raw_of(row, events)) for row in rows]
+        return [
+            _entry(
+                row, "" if row.section is None else row.section.title, context.raw_of(row, events)
+            )
+            for row in rows
+        ]
 
     # --- for syncing and imports
 
@@ -344,10 +349,6 @@ def _entry(row: Row, section: str, raw: str) -> ContextEntry:
         touched_at=to_datetime(row.touched_at_us),
         archived=row.archived,
     )
-
-
-def _title(row: Row) -> str:
-    return "" if row.section is None else row.section.title
 
 
 def _hit(hit: Hit) -> ContextHit:

@@ -1,4 +1,4 @@
-"""What a new fact means for those near it: found outside of any decision, and recorded by one.
+"""A new fact compared with those near it, outside of any decision; a decision records the result.
 
 Compared are facts: long-term memories that nobody said in a conversation (without a role), and that
 stand for no others. Of those near a new one each is older or newer than it, by when they were true,
