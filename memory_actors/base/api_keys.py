@@ -105,7 +105,7 @@ class KeyFileError(MemoryActorsError):
     """The file of API keys cannot be read or written: the message says which and why."""
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = 1
     keys: list[ApiKey] = []
 
@@ -202,7 +202,7 @@ class KeyStore:
 
     def _read(self) -> list[ApiKey]:
         try:
-            return msgspec.json.decode(read_bytes(self.path), type=_File).keys
+            return msgspec.json.decode(read_bytes(self.path), type=_KeyFile).keys
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
@@ -214,7 +214,7 @@ class KeyStore:
     def _change(self, change: Callable[[Sequence[ApiKey]], list[ApiKey]]) -> None:
         try:
             with self._locked():
-                keys = _File(keys=change(self._read()))
+                keys = _KeyFile(keys=change(self._read()))
                 write_whole(self.path, msgspec.json.format(msgspec.json.encode(keys)))
         except OSError as error:
             raise KeyFileError(f"the keys in {self.path} cannot be written: {error}") from error

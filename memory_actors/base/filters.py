@@ -61,14 +61,14 @@ _Test = Callable[[Any], bool]
 """Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
 
 
-class Part(NamedTuple):
+class FilterPart(NamedTuple):
     """A part of a filter: a condition on the values at a path, or a group of parts."""
 
     test: Predicate
     """Of metadata or of a document: any mapping; what is nested in it must be dicts and lists."""
     name: str
     """`and`, `or`, `not`, or an operator but `ne` and `nin`, which are groups of `not`."""
-    parts: tuple["Part", ...] = ()
+    parts: tuple["FilterPart", ...] = ()
     path: str = ""
     operand: Any = None
 
@@ -79,11 +79,11 @@ class Part(NamedTuple):
         return {path for part in self.parts for path in part.paths()}
 
 
-_Compile = Callable[[object, str, int], Part]
+_Compile = Callable[[object, str, int], FilterPart]
 """A function that compiles a part of a group: (given, its place, depth)."""
 
 
-def parsed(filters: Mapping[str, Any] | None) -> Part | None:
+def parsed(filters: Mapping[str, Any] | None) -> FilterPart | None:
     """Return a filter taken apart, None for no filter.
 
     :raises InvalidInputError: a bad or too large filter; the message names the place in it.
@@ -115,14 +115,14 @@ class _Compiler:
         self._conditions = 0
         self._bytes = 0
 
-    def filter(self, given: object, where: str, depth: int) -> Part:
+    def filter(self, given: object, where: str, depth: int) -> FilterPart:
         if not isinstance(given, Mapping):
             raise InvalidInputError(f"{where} must be a dict, not {type(given).__name__}")
         if not given:
             self._spend(where)
         return _all_of([self._entry(key, value, where, depth) for key, value in given.items()])
 
-    def _entry(self, key: object, value: object, where: str, depth: int) -> Part:
+    def _entry(self, key: object, value: object, where: str, depth: int) -> FilterPart:
         name = checked_path(key, where)
         where = f"{where}.{name}"
         if bare(name) in GROUPS:
@@ -133,7 +133,9 @@ class _Compiler:
             )
         return self._field(name.removeprefix(ESCAPE), value, where, depth)
 
-    def _group(self, name: str, operand: object, where: str, depth: int, part: _Compile) -> Part:
+    def _group(
+        self, name: str, operand: object, where: str, depth: int, part: _Compile
+    ) -> FilterPart:
         """Compile `and`, `or` or `not`, of filters or of what is asked of one field."""
         if depth > DEPTH_MAX:
             raise InvalidInputError(f"{where} is nested deeper than {DEPTH_MAX} levels")
@@ -145,9 +147,9 @@ class _Compiler:
         parts = [part(item, f"{where}[{at}]", depth) for at, item in enumerate(operands)]
         if name == "and":
             return _all_of(parts)
-        return Part(_any_passes([one.test for one in parts]), "or", tuple(parts))
+        return FilterPart(_any_passes([one.test for one in parts]), "or", tuple(parts))
 
-    def _field(self, path: str, asked: object, where: str, depth: int) -> Part:
+    def _field(self, path: str, asked: object, where: str, depth: int) -> FilterPart:
         """Compile what is asked of one field: operators, or a value it equals."""
         if not isinstance(asked, Mapping):
             return self._condition(path, "eq", asked, where)
@@ -162,13 +164,13 @@ class _Compiler:
                 parts.append(self._condition(path, name, operand, place))
         return _all_of(parts)
 
-    def _condition(self, path: str, name: str, given: object, where: str) -> Part:
+    def _condition(self, path: str, name: str, given: object, where: str) -> FilterPart:
         operand = json_copy(given, where)
         self._spend(where, len(msgspec.json.encode((path, operand))))
         negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
         name = NEGATED.get(name, name)
         test = _at(path, _OPERATORS[name](operand, where))
-        holds = Part(test, name, path=path, operand=operand)
+        holds = FilterPart(test, name, path=path, operand=operand)
         return _negated(holds) if negative else holds
 
     def _spend(self, where: str, size: int = 0) -> None:
@@ -230,7 +232,7 @@ def _flag(value: Any, where: str) -> bool:
 # --- groups. Plain loops: all() and any() with a generator take twice as long.
 
 
-def _all_of(parts: Sequence[Part]) -> Part:
+def _all_of(parts: Sequence[FilterPart]) -> FilterPart:
     tests = [part.test for part in parts]
 
     def matches(held: Any) -> bool:
@@ -239,7 +241,7 @@ def _all_of(parts: Sequence[Part]) -> Part:
                 return False
         return True
 
-    return parts[0] if len(parts) == 1 else Part(matches, "and", tuple(parts))
+    return parts[0] if len(parts) == 1 else FilterPart(matches, "and", tuple(parts))
 
 
 def _any_passes(tests: Sequence[_Test]) -> _Test:
@@ -252,9 +254,9 @@ def _any_passes(tests: Sequence[_Test]) -> _Test:
     return matches
 
 
-def _negated(part: Part) -> Part:
+def _negated(part: FilterPart) -> FilterPart:
     test = part.test
-    return Part(lambda held: not test(held), "not", (part,))
+    return FilterPart(lambda held: not test(held), "not", (part,))
 
 
 # --- closures: operators. Each gives a test of one value, false for a missing one.

@@ -114,7 +114,7 @@ def _wrong(expression: str, why: str) -> InvalidInputError:
 # --- what was done last
 
 
-class _Kept(msgspec.Struct):
+class _LastRun(msgspec.Struct):
     since: datetime
 
 
@@ -130,7 +130,7 @@ class LastRunFile:
     def read(self) -> datetime | None:
         """Return the time that the file holds."""
         try:
-            since = msgspec.json.decode(read_bytes(self._path), type=_Kept).since
+            since = msgspec.json.decode(read_bytes(self._path), type=_LastRun).since
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -140,7 +140,7 @@ class LastRunFile:
 
     def write(self, time: datetime) -> None:
         """Replace the file, as a whole or not at all."""
-        write_whole(self._path, msgspec.json.encode(_Kept(time.astimezone(UTC))))
+        write_whole(self._path, msgspec.json.encode(_LastRun(time.astimezone(UTC))))
 
 
 # --- the loop

@@ -26,7 +26,7 @@ from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
-from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
@@ -203,4 +203,4 @@ async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:
     """Index a page."""
     for passage, row, text in page:
-        index.insert(row, passage, Text(text, embedded[passage.digest]))
+        index.insert(row, passage, EmbeddedText(text, embedded[passage.digest]))

@@ -225,7 +225,7 @@ class AlertDispatcher:
     """Carries alerts to sinks. Used on one event loop and its thread."""
 
     def __init__(self, sinks: Iterable[AlertSink]):
-        self._lanes = [_Lane(sink) for sink in sinks]
+        self._lanes = [_Delivery(sink) for sink in sinks]
         self._posted = 0
 
     def start(self) -> None:
@@ -260,7 +260,7 @@ class AlertDispatcher:
         )
 
 
-class _Lane:
+class _Delivery:
     """One sink with its queue and its task."""
 
     def __init__(self, sink: AlertSink):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.filters import Part
+from memory_actors.base.filters import FilterPart
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.kinds.kind import Kind
@@ -40,7 +40,7 @@ class Query(NamedTuple):
     kinds: Sequence[Kind]
     top_k: int
     now_us: int
-    filters: Part | None = None
+    filters: FilterPart | None = None
     """Of metadata."""
     since_us: int | None = None
     """Of the time a memory was true; half-open with `until_us`."""

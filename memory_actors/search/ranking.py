@@ -57,7 +57,7 @@ EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.0
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
-class Question(NamedTuple):
+class EmbeddedQuery(NamedTuple):
     """A query, ready to be compared."""
 
     query: Query
@@ -129,7 +129,7 @@ class Ranked(NamedTuple):
         }
 
 
-def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> list[Ranked]:
+def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery) -> list[Ranked]:
     """Return the best passages of indexes; of the rows given with each only, if any.
 
     Takes about a millisecond at 10,000 passages.
@@ -151,7 +151,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: Question) -> l
 # --- the first stage
 
 
-def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
+def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Signals:
     """Return the cheap signals of all rows that may be found."""
     traits, query = parts.traits, question.query
     words = _words(parts, question)
@@ -181,7 +181,7 @@ def _first(parts: Parts, rows: Rows | None, question: Question) -> Signals:
     )
 
 
-def _words(parts: Parts, question: Question) -> Numbers:
+def _words(parts: Parts, question: EmbeddedQuery) -> Numbers:
     """Return how well the words of all rows fit; of a foreign query those of the row itself more.
 
     Those around it, right before it or elsewhere in its session, then decide between rows.
@@ -195,7 +195,9 @@ def _words(parts: Parts, question: Question) -> Numbers:
     return np.asarray(around + np.float32(question.foreign) * (own - around), np.float32)
 
 
-def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question) -> Rows | None:
+def _proposed(
+    parts: Parts, words: Numbers, summaries: Flags, question: EmbeddedQuery
+) -> Rows | None:
     """Return the rows that vectors or words put among the best, and all summaries, in order.
 
     None where nothing proposes rows: then all are scored.
@@ -213,7 +215,7 @@ def _proposed(parts: Parts, words: Numbers, summaries: Flags, question: Question
     return np.flatnonzero(chosen)
 
 
-def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
+def _meaning(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
     """Return how close rows are: exactly, or of many to 0.002."""
     if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
         return _exactly(parts, rows, question)
@@ -221,11 +223,11 @@ def _meaning(parts: Parts, rows: Rows, question: Question) -> Numbers:
     return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
 
 
-def _exactly(parts: Parts, rows: Rows, question: Question) -> Numbers:
+def _exactly(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
     return parts.dense.scores(question.embedded.vector, question.centre, rows)
 
 
-def _best_of_all(firsts: Sequence[Signals], question: Question) -> list[Rows]:
+def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Rows]:
     """Return the places of the best of all indexes together, by index: memories and summaries."""
     if not firsts:
         return []
@@ -252,7 +254,7 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 # --- the second stage
 
 
-def _second(parts: Parts, signals: Signals, question: Question) -> Ranked:
+def _second(parts: Parts, signals: Signals, question: EmbeddedQuery) -> Ranked:
     if question.embedded.tokens is None or not len(parts.late):
         usual = PLAIN
         signals = signals._replace(meaning=_exactly(parts, signals.rows, question))

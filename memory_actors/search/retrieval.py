@@ -30,10 +30,10 @@ from memory_actors.search.embedding.tokens import unpack
 from memory_actors.search.indexes.candidates import Rows, Test, narrowed, row_test
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.query import SPARE, Query, foreign_share
-from memory_actors.search.ranking import Question, Ranked, rank
+from memory_actors.search.ranking import EmbeddedQuery, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
@@ -83,7 +83,7 @@ class _Scored(NamedTuple):
     raw: float
     """Before it was brought to [0, 1]."""
     signals: dict[str, float] | None
-    part: "_Part"
+    part: "_Searchable"
     label: int
 
 
@@ -95,7 +95,7 @@ class _Best(NamedTuple):
     all_there_is: bool
 
 
-class _Part(NamedTuple):
+class _Searchable(NamedTuple):
     """A kind with an index, the state that the answer is about, and what of it may be found."""
 
     kind: Kind
@@ -140,12 +140,12 @@ async def _searched(
     for kind, index in _indexes(live, query):
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
-        parts.append(_Part(kind, live.state.of(kind), searched, index.owner, rows, passes))
+        parts.append(_Searchable(kind, live.state.of(kind), searched, index.owner, rows, passes))
     foreign = 0.0
     if embedded.tokens is not None:
         unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
         foreign = foreign_share(query.text, unpack(embedded.tokens).token_ids, unknown)
-    question = Question(query, embedded, live.indexes.centre(background), foreign)
+    question = EmbeddedQuery(query, embedded, live.indexes.centre(background), foreign)
     count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
         return _rank(parts, question)
@@ -167,7 +167,7 @@ def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
     return [(kind, rows) for kind, rows in asked if rows]
 
 
-async def _warmed(services: Source, live: Searched, query: Query) -> list[_Part]:
+async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
     passes, parts = row_test(query, live.state.provenance), []
     for kind, rows in _at_hand(live, query):
@@ -177,7 +177,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Part]
         await _warm(services, live, index, [Found(kind, row) for row in rows])
         labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
         numbers = np.sort(index.dense.rows_of(labels))
-        parts.append(_Part(kind, state, index.parts, index.owner, numbers, lambda _row: True))
+        parts.append(_Searchable(kind, state, index.parts, index.owner, numbers, lambda _row: True))
     return parts
 
 
@@ -195,7 +195,7 @@ async def _warm(
         if passage.label in missing
     }
     embedded = await services.embeddings.embed(list(phrased.values()))
-    texts_of = dict(zip(phrased, map(Text, phrased.values(), embedded), strict=True))
+    texts_of = dict(zip(phrased, map(EmbeddedText, phrased.values(), embedded), strict=True))
     for (_, row), passage in passages:
         if passage.label in missing:
             index.insert(row, passage, texts_of[passage.label])
@@ -204,7 +204,7 @@ async def _warm(
 # --- ranked
 
 
-def _rank(parts: Sequence[_Part], question: Question) -> _Best:
+def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
     """Return the best memories and the best summaries."""
     query = question.query
     together = [[part] for part in parts] if query.each_kind else [parts]
@@ -219,7 +219,7 @@ def _rank(parts: Sequence[_Part], question: Question) -> _Best:
 
 
 def _best(
-    ranked: Sequence[tuple[_Part, Ranked]], query: Query, *, summaries: bool
+    ranked: Sequence[tuple[_Searchable, Ranked]], query: Query, *, summaries: bool
 ) -> list[_Scored]:
     """Return the memories that ranked passages belong to, or the summaries, by score."""
     best: dict[str, _Scored] = {}
@@ -235,7 +235,7 @@ def _best(
     return [scored for scored in ordered if scored.score >= query.min_score]
 
 
-def _rows(part: _Part, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
+def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[str] = set()
     for place in ranked.places(summaries=summaries):

@@ -1,4 +1,4 @@
-"""Paths under /memories and the names of documents.
+"""Paths under /memories, the names of documents, and views of files and directories.
 
 `/memories/notes.md` is the document `notes.md`, `/memories/trips/rome.md` the document
 `trips/rome.md`: a directory is what names have in common, and goes with the last of them. Nothing
@@ -7,9 +7,11 @@ spelling: a model that writes one is being misled, and names go into exports and
 """
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from urllib.parse import unquote
 
+from memory_actors.base.quota import KIB
 from memory_actors.integrations.memory_tool.errors import MemoryToolError, refused
 
 ROOT = "/memories"
@@ -74,3 +76,72 @@ def _spellings(path: str) -> Iterator[str]:
 def _is_traversal(path: str) -> bool:
     parts = path.replace("\\", "/").split("/")
     return "\\" in path or "\0" in path or any(part.strip() in (".", "..") for part in parts)
+
+
+LINES_MAX = 999_999  # what fits the six columns of a line number
+NUMBER_WIDTH = 6
+DEPTH_MAX = 2
+UNITS = "BKMG"
+SNIPPET_LINES = 2  # before and behind the line that changed
+
+
+def view_of_file(path: str, text: str, first: int = 1, last: int = -1) -> str:
+    """Return a file's lines with their numbers, from `first` to `last`; -1 is the last of all.
+
+    :raises MemoryToolError: it has too many lines.
+    """
+    lines = text.split("\n")
+    if len(lines) > LINES_MAX:
+        raise refused("too long", path=path, lines_max=LINES_MAX)
+    first = max(1, first)
+    shown = lines[first - 1 : len(lines) if last == -1 else max(0, last)]
+    return f"Here's the content of {path} with line numbers:\n{numbered(shown, first)}"
+
+
+def view_of_directory(path: str, name: str, sizes: Mapping[str, int]) -> str:
+    """Return a directory's files and directories, two levels deep, with their sizes in bytes.
+
+    `sizes` are those of all files by name. A directory is as large as what lies in it.
+    """
+    inside = {file: size for file, size in sizes.items() if is_under(file, name)}
+    depth = name.count("/") + 1 if name else 0
+    rows = [f"{human(sum(inside.values()))}\t{path}"]
+    for entry, size in _entries(inside, depth):
+        rows.append(f"{human(size)}\t{path.rstrip('/')}/{entry}")
+    return (
+        f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items "
+        "and node_modules:\n" + "\n".join(rows)
+    )
+
+
+def _entries(inside: Mapping[str, int], depth: int) -> Iterator[tuple[str, int]]:
+    """Yield what lies at most two levels below, each directory before what lies in it."""
+    totals: dict[tuple[str, ...], int] = {}
+    for file, size in inside.items():
+        parts = tuple(file.split("/")[depth:])
+        if is_hidden("/".join(parts)):
+            continue
+        for n in range(1, min(len(parts), DEPTH_MAX) + 1):
+            entry = parts[:n] if n == len(parts) else (*parts[:n], "")
+            totals[entry] = totals.get(entry, 0) + size
+    for entry in sorted(totals):
+        yield "/".join(entry), totals[entry]
+
+
+def snippet(text: str, at: int) -> str:
+    """Return the line of a place in a text and two on each side, with their numbers."""
+    line = text.count("\n", 0, at)
+    first = max(0, line - SNIPPET_LINES)
+    return numbered(text.split("\n")[first : line + SNIPPET_LINES + 1], first + 1)
+
+
+def numbered(lines: Sequence[str], first: int) -> str:
+    """Return lines behind their numbers, six columns wide, and a tab."""
+    return "\n".join(f"{n:>{NUMBER_WIDTH}}\t{line}" for n, line in enumerate(lines, first))
+
+
+def human(size_bytes: int) -> str:
+    """Return a size as `ls -h` has it: 12B, 5.5K, 2M."""
+    power = sum(1 for _ in takewhile(lambda n: size_bytes >= KIB**n, range(1, len(UNITS))))
+    number = size_bytes / KIB**power
+    return f"{number:.0f}{UNITS[power]}" if number.is_integer() else f"{number:.1f}{UNITS[power]}"

@@ -21,13 +21,15 @@ from memory_actors.base.errors import (
 )
 from memory_actors.integrations.memory_tool.definition import arguments_of, definition
 from memory_actors.integrations.memory_tool.errors import MemoryToolError, refused
-from memory_actors.integrations.memory_tool.listing import snippet, view_of_directory, view_of_file
 from memory_actors.integrations.memory_tool.paths import (
     is_reachable,
     is_under,
     name_of,
     parents,
     path_of,
+    snippet,
+    view_of_directory,
+    view_of_file,
 )
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.lines import LINES

@@ -23,7 +23,7 @@ from memory_actors.search.model.install import Progress, install_model
 from memory_actors.search.model.installed import (
     GRAPH_FILE,
     TOKENIZER_FILE,
-    Manifest,
+    ModelManifest,
     Precision,
     fingerprint,
     model_path,
@@ -199,7 +199,7 @@ def _encoding(pooled: Vectors, states: Vectors, ids: TokenIds) -> Encoding:
     return Encoding(pooled.copy(), ids[inner].copy(), states[inner].copy())
 
 
-def _manifest(folder: Path) -> Manifest:
+def _manifest(folder: Path) -> ModelManifest:
     try:
         return read_manifest(folder)
     except (OSError, msgspec.MsgspecError) as error:

@@ -34,7 +34,7 @@ class Candidates(NamedTuple, Generic[K]):
     """All of them match: there is no need to ask the predicate."""
 
 
-class Plan(NamedTuple, Generic[K]):
+class RowPlan(NamedTuple, Generic[K]):
     """A way to find the rows of a part of a filter."""
 
     size: int  # of rows, about
@@ -45,12 +45,12 @@ class Plan(NamedTuple, Generic[K]):
 # --- plans of postings
 
 
-def ready(postings: Sequence[Collection[K]], exact: bool = True) -> Plan[K]:
+def ready(postings: Sequence[Collection[K]], exact: bool = True) -> RowPlan[K]:
     """Plan a union of postings, which costs nothing where there is only one."""
     held = [keys for keys in postings if keys]
     size = sum(map(len, held))
     cost = size + 2 * len(held) if len(held) > 1 else 0
-    return Plan(size, cost, partial(union, held, exact))
+    return RowPlan(size, cost, partial(union, held, exact))
 
 
 def union(postings: Sequence[Collection[K]], exact: bool = True) -> Candidates[K]:
@@ -133,7 +133,7 @@ class Column(Generic[K]):
             if (ordered := self._ordered.get(_kind(token))) is not None:
                 del ordered[bisect_left(ordered, token)]
 
-    def plan(self, name: str, operand: Any) -> Plan[K]:
+    def plan(self, name: str, operand: Any) -> RowPlan[K]:
         """Plan `eq`, `in`, `contains` or `exists`."""
         if name == "exists":
             return ready([*self._keys.values()])
@@ -141,23 +141,23 @@ class Column(Generic[K]):
             return self._containing(_token(operand))
         return self._among({_token(one) for one in (operand if name == "in" else [operand])})
 
-    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[Plan[K]]:
+    def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[RowPlan[K]]:
         """Plan a range at once, if no row can meet each end of it by another value."""
         parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
         return [self._range(part) for part in parts]
 
-    def _range(self, limits: Sequence[tuple[str, Any]]) -> Plan[K]:
+    def _range(self, limits: Sequence[tuple[str, Any]]) -> RowPlan[K]:
         found = self._between(limits)
         size = len(found) * self._entries // max(1, len(self._keys))
         cost = size + 2 * len(found)
-        return Plan(size, cost, lambda: union([self._keys[value] for value in found]))
+        return RowPlan(size, cost, lambda: union([self._keys[value] for value in found]))
 
-    def _among(self, tokens: Collection[Hashable]) -> Plan[K]:
+    def _among(self, tokens: Collection[Hashable]) -> RowPlan[K]:
         """Plan equality with any of the tokens; a list may equal any list here."""
         inexact = any(token in _OPAQUE and self._of(token) for token in tokens)
         return ready([self._of(token) for token in tokens], not inexact)
 
-    def _containing(self, token: Hashable) -> Plan[K]:
+    def _containing(self, token: Hashable) -> RowPlan[K]:
         """Plan `contains`: in a list, in a string, or (not told here) among an object's keys."""
         if token in _OPAQUE:
             return self._among([list])

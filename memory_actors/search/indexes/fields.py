@@ -35,14 +35,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic
 
-from memory_actors.base.filters import GROUPS, Part
+from memory_actors.base.filters import GROUPS, FilterPart
 from memory_actors.search.indexes.field_columns import (
     BOUNDS,
     BegunColumn,
     Candidates,
     Column,
     K,
-    Plan,
+    RowPlan,
     size_of,
     union,
 )
@@ -100,7 +100,7 @@ class FieldIndex(Generic[K]):
             for begun in self._begun.values():
                 begun.drop(key, fields)
 
-    def prepared(self, filters: Part) -> Iterator[None]:
+    def prepared(self, filters: FilterPart) -> Iterator[None]:
         """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
 
         Between the portions rows may be put and dropped. What is not worth an index is left out.
@@ -126,7 +126,7 @@ class FieldIndex(Generic[K]):
         finally:
             del self._begun[path]
 
-    def candidates(self, filters: Part) -> Candidates[K] | None:
+    def candidates(self, filters: FilterPart) -> Candidates[K] | None:
         """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
         plan = _Planner(self._rows.keys(), partial(self._column, set())).part(filters)
         if plan is None or plan.cost > _SCAN * len(self._rows):
@@ -183,13 +183,13 @@ class _Planner(Generic[K]):
         self._rows = rows
         self._column = column
 
-    def part(self, part: Part) -> Plan[K] | None:
+    def part(self, part: FilterPart) -> RowPlan[K] | None:
         if part.name == "not":
             return self._negated(self.part(part.parts[0]))
         if part.name == "or":
             return _any_of([self.part(one) for one in part.parts])
         parts = part.parts if part.name == "and" else [part]
-        plans: list[Plan[K] | None] = []
+        plans: list[RowPlan[K] | None] = []
         ranges: dict[str, list[tuple[str, Any]]] = {}
         for one in parts:
             if one.name in BOUNDS:
@@ -205,27 +205,27 @@ class _Planner(Generic[K]):
                 plans += [None] if column is None else column.ranges(limits)
         return _all_of(plans)
 
-    def _negated(self, plan: Plan[K] | None) -> Plan[K] | None:
+    def _negated(self, plan: RowPlan[K] | None) -> RowPlan[K] | None:
         if plan is None:
             return None
         count = len(self._rows)
         cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
-        return Plan(count - plan.size, cost, partial(_complement, self._rows, plan))
+        return RowPlan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 
-def _complement(rows: AbstractSet[K], plan: Plan[K]) -> Candidates[K]:
+def _complement(rows: AbstractSet[K], plan: RowPlan[K]) -> Candidates[K]:
     found = plan.gather()
     return Candidates(rows - found.keys, True) if found.exact else Candidates(rows, False)
 
 
-def _all_of(parts: Sequence[Plan[K] | None]) -> Plan[K] | None:
+def _all_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
     plans = sorted([part for part in parts if part is not None], key=operator.itemgetter(0))
     if not plans or len(parts) == 1:
         return plans[0] if plans else None
     return plans[0]._replace(gather=partial(_intersection, plans, len(plans) == len(parts)))
 
 
-def _intersection(plans: Sequence[Plan[K]], complete: bool) -> Candidates[K]:
+def _intersection(plans: Sequence[RowPlan[K]], complete: bool) -> Candidates[K]:
     keys, exact = plans[0].gather()
     for plan in plans[1:]:
         if plan.cost > _ASKING * len(keys):
@@ -236,7 +236,7 @@ def _intersection(plans: Sequence[Plan[K]], complete: bool) -> Candidates[K]:
     return Candidates(keys, (exact and complete) or not keys)
 
 
-def _any_of(parts: Sequence[Plan[K] | None]) -> Plan[K] | None:
+def _any_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:
     plans = [part for part in parts if part is not None]
     if len(plans) < len(parts):
         return None
@@ -246,4 +246,4 @@ def _any_of(parts: Sequence[Plan[K] | None]) -> Plan[K] | None:
         return union([one.keys for one in found], all(one.exact for one in found))
 
     size = sum(plan.size for plan in plans)
-    return Plan(size, size + sum(plan.cost for plan in plans), gather)
+    return RowPlan(size, size + sum(plan.cost for plan in plans), gather)

@@ -26,7 +26,7 @@ from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import IndexFiles, Parts, SessionOrder, indexed, kept_rows
-from memory_actors.search.indexes.pending import Pending, Text
+from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
 OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
@@ -172,7 +172,7 @@ class MemoryIndex:
             self.pending.add(passage)
         self.pending.start()
 
-    def settle(self, texts: Mapping[bytes, Text]) -> None:
+    def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest, and keep their embeddings.
 
         What nobody wanted is of an event that never came, or has gone: it is not kept.
@@ -186,7 +186,7 @@ class MemoryIndex:
             self._embeddings.keep({digest: texts[digest].embedded for _, digest in wanted})
         self.maintain()
 
-    def _put(self, label: int, row: Row, text: Text) -> None:
+    def _put(self, label: int, row: Row, text: EmbeddedText) -> None:
         place, chain = self._owners[label].place, self._kind.chain(row)
         neighbours = self._order.place(label, place, chain, self.parts)
         self.dense.add(label, text.embedded.vector)
@@ -207,7 +207,7 @@ class MemoryIndex:
         self.maintain()
         return [label for label in labels if label not in self._owners]
 
-    def insert(self, row: Row, passage: Passage, text: Text) -> None:
+    def insert(self, row: Row, passage: Passage, text: EmbeddedText) -> None:
         """Index a passage of a row."""
         self._owners[passage.label] = _owner(row, passage)
         if passage.label not in self.dense:

@@ -53,7 +53,7 @@ _SILENT: Final = Spoken(None, asks=False)
 _GONE: Final = Trait("", Times(0, 0, 0), None, 0, _SILENT, summary=False)
 
 
-class Place(NamedTuple):
+class Neighbours(NamedTuple):
     """The label of the passage before a place in a session, else of the one behind it."""
 
     after: int | None = None
@@ -78,11 +78,11 @@ class Parts(NamedTuple):
         self.words.remove(label)
         self.late.remove(label)
 
-    def beside(self, chain: str, place: int, label: int) -> Place:
+    def beside(self, chain: str, place: int, label: int) -> Neighbours:
         """Return the labels before and behind a place in a session."""
         number = self.traits.number_of(chain)
         if number is None:  # as in most that are new
-            return Place()
+            return Neighbours()
         view = self.dense.view()
         columns = self.traits.view(len(view.labels))
         rows = np.flatnonzero(view.alive & (columns.chains == number))
@@ -90,7 +90,7 @@ class Parts(NamedTuple):
         earlier = (places < place) | ((places == place) & (labels < label))
         order = np.lexsort((labels, places))
         ordered, count = labels[order].tolist(), int(np.count_nonzero(earlier))
-        return Place(
+        return Neighbours(
             ordered[count - 1] if count > 0 else None,
             ordered[count] if count < len(ordered) else None,
         )
@@ -120,20 +120,20 @@ class SessionOrder:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, int]] = {}
-        """Place and label by session."""
+        """Neighbours and label by session."""
 
     def leave(self, label: int, chain: str | None) -> None:
         """Forget a passage that goes, if it was the last of its session."""
         if chain is not None and self._last.get(chain, (0, None))[1] == label:
             del self._last[chain]
 
-    def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Place:
+    def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Neighbours:
         """Return the place of a passage that comes now."""
         if chain is None:
-            return Place()
+            return Neighbours()
         known = self._last.get(chain)
         if known is not None and known < (place, label) and known[1] in parts.words:
-            found = Place(after=known[1])
+            found = Neighbours(after=known[1])
         else:
             found = parts.beside(chain, place, label)
         if found.ahead_of is None:

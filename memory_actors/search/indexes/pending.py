@@ -27,7 +27,7 @@ WAIT_S = 5.0  # how long a query waits for memories that are just being indexed
 _logger = get_logger("memory_actors.user")
 
 
-class Text(NamedTuple):
+class EmbeddedText(NamedTuple):
     """A passage's text with what the embedder made of it."""
 
     text: str
@@ -36,7 +36,7 @@ class Text(NamedTuple):
 
 Read = Callable[[Mapping[bytes, int]], Awaitable[dict[bytes, str]]]
 """(label by digest) -> the text by digest, of passages that still live."""
-Settle = Callable[[Mapping[bytes, Text]], None]
+Settle = Callable[[Mapping[bytes, EmbeddedText]], None]
 """Indexes texts, by digest, and takes them from here."""
 
 
@@ -133,7 +133,7 @@ class Pending:
         batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
         texts = await self._read(dict(batch))
         embedded, failed = await self._embeddings.embed_each(texts, background=True)
-        self._settle({digest: Text(texts[digest], one) for digest, one in embedded.items()})
+        self._settle({digest: EmbeddedText(texts[digest], one) for digest, one in embedded.items()})
         for digest in failed:  # to the end of the line, so that others get their turn
             labels = self._labels.pop(digest, None)
             if labels:

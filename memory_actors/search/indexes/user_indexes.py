@@ -21,7 +21,7 @@ from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed, of_kind
-from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.rows import Sample
 
 AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
@@ -99,7 +99,7 @@ class UserIndexes:
         if found or kind.NAME in self._of:
             self.made(kind).compare(found)
 
-    def settle(self, texts: Mapping[bytes, Text]) -> None:
+    def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest."""
         for index in self._of.values():
             index.settle(texts)

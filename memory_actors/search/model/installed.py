@@ -55,7 +55,7 @@ def fingerprint(
     return f"{NAME}/{precision}/v{graph_version}/{weights_sha256[:8]}"
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The facts in `manifest.json` about the files beside it."""
 
     name: str
@@ -107,10 +107,10 @@ def model_path(precision: Precision = "int8", cache_dir: Path | None = None) -> 
     return folder if intact and manifest.tokenizer_sha256 == TOKENIZER_SHA256 else None
 
 
-def describe(folder: Path, precision: Precision) -> Manifest:
+def describe(folder: Path, precision: Precision) -> ModelManifest:
     """Return the manifest that fits the files in `folder`, if this version built them."""
     graph = folder / GRAPH_FILE
-    return Manifest(
+    return ModelManifest(
         name=NAME,
         precision=precision,
         graph_version=GRAPH_VERSION,
@@ -123,12 +123,12 @@ def describe(folder: Path, precision: Precision) -> Manifest:
     )
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> ModelManifest:
     """Read the manifest. Raises OSError or ValueError."""
-    return msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=Manifest)
+    return msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=ModelManifest)
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: ModelManifest) -> None:
     """Write the manifest, laid out for people to read."""
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (folder / MANIFEST_FILE).write_bytes(text + b"\n")

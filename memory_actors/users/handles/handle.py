@@ -35,7 +35,7 @@ from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.indexes.pending import Text
+from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
@@ -281,7 +281,7 @@ class Handle(ABC):
             )
             live.indexes.index_later(self.kind, live.actor.drain)
             return str(error)
-        found = list(zip(map(text_digest, texts), map(Text, texts, embedded), strict=True))
+        found = list(zip(map(text_digest, texts), map(EmbeddedText, texts, embedded), strict=True))
         for start in range(0, len(found), SETTLED_AT_ONCE):
             live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
             if len(found) > SETTLED_AT_ONCE:

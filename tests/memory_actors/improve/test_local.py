@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
-from memory_actors.improve.local import faults
 from memory_actors.improve.local.critic import WEIGHTS, reading_ease, syllable_count
-from memory_actors.improve.local.prose import Prose
-from memory_actors.improve.local.terms import Terms
 
 NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
@@ -129,7 +126,8 @@ def test_the_strangest_texts_of_100_kb_take_linear_time(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_word_near_a_known_term_is_taken_for_it(word: str, meant: str | None) -> None:
-    assert Terms(["PostgreSQL", "Kubernetes", "Redis", "Lima"], right=["limo"]).meant(word) == meant
+    terms = ("PostgreSQL", "Kubernetes", "Redis", "Lima")
+    assert revised(word, *terms, right=["limo"]) == (meant or word)
 
 
 def test_misspelt_terms_are_mended_and_nothing_else() -> None:
@@ -274,7 +272,7 @@ def test_shortening_spares_the_first_sentence() -> None:
     ],
 )  # fmt: skip
 def test_passive_voice_is_found_by_its_form(sentence: str, is_passive: bool) -> None:
-    assert bool(faults.passive(Prose(sentence))) is is_passive
+    assert ("passive voice" in kinds(sentence)) is is_passive
 
 
 def test_a_text_of_passive_voice_alone_stays() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Parts, Place, SessionOrder
+from memory_actors.search.indexes.parts import Neighbours, Parts, SessionOrder
 from memory_actors.search.indexes.traits import Times, Trait, Traits, spoken
 
 VECTOR = np.array([1, 0], np.float32)
@@ -102,7 +102,7 @@ def test_passages_of_one_place_stand_by_label() -> None:
 
 def test_what_has_no_session_stands_alone() -> None:
     session = filled()
-    assert session.in_session.place(9, 9, None, session.parts) == Place()
+    assert session.in_session.place(9, 9, None, session.parts) == Neighbours()
 
 
 @given(
