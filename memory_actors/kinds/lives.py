@@ -1,16 +1,16 @@
 """What a memory was when it was last there, told by the events about it.
 
-The kind's own fold tells it: folded alone, the events about one memory give the row that it had.
-They name others, too, of which this fold knows nothing; every fold passes over those. Retention may
-have dropped what a memory said: then only what was said anew since counts.
+The kind's own fold tells it: folded alone, the events about one memory, but for its end, give the
+row that it had. They name others, too, of which this fold knows nothing; every fold passes over
+those. Retention may have dropped what a memory said: then only what was said anew since counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.kinds.events import BEGINS, Effect, effect
+from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect
 from memory_actors.kinds.kind import Events, Restore
 
 R = TypeVar("R")
@@ -48,24 +48,30 @@ class Lives(NamedTuple, Generic[R]):
 
         :raises NotFoundError: it never was, or retention dropped what it said.
         """
-        state, dropped = self.initial, None
-        row: R | None = None
+        state, row, dropped = self.initial, None, None
         life: list[Recorded[Any]] = []
-        compressed, of_kind = False, set(self.registry.classes())
+        ended: Effect | None = None
+        of_kind = set(self.registry.classes())
         for recorded in past:
             if isinstance(recorded.data, Dropped):
                 state, row, dropped = self.initial, None, recorded.data
             elif type(recorded.data) in of_kind:
                 what = effect(recorded.tag, recorded.data, memory_id)
+                if what in ENDS:
+                    ended = what
+                    continue
+                if what in BEGINS:
+                    state, life, ended = self.initial if ended else state, [], None
+                elif row is None:
+                    continue
                 state = self.fold(state, (recorded,))
                 row = self.find(state, memory_id) or row
-                life = [recorded] if what in BEGINS else [*life, recorded]
-                compressed = what is Effect.COMPRESSED or (compressed and what not in BEGINS)
+                life.append(recorded)
         if row is None:
             self._refuse(memory_id, dropped)
-        return Life(row, life, compressed)
+        return Life(row, life, ended is Effect.COMPRESSED)
 
-    def gone(self, command: Restore, living: Mapping[str, Any]) -> list[Life[R]]:
+    def gone(self, command: Restore, living: Container[str]) -> list[Life[R]]:
         """Return the last lives of those memories that do not live, each once.
 
         :raises NotFoundError: one never was, or retention dropped what it said.

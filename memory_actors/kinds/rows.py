@@ -31,7 +31,7 @@ def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[st
     return tuple(name for name in cls.__struct_fields__ if name in names)
 
 
-def derived(cls: type[S], source: msgspec.Struct, **fields: Any) -> S:
+def derived(cls: type[S], source: msgspec.Struct, /, **fields: Any) -> S:
     """Return a struct with these fields, and else those that it has in common with another."""
     for name in _shared(cls, type(source)):
         if name not in fields:

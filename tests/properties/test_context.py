@@ -22,8 +22,7 @@ from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock, Room
 from memory_actors.kinds.context.events import EntriesArchived
-from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.rendering import render, shown
+from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, text
 from memory_actors.kinds.phrasing import text_digest
 

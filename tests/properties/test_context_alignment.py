@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from support.context import applied, placed
 
 from memory_actors.kinds.context.alignment import align, as_shown
-from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import parse, render
 
 LINES = st.sampled_from(
     ["# A\n", "## B\n\n", "- tea\n", "- green tea\n", "- x\n", "para\n\n", "```\n- x\n```\n", "\n"]

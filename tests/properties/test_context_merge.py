@@ -10,8 +10,7 @@ from support.context import applied, placed
 
 from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import parse, render
 
 SHAPES = st.sampled_from(
     [

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.kinds.context.markdown import entry_raw, entry_text, parse, reworded
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import entry_raw, entry_text, parse, render, reworded
 
 PIECES = st.sampled_from(
     ["# ", "## T", "- ", "* x", "1. ", "  ", "    ", "\t", "```", "~~~", "a", "b c", "#", "`"]

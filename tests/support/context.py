@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from memory_actors.base.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.kinds.context.markdown import parse
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import parse, render
 from memory_actors.kinds.phrasing import text_digest
 
 

@@ -198,7 +198,10 @@ class Room:
             return REFUSED
         others = [r for r in held.values() if r.status != "running" and r.memory_id not in first]
         more = self._tenths(others, fits)
-        return REFUSED if more is None else (*first, *more)
+        if more is None:
+            return REFUSED
+        # A prune is an event before the one that begins an episode, which names who left by itself.
+        return (*more, *first) if by_itself else (*first, *more)
 
 
 MAY_TAKE_LESS = (Restore, ChangeDocument, AddEntry, EditEntry, RenameDocuments)
@@ -294,13 +297,13 @@ def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
 
 def _check_step(decided: Decided, room: Room, limits: Limits) -> None:
     """Of the steps between first and newest the oldest goes, errors last; then the first."""
-    row = decided.before.episodic.held.rows[decided.command.memory_id]
+    row = decided.before.episodic.held.rows[decided.command.step.memory_id]
     over = max(0, len(row.steps) + 1 - limits.episode_steps)
     order = sorted(row.steps[1:], key=lambda step: step.failed)
     gone = [*order, *row.steps[:1]][:over]
     freed = sum(step.size_bytes for step in gone)
     used = decided.before.episodic.held.size_bytes
-    grown = used + decided.command.size_bytes - freed
+    grown = used + decided.command.step.size_bytes - freed
     refused = isinstance(decided.refusal, QuotaExceededError)
     assert refused == (not limits.episode_steps or grown > max(limits.episodic_bytes, used))
     if not refused:

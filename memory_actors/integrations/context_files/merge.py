@@ -40,8 +40,7 @@ from memory_actors.kinds.context.alignment import (
     new_block_id,
 )
 from memory_actors.kinds.context.commands import Change
-from memory_actors.kinds.context.markdown import entry_text, parse
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
 Base: TypeAlias = tuple[tuple[str, bytes], ...]

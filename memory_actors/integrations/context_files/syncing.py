@@ -31,7 +31,7 @@ from memory_actors.base.errors import ContextFileError, StaleDocumentError, Unav
 from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.integrations.context_files.mirror import check_no_mirror, write_mirror
 from memory_actors.kinds.context.alignment import Placed
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import render
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.context_document import ContextDocument
 

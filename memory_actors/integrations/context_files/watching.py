@@ -18,7 +18,7 @@ from memory_actors.api.plumbing import archive_digest
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, SystemClosedError
 from memory_actors.base.text_files import real_path
 from memory_actors.integrations.context_files.syncing import SyncReport, sync
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import render
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.context_document import ContextDocument
 

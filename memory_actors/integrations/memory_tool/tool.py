@@ -32,8 +32,7 @@ from memory_actors.integrations.memory_tool.paths import (
     view_of_file,
 )
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.lines import LINES
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import LINES, render
 from memory_actors.kinds.phrasing import text_digest
 
 TRIES_MAX = 10  # an edit that somebody else's got ahead of is made again on what there is now

@@ -4,10 +4,10 @@ A document is a sequence of blocks, headings and entries, each with an id, its e
 that it is sorted by. Entries leave for the archive, where they are found by meaning, and come back
 to their place. Headings are no memories: they are not counted, found or listed.
 
-`markdown` takes texts apart, line by line (`lines`), `rendering` joins blocks so that these are
-given again, `alignment` says which block of a new text was which, `rank` sorts; `events`, `state`
-and `commands` are what they are in every kind; `decide` uses `draft` (a document while it changes),
-`sizes` (limits, and what is archived to keep them) and `restoring`.
+As in every kind there are `events`, `state`, `decide` and, here, the reads. `commands` can be given
+by callers, too, as changes of a document; `markdown` takes texts apart and joins them, `alignment`
+finds which block of a new text was which, `rank` sorts; `decide` uses `draft` (a document while it
+changes) and `sizes` (limits, and what is archived to keep them).
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,24 @@ import msgspec
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.context import commands, events
-from memory_actors.kinds.context.commands import RestoreEntries as RestoreEntries
-from memory_actors.kinds.context.decide import decide as decide
+from memory_actors.kinds.context.commands import RestoreEntries
+from memory_actors.kinds.context.decide import COMMANDS, decide
+from memory_actors.kinds.context.events import registry
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.sizes import NAME as NAME
-from memory_actors.kinds.context.snapshot import Dump as Dump
-from memory_actors.kinds.context.snapshot import dump as dump
-from memory_actors.kinds.context.snapshot import load as load
-from memory_actors.kinds.context.state import Context, Document, Row, block, in_order
-from memory_actors.kinds.context.state import evolve as evolve
-from memory_actors.kinds.context.state import fold as fold
-from memory_actors.kinds.context.state import initial as initial
+from memory_actors.kinds.context.sizes import NAME
+from memory_actors.kinds.context.state import (
+    Context,
+    Document,
+    Dump,
+    Row,
+    block,
+    dump,
+    evolve,
+    fold,
+    in_order,
+    initial,
+    load,
+)
 from memory_actors.kinds.kind import (
     Events,
     Passage,
@@ -38,9 +44,6 @@ from memory_actors.kinds.kind import (
     none_at_hand,
     timeless,
 )
-
-registry = events.registry
-COMMANDS = commands.COMMANDS
 
 # --- reads
 

@@ -5,7 +5,7 @@ history, pins and times of use, each block of the new text takes the id of an ol
 first the same text in the same order (the longest runs, as a diff has it), then, between two of
 those, a block of the same sort that reads alike: it was edited. The rest came or went.
 
-A block's own text is not always how it shows beside its neighbours (rendering.py). Texts are
+A block's own text is not always how it shows beside its neighbours (markdown.py). Texts are
 compared with what shows; changes are made only where own texts would not show as the new one reads.
 
 What reads alike is measured on words, or on pairs of letters where there are few words: linear in
@@ -21,8 +21,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
-from memory_actors.kinds.context.markdown import Block, parse
-from memory_actors.kinds.context.rendering import shown
+from memory_actors.kinds.context.markdown import Block, parse, shown
 
 ALIKE = 0.5  # of the words in common: an entry with half of it new is still the entry that was
 WORDS_MIN = 8  # below that, one other word would make another entry of it

@@ -168,17 +168,3 @@ class DeleteDocuments(Command, frozen=True, kw_only=True):
 
 MAKE_ROOM = (ChangeDocument, AddEntry, EditEntry, ArchiveEntries)
 """The commands that may archive."""
-
-COMMANDS = (
-    ChangeDocument,
-    AddEntry,
-    EditEntry,
-    ImportBlock,
-    DeleteEntry,
-    TouchEntries,
-    PinEntries,
-    ArchiveEntries,
-    RestoreEntries,
-    RenameDocuments,
-    DeleteDocuments,
-)

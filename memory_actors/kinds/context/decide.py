@@ -1,7 +1,8 @@
 """From a command about context documents to its events."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
@@ -22,7 +23,7 @@ from memory_actors.kinds.context.commands import (
     Room,
     TouchEntries,
 )
-from memory_actors.kinds.context.draft import Draft
+from memory_actors.kinds.context.draft import Draft, restored
 from memory_actors.kinds.context.events import (
     Archived,
     BlockEdited,
@@ -38,7 +39,6 @@ from memory_actors.kinds.context.events import (
     Event,
 )
 from memory_actors.kinds.context.markdown import check_entry, entry_raw, entry_text, reworded
-from memory_actors.kinds.context.restoring import restored
 from memory_actors.kinds.context.sizes import (
     after,
     archiving,
@@ -52,54 +52,9 @@ from memory_actors.kinds.context.sizes import (
     without,
 )
 from memory_actors.kinds.context.state import Context, Row, block, blocks, text
-from memory_actors.kinds.kind import Command, refuse_id, same_json
+from memory_actors.kinds.kind import Command, deciding, refuse_id, same_json
 from memory_actors.kinds.phrasing import text_digest
-
-
-def decide(command: Command, state: Context, limits: Limits) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises ContextLimitError: the document would pass its hard limit.
-    :raises QuotaExceededError: too many bytes, entries or documents.
-    :raises StaleDocumentError: the document is not what the caller saw.
-    :raises NotFoundError: no such block, entry or document.
-    :raises InvalidInputError: an id or a name stands for something else.
-    """
-    match command:
-        case ChangeDocument():
-            return _change(command, state, limits)
-        case AddEntry():
-            return _add(command, state, limits)
-        case EditEntry():
-            return _edit(command, state, limits)
-        case ArchiveEntries():
-            return _archive(command, state)
-        case RestoreEntries():
-            return _restore(command, state, limits)
-        case ImportBlock():
-            return _import(command, state, limits)
-    return _decide_small(command, state)
-
-
-def _decide_small(command: Command, state: Context) -> Sequence[Event]:
-    match command:
-        case DeleteEntry():
-            _entry(state, command.memory_id)
-            return [BlockRemoved(memory_id=command.memory_id)]
-        case TouchEntries():
-            ids = _entries(state, command.memory_ids)
-            return [EntriesTouched(memory_ids=ids)] if ids else []
-        case PinEntries():
-            return _pin(command, state)
-        case RenameDocuments():
-            return _rename(command, state)
-    assert isinstance(command, DeleteDocuments)
-    for name in command.documents:
-        _check_there(state, name)
-    return [
-        DocumentDeleted(document=name, memory_ids=_everything(state, name))
-        for name in dict.fromkeys(command.documents)
-    ]
+from memory_actors.kinds.rows import derived
 
 
 def _everything(state: Context, name: str) -> tuple[str, ...]:
@@ -245,7 +200,7 @@ def _who_goes(
 # --- archive and back
 
 
-def _archive(command: ArchiveEntries, state: Context) -> Sequence[Event]:
+def _archive(command: ArchiveEntries, state: Context, _limits: Limits) -> Sequence[Event]:
     _check_there(state, command.document)
     if command.memory_ids is not None:
         rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
@@ -302,16 +257,10 @@ def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Ev
         return []
     draft = Draft(state, command.document)
     archived = Archived(memory_id=command.memory_id, digest=command.digest, section=command.section)
-    event = BlockImported(
-        memory_id=command.memory_id,
-        document=command.document,
-        raw=command.raw,
+    event = derived(
+        BlockImported,
+        command,
         rank=draft.free_rank(command.rank),
-        heading=command.heading,
-        pinned=command.pinned,
-        metadata=command.metadata,
-        occurred_at_us=command.occurred_at_us,
-        touched_at_us=command.touched_at_us,
         archived=archived if command.archived else None,
     )
     if command.archived:
@@ -327,13 +276,31 @@ def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Ev
 # --- the rest
 
 
-def _pin(command: PinEntries, state: Context) -> Sequence[Event]:
+def _delete(command: DeleteEntry, state: Context, _limits: Limits) -> Sequence[Event]:
+    return [BlockRemoved(memory_id=_entry(state, command.memory_id).memory_id)]
+
+
+def _touch(command: TouchEntries, state: Context, _limits: Limits) -> Sequence[Event]:
+    ids = _entries(state, command.memory_ids)
+    return [EntriesTouched(memory_ids=ids)] if ids else []
+
+
+def _delete_documents(command: DeleteDocuments, state: Context, _limits: Limits) -> Sequence[Event]:
+    for name in command.documents:
+        _check_there(state, name)
+    return [
+        DocumentDeleted(document=name, memory_ids=_everything(state, name))
+        for name in dict.fromkeys(command.documents)
+    ]
+
+
+def _pin(command: PinEntries, state: Context, _limits: Limits) -> Sequence[Event]:
     ids = _entries(state, command.memory_ids)
     changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
     return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
 
-def _rename(command: RenameDocuments, state: Context) -> Sequence[Event]:
+def _rename(command: RenameDocuments, state: Context, _limits: Limits) -> Sequence[Event]:
     events: list[Event] = []
     taken = set(state.documents)
     for old, new in command.names:
@@ -363,3 +330,30 @@ def _entry(state: Context, memory_id: str) -> Row:
     if row is None or row.heading is not None:
         raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")
     return row
+
+
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
+    {
+        ChangeDocument: _change,
+        AddEntry: _add,
+        EditEntry: _edit,
+        ImportBlock: _import,
+        DeleteEntry: _delete,
+        TouchEntries: _touch,
+        PinEntries: _pin,
+        ArchiveEntries: _archive,
+        RestoreEntries: _restore,
+        RenameDocuments: _rename,
+        DeleteDocuments: _delete_documents,
+    }
+)
+COMMANDS = tuple(_DECISIONS)
+decide = deciding(_DECISIONS)
+"""Turn a command into events.
+
+:raises ContextLimitError: the document would pass its hard limit.
+:raises QuotaExceededError: too many bytes, entries or documents.
+:raises StaleDocumentError: the document is not what the caller saw.
+:raises NotFoundError: no such block, entry or document.
+:raises InvalidInputError: an id or a name stands for something else.
+"""

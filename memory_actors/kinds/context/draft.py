@@ -5,10 +5,12 @@ back between the same neighbours, in whatever order they come.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
+from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock
+from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock, RestoreEntries
 from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockImported,
@@ -16,13 +18,13 @@ from memory_actors.kinds.context.events import (
     BlockRemoved,
     BlockRestored,
     Event,
+    Section,
 )
-from memory_actors.kinds.context.lines import is_blank
-from memory_actors.kinds.context.markdown import heading_raw, parse
+from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.rendering import closed
-from memory_actors.kinds.context.state import Context, Row, block, blocks
+from memory_actors.kinds.context.state import LIVES, Context, Row, block, blocks
 from memory_actors.kinds.kind import refuse_id
+from memory_actors.kinds.rows import derived
 
 BLANK_LINE = "\n\n"
 
@@ -197,3 +199,66 @@ def _check_raw(raw: str) -> None:
 
 def _refuse_blank() -> NoReturn:
     raise InvalidInputError("blank lines are no block of their own: they belong to the one before")
+
+
+# --- entries that come back
+#
+# An archived entry is a row of the state; its text is in the event that the row names. One that was
+# removed is known to the log alone. If the heading that it stood under is gone, that comes back
+# too, unless another one of the same title leads to its place.
+
+
+def restored(command: RestoreEntries, state: Context) -> list[Event]:
+    """Return the events by which entries come back; none for those that are there.
+
+    :raises NotFoundError: one of them never was.
+    """
+    drafts: dict[str, Draft] = {}
+    came = False
+    for memory_id in dict.fromkeys(command.memory_ids):
+        row = block(state, memory_id)
+        if row is not None and not row.archived:
+            continue
+        past = command.past.get(memory_id, ())
+        row = row or LIVES.last(memory_id, past).row
+        if row.document not in drafts:
+            drafts[row.document] = Draft(state, row.document)
+        in_state = memory_id in state.names
+        _put_back(row, _raw(row, past), drafts[row.document], in_state=in_state)
+        came = True
+    return [event for draft in drafts.values() for event in draft.events] if came else []
+
+
+def _put_back(row: Row, raw: str, draft: Draft, *, in_state: bool) -> None:
+    if row.memory_id in draft:  # a heading that came back with an entry
+        return
+    if row.section is not None and _is_wanting(row, row.section, draft):
+        draft.put_back(_heading(row, row.section, draft))
+    rank = row.rank if in_state else draft.free_rank(row.rank)
+    draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
+
+
+def _is_wanting(row: Row, section: Section, draft: Draft) -> bool:
+    """Say whether the heading is gone, and the one before the entry's place is another one."""
+    if section.heading_id in draft:
+        return False
+    before = [one for one in draft.order if one.heading is not None and one.rank < row.rank]
+    return not before or before[-1].heading != section.title
+
+
+def _heading(row: Row, section: Section, draft: Draft) -> BlockRestored:
+    return BlockRestored(
+        memory_id=section.heading_id,
+        document=draft.document,
+        raw=section.raw,
+        rank=draft.free_rank(section.rank),
+        heading=section.title,
+        created_at_us=row.created_at_us,
+    )
+
+
+def _raw(row: Row, past: Sequence[Recorded[Any]]) -> str:
+    if row.raw is not None:
+        return row.raw
+    (found,) = (recorded for recorded in past if recorded.version == row.version)
+    return str(found.data.raw)

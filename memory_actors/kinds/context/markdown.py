@@ -1,23 +1,228 @@
 """Markdown as blocks: headings and entries, which together are the text to the last byte.
 
-Theory. A context document is edited by people, in files, and by programs, entry by entry. Both see
-the same thing only if taking a text apart loses nothing: the blocks partition the text, so their
-join is the text. Hence blank lines belong to the block before them, line ends stay as they are, and
-nothing is ever reformatted; only an entry that is reworded gets new bytes.
+Taking apart. A context document is edited by people, in files, and by programs, entry by entry.
+Both see the same thing only if taking a text apart loses nothing: the blocks partition the text, so
+their join is the text. Hence blank lines belong to the block before them, line ends stay as they
+are, and nothing is ever reformatted; only an entry that is reworded gets new bytes.
 
-What begins a block: a heading (`# ` to `###### ` at the start of a line), an item of a top-level
+A block begins with a heading (`# ` to `###### ` at the start of a line), an item of a top-level
 list, a fence (``` or ~~~, which runs to its end whatever is in it), and any line behind a blank one
 that does not continue an item. An item is continued by lines right below it, as CommonMark has it,
-and behind blank lines by indented ones. How blocks become a text again: rendering.py.
+and behind blank lines by indented ones. Going through a text line by line, the meaning of a line
+depends on what goes on there: a paragraph, an item of a list, fenced code, or nothing. Each of
+these is a state; `step` takes it over a line.
+
+Joining. `parse` of a document's text gives just its blocks. Blocks that come from one text do so.
+But entries leave (an archive, a removal), come back and are edited, and then two stand side by side
+that never did: a paragraph behind an item that left its blank line with another, anything behind a
+fence that nobody closed. So a block shows as it must, not always as it is: with a blank line behind
+it, its fence closed, without the indentation that would make it a part of the item before. Its own
+text stays as it is; when its neighbours are back, so are the bytes. Its neighbours alone tell how a
+block must show, as a line that begins a block of its sort leads to the same state whatever went on
+before.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from types import EllipsisType
 from typing import NamedTuple
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.kinds.context.lines import ITEM, LINES, Fenced, Start, is_blank, title_of
-from memory_actors.kinds.context.rendering import state_behind
+
+LINES = re.compile(r"[^\n]*\n|[^\n]+")  # `splitlines` also breaks at form feeds and the like
+HEADING = re.compile(r"#{1,6}[ \t]")
+ITEM = re.compile(r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|(?=\r?\n|\r?\Z))")
+FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+BYTE_ORDER_MARK = "\ufeff"  # some editors write one at the start of a file
+INDENTED = re.compile(r"(?: {2,}|\t)")
+FENCES = ("```", "~~~")
+
+# --- lines
+
+
+def title_of(line: str) -> str | None:
+    """Return the title of a heading line, None for any other line."""
+    line = line.removeprefix(BYTE_ORDER_MARK)
+    found = HEADING.match(line)
+    if found is None:
+        return None
+    title = line[found.end() :].strip()
+    opened = title.rstrip("#")
+    return (title if opened[-1:].strip() else opened.rstrip()) or None
+
+
+def is_blank(text: str) -> bool:
+    """Say whether a text has nothing but white space."""
+    return not text.strip()
+
+
+class Start:
+    """What a line means: nothing that went before has a say. Each state is what it continues."""
+
+    def step(self, line: str) -> tuple["Start", bool]:
+        """Return the state behind a line, and whether the line begins a block."""
+        if is_blank(line):
+            return self.behind_blank(), False
+        fence = FENCE.match(line)
+        if fence and not self.holds(line):
+            return Fenced(fence[1]), True
+        if title_of(line) is not None:
+            return Start(), True
+        item = ITEM.match(line)
+        if item and not self.holds(line):
+            return Item(len(item[1])), True
+        return self.on(line)
+
+    def behind_blank(self) -> "Start":
+        """Return the state behind a blank line."""
+        return Start()
+
+    def holds(self, _line: str) -> bool:
+        """Return whether a line that could begin something is inside of what goes on."""
+        return False
+
+    def on(self, _line: str) -> tuple["Start", bool]:
+        """Return the state behind a line of plain text, and whether it begins a block."""
+        return Paragraph(), True
+
+
+class Paragraph(Start):
+    """Inside a run of plain lines."""
+
+    def on(self, _line: str) -> tuple[Start, bool]:
+        """Go on with any of them."""
+        return self, False
+
+
+class Item(Start):
+    """Inside a list item; `spaced` behind a blank line, where only indented lines continue it."""
+
+    def __init__(self, indent: int, *, spaced: bool = False):
+        self._indent = indent
+        self._spaced = spaced
+
+    def behind_blank(self) -> Start:
+        """Go on, for indented lines only."""
+        return Item(self._indent, spaced=True)
+
+    def holds(self, line: str) -> bool:
+        """Hold what is indented more than the item; behind a blank line, by two at least."""
+        if self._spaced and not INDENTED.match(line):
+            return False
+        return len(line) - len(line.lstrip(" \t")) > self._indent
+
+    def on(self, line: str) -> tuple[Start, bool]:
+        """Go on, unless a blank line came before one that is not indented."""
+        if self._spaced and not INDENTED.match(line):
+            return Paragraph(), True
+        return Item(self._indent), False
+
+
+class Fenced(Start):
+    """Inside fenced code, up to a fence of the same kind that is at least as long."""
+
+    def __init__(self, fence: str):
+        self.fence = fence
+        self._closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}\s*$")
+
+    def step(self, line: str) -> tuple[Start, bool]:
+        """Take in every line."""
+        return (Start() if self._closing.match(line) else self), False
+
+
+# --- blocks beside each other
+
+
+def render(raws: Iterable[str]) -> str:
+    """Return the text of blocks in their order: as they are, but that none runs into another."""
+    return "".join(shown(raws))
+
+
+def shown(raws: Iterable[str]) -> list[str]:
+    """Return how each block stands in the text.
+
+    One of blank lines alone, which only an otherwise empty document has, is "" beside others.
+    """
+    own = list(raws)
+    there = [n for n, raw in enumerate(own) if not is_blank(raw)]
+    if not there:
+        return own
+    parts = [""] * len(own)
+    last = there[0]
+    parts[last] = own[last]
+    for n in there[1:]:
+        parts[last], parts[n] = _side_by_side(parts[last], own[n])
+        last = n
+    return parts
+
+
+def state_behind(raw: str) -> Start:
+    """Return what goes on behind a text."""
+    state = Start()
+    for line in LINES.findall(raw):
+        state, _ = state.step(line)
+    return state
+
+
+def closed(raw: str) -> str:
+    """Return a block with its final line feed, and with its fence closed if that is open."""
+    ended = raw if raw.endswith("\n") else f"{raw}\n"
+    if not any(fence in raw for fence in FENCES):
+        return ended
+    state = state_behind(ended)
+    return f"{ended}{state.fence}\n" if isinstance(state, Fenced) else ended
+
+
+def _side_by_side(before: str, after: str) -> tuple[str, str]:
+    """Return how two neighbours show."""
+    before = closed(before)
+    if after[:1].isspace():
+        after = _without_leading_blanks(after)
+    first = LINES.findall(after, 0, after.find("\n") + 1 or len(after))[0]
+    if _surely_begins(before, first):
+        return before, after
+    state = state_behind(before)
+    if _begins(state, first):
+        return before, after
+    if not before.endswith("\n\n"):
+        before, state = f"{before}\n", state.behind_blank()
+    return before, after if _begins(state, first) else _unindented(after)
+
+
+def _surely_begins(before: str, first: str) -> bool:
+    """Say, at little cost, whether a line begins a block behind one that is closed."""
+    if first[0] in " \t":
+        return False
+    plain = not (ITEM.match(first) or FENCE.match(first) or title_of(first))
+    return before.endswith("\n\n") if plain else True
+
+
+def _begins(state: Start, line: str) -> bool:
+    """Say whether a line begins a block that is of the sort which it begins by itself."""
+    behind, begins = state.step(line)
+    return begins and type(behind) is type(Start().step(line)[0])
+
+
+def _without_leading_blanks(raw: str) -> str:
+    lines = LINES.findall(raw)
+    while is_blank(lines[0]):
+        del lines[0]
+    return "".join(lines)
+
+
+def _unindented(raw: str) -> str:
+    """Return a block that is no part of an item before it: its first line is not indented.
+
+    Where what was indented code would then be something else, it is escaped.
+    """
+    body = raw.lstrip(" \t")
+    if ITEM.match(raw) or FENCE.match(raw):
+        return body
+    special = ITEM.match(body) or FENCE.match(body) or title_of(body)
+    return f"\\{body}" if special else body
+
+
+# --- blocks
 
 
 class Block(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds import kind
@@ -18,7 +19,6 @@ from memory_actors.kinds.context.events import (
     BlockImported,
     BlockInserted,
     BlockRemoved,
-    BlockRestored,
     DocumentCreated,
     DocumentDeleted,
     DocumentRenamed,
@@ -28,8 +28,11 @@ from memory_actors.kinds.context.events import (
     EntriesTouched,
     Event,
     Section,
+    registry,
 )
-from memory_actors.kinds.context.rendering import render
+from memory_actors.kinds.context.markdown import render
+from memory_actors.kinds.lives import Lives
+from memory_actors.kinds.rows import new_row
 
 # --- state
 
@@ -140,7 +143,9 @@ class _Draft:
             self._put(_inserted(event, recorded), recorded.recorded_at_us)
         elif isinstance(event, EntriesArchived):
             for one in event.entries:
-                self._put(_archived(self._row(one.memory_id), one), recorded.recorded_at_us)
+                row = self._row(one.memory_id)
+                gone = None if row is None else _in_archive(row, one)
+                self._put(gone, recorded.recorded_at_us)
         elif isinstance(event, BlockRemoved):
             self._drop(event.memory_id, recorded.recorded_at_us)
         elif isinstance(event, BlockEdited):
@@ -173,7 +178,7 @@ class _Draft:
         del self._open[event.document]
         self._documents.pop(event.document, None)
         self._open[event.to] = _Pages(
-            msgspec.structs.replace(
+            replace(
                 document,
                 blocks=_named(document.blocks, event.to),
                 archived=_named(document.archived, event.to),
@@ -243,51 +248,35 @@ class _Draft:
 
 
 def _named(rows: Map[str, Row], name: str) -> Map[str, Row]:
-    return Map({one: msgspec.structs.replace(row, document=name) for one, row in rows.items()})
+    return Map({one: replace(row, document=name) for one, row in rows.items()})
 
 
 def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> Row:
-    now_us, archived = recorded.recorded_at_us, None
-    created_at_us = touched_at_us = now_us
-    if isinstance(event, BlockRestored):
-        created_at_us = event.created_at_us
-    if isinstance(event, BlockImported):
-        touched_at_us, archived = event.touched_at_us, event.archived
-    row = Row(
-        memory_id=event.memory_id,
-        version=recorded.version,
+    now_us = recorded.recorded_at_us
+    row = new_row(
+        Row,
+        recorded,
         size_bytes=len(event.raw.encode()),
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=created_at_us,
         occurred_at_us=now_us if event.occurred_at_us is None else event.occurred_at_us,
-        metadata=event.metadata,
-        document=event.document,
-        rank=event.rank,
-        raw=event.raw,
-        heading=event.heading,
-        pinned=event.pinned,
-        touched_at_us=touched_at_us,
+        touched_at_us=event.touched_at_us if isinstance(event, BlockImported) else now_us,
     )
-    return row if archived is None else _in_archive(row, archived)
-
-
-def _archived(row: Row | None, archived: Archived) -> Row | None:
-    return None if row is None else _in_archive(row, archived)
+    if isinstance(event, BlockImported) and event.archived is not None:
+        return _in_archive(row, event.archived)
+    return row
 
 
 def _in_archive(row: Row, archived: Archived) -> Row:
-    return msgspec.structs.replace(row, raw=None, digest=archived.digest, section=archived.section)
+    return replace(row, raw=None, digest=archived.digest, section=archived.section)
 
 
 def _edited(row: Row | None, event: BlockEdited, recorded: Recorded[Event]) -> Row | None:
     if row is None:
         return None
     if event.metadata is not None:
-        row = msgspec.structs.replace(row, metadata=event.metadata)
+        row = replace(row, metadata=event.metadata)
     if event.raw is None:
         return row
-    return msgspec.structs.replace(
+    return replace(
         row,
         version=recorded.version,
         size_bytes=len(event.raw.encode()),
@@ -305,8 +294,8 @@ def _marked(
     if row is None:
         return None
     if isinstance(event, EntriesPinned):
-        return msgspec.structs.replace(row, pinned=event.pinned)
-    return msgspec.structs.replace(row, touched_at_us=recorded.recorded_at_us)
+        return replace(row, pinned=event.pinned)
+    return replace(row, touched_at_us=recorded.recorded_at_us)
 
 
 # --- in order
@@ -350,3 +339,62 @@ def block(state: Context, memory_id: str) -> Row | None:
         return None
     document = state.documents[name]
     return document.blocks.get(memory_id) or document.archived.get(memory_id)
+
+
+# --- an entry that has gone
+
+LIVES = Lives("entry", registry, initial, fold, block)
+
+
+# --- snapshot
+
+
+class DumpedDocument(msgspec.Struct, frozen=True, array_like=True):
+    """One document, its rows in order."""
+
+    name: str
+    created_at_us: int
+    updated_at_us: int
+    rows: list[Row]
+    synced: Synced | None
+
+
+class Dump(msgspec.Struct, frozen=True):
+    """The documents by name."""
+
+    documents: list[DumpedDocument] = []
+
+
+def dump(state: Context) -> Dump:
+    """Return the state as plain rows."""
+    return Dump([_dumped(name, state.documents[name]) for name in sorted(state.documents)])
+
+
+def _dumped(name: str, document: Document) -> DumpedDocument:
+    rows = in_order([*document.blocks.values(), *document.archived.values()])
+    return DumpedDocument(
+        name, document.created_at_us, document.updated_at_us, rows, document.synced
+    )
+
+
+def load(dumped: Dump) -> Context:
+    """Return the state back."""
+    rows = [row for one in dumped.documents for row in one.rows]
+    return Context(
+        Map({one.name: _loaded(one) for one in dumped.documents}),
+        Map({row.memory_id: row.document for row in rows}),
+        sum(row.heading is None for row in rows),
+        sum(row.size_bytes for row in rows),
+        sum(row.stored_bytes for row in rows),
+        sum(row.size_bytes for row in rows if not row.archived),
+    )
+
+
+def _loaded(one: DumpedDocument) -> Document:
+    return Document(
+        one.created_at_us,
+        one.updated_at_us,
+        Map({row.memory_id: row for row in one.rows if not row.archived}),
+        Map({row.memory_id: row for row in one.rows if row.archived}),
+        one.synced,
+    )

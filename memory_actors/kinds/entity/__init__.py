@@ -4,15 +4,6 @@ An entity is a name, a type and what was observed of it. A relationship goes fro
 another, says one thing, and is true from a time on until, maybe, another. Both are memories: each
 has an id, is listed, read and found by meaning. An entity is found by its name and by each of its
 observations; a relationship by its fact.
-
-The kind has more rooms than one, in the order of the others:
-
-- `events`: what the log keeps
-- `state`, `graph`: the rows, their fold, the snapshot; neighbours and relationships of one
-- `commands`: what can be asked
-- `room`, `decide_entity`, `decide_relationship`, `restore`: what is decided
-
-Here is what all kinds have: one `decide`, and the reads.
 """
 
 import itertools
@@ -23,9 +14,10 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.entity import decide_entity, decide_relationship
-from memory_actors.kinds.entity.commands import (
+from memory_actors.kinds.entity.decide import (
     COMMANDS,
+    OBSERVATIONS_BYTES_MAX,
+    OBSERVATIONS_MAX,
     AddEntity,
     DeleteEntity,
     DeleteRelationship,
@@ -35,11 +27,11 @@ from memory_actors.kinds.entity.commands import (
     RestoreEntities,
     UpdateEntity,
     UpdateRelationship,
+    decide,
 )
-from memory_actors.kinds.entity.decide_entity import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
 from memory_actors.kinds.entity.events import Event, Observation, registry
 from memory_actors.kinds.entity.graph import Relationship
-from memory_actors.kinds.entity.restore import restore
+from memory_actors.kinds.entity.relationships import known_as
 from memory_actors.kinds.entity.room import NAME
 from memory_actors.kinds.entity.state import (
     Dump,
@@ -47,14 +39,16 @@ from memory_actors.kinds.entity.state import (
     Entity,
     dump,
     evolve,
+    fact_in,
     find,
     find_named,
     fold,
+    initial,
     load,
     named,
+    observation_at,
 )
 from memory_actors.kinds.kind import (
-    Command,
     Events,
     Passage,
     Tally,
@@ -66,87 +60,7 @@ from memory_actors.kinds.kind import (
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 
-__all__ = [
-    "COMMANDS",
-    "NAME",
-    "OBSERVATIONS_BYTES_MAX",
-    "OBSERVATIONS_MAX",
-    "AddEntity",
-    "DeleteEntity",
-    "DeleteRelationship",
-    "Dump",
-    "EndRelationship",
-    "Entities",
-    "Entity",
-    "Event",
-    "Observation",
-    "Relate",
-    "Relationship",
-    "RemoveObservation",
-    "RestoreEntities",
-    "Row",
-    "UpdateEntity",
-    "UpdateRelationship",
-    "at",
-    "at_hand",
-    "chain",
-    "content",
-    "data",
-    "decide",
-    "dump",
-    "evolve",
-    "find",
-    "find_named",
-    "fold",
-    "indexed_rows",
-    "initial",
-    "load",
-    "named",
-    "passage_text",
-    "passages",
-    "quotas",
-    "registry",
-    "rows",
-    "said",
-    "sources",
-    "tally",
-]
-
 Row = Entity | Relationship
-
-initial = Entities()
-
-# --- decide
-
-
-def decide(command: Command, state: Entities, limits: Limits) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: no room, and no leave to make some.
-    :raises InvalidInputError: an id that stands for another memory, a validity that ends before it
-        begins, more than an entity may hold.
-    :raises NotFoundError: no such entity, relationship or observation.
-    """
-    match command:
-        case AddEntity():
-            return decide_entity.add(command, state, limits)
-        case UpdateEntity():
-            return decide_entity.update(command, state, limits)
-        case RemoveObservation():
-            return decide_entity.remove_observation(command, state)
-        case DeleteEntity():
-            return decide_entity.delete(command, state)
-        case Relate():
-            return decide_relationship.relate(command, state, limits)
-        case EndRelationship():
-            return decide_relationship.end(command, state)
-        case UpdateRelationship():
-            return decide_relationship.update(command, state, limits)
-        case DeleteRelationship():
-            return decide_relationship.delete(command, state)
-    assert isinstance(command, RestoreEntities)
-    return restore(command, state, limits)
-
 
 # --- reads
 
@@ -185,7 +99,7 @@ indexed_rows = rows
 
 def said(state: Entities, command: Relate) -> Relationship | None:
     """Return the relationship that says what the command does: in the end its receipt's one."""
-    return decide_relationship.known_as(command, state.graph)
+    return known_as(command, state.graph)
 
 
 def passages(row: Row) -> Sequence[Passage]:
@@ -202,7 +116,7 @@ def passage_text(row: Row, passage_label: int, events: Events) -> str:
         return content(row, events)
     if not index_of(passage_label):
         return name_text(row.name, row.type)
-    return observation_text(row.name, _observation(passage_label, events))
+    return observation_text(row.name, observation_at(passage_label, events))
 
 
 def sources(row: Row) -> Sequence[int]:
@@ -215,7 +129,7 @@ def content(row: Row, events: Events) -> str:
     """Return an entity with one observation a line; a relationship as its fact, or in words."""
     if isinstance(row, Relationship):
         event = events[row.version].data
-        return fact_text(event.source, row.relation, event.target, _fact(event))
+        return fact_text(event.source, row.relation, event.target, fact_in(event))
     name, observations = name_text(row.name, row.type), _observations(row, events)
     return "\n".join([f"{name}:", *observations]) if observations else name
 
@@ -231,26 +145,14 @@ def data(row: Row, events: Events) -> dict[str, Any]:
         "relation": row.relation,
         "target_id": row.target_id,
         "target": event.target,
-        "fact": _fact(event),
+        "fact": fact_in(event),
         "valid_from": _iso(row.valid_from_us),
         "valid_to": _iso(row.valid_to_us),
     }
 
 
 def _observations(row: Entity, events: Events) -> list[str]:
-    return [_observation(held.label, events) for held in row.observations]
-
-
-def _observation(passage_label: int, events: Events) -> str:
-    """Return the text of an observation: of an update, or of those that came together."""
-    event = events[version_of(passage_label)].data
-    text = getattr(event, "content", None)
-    return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
-
-
-def _fact(event: Any) -> str | None:
-    """Return the fact in an event of a relationship: of an update, its content."""
-    return getattr(event, "fact", None) or getattr(event, "content", None)
+    return [observation_at(held.label, events) for held in row.observations]
 
 
 def _iso(time_us: int | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from immutables import Map, MapMutation
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds.entity.events import (
@@ -28,10 +29,12 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
+    registry,
 )
 from memory_actors.kinds.entity.graph import Graph, Relationship, name_key
-from memory_actors.kinds.kind import Row, label
-from memory_actors.kinds.rows import Groups, Held, put_in, take_from
+from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
+from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
 
 _NONE: Map[str, str] = Map()
 
@@ -81,6 +84,8 @@ class Entities(msgspec.Struct, frozen=True):
         """Bytes that the events of the living take in the log."""
         return self.held.stored_bytes + self.graph.held.stored_bytes
 
+
+initial = Entities()
 
 # --- evolve
 
@@ -137,28 +142,9 @@ def _unname(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
 
 
 def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
-    row = Entity(
-        memory_id=event.memory_id,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=_created_at_us(event, recorded),
-        occurred_at_us=event.occurred_at_us,
-        metadata=event.metadata,
-        name=event.name,
-        type=event.type,
-        digest=event.digest,
-        observations=_observed(event.observations, recorded),
-        pinned=event.pinned,
-    )
+    row = new_row(Entity, recorded, observations=_observed(event.observations, recorded))
     draft.held.put(row)
     _name(draft.names, row)
-
-
-def _created_at_us(event: Any, recorded: Recorded[Event]) -> int:
-    restored = isinstance(event, EntityRestored | RelationshipRestored)
-    return int(event.created_at_us) if restored else recorded.recorded_at_us
 
 
 def _observed(
@@ -174,7 +160,7 @@ def _observed(
 def _entity_observed(draft: _Draft, event: EntityObserved, recorded: Recorded[Event]) -> None:
     row = draft.held.rows[event.memory_id]
     new = _observed(event.observations, recorded)
-    changed = msgspec.structs.replace(
+    changed = replace(
         row,
         size_bytes=row.size_bytes + sum(observation.size_bytes for observation in new),
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
@@ -199,14 +185,14 @@ def _entity_updated(draft: _Draft, event: EntityUpdated, recorded: Recorded[Even
         only = ObservationRow(label(recorded.version, 1), event.digest, event.size_bytes)
         observations = (only,)
     if event.metadata is not None:
-        row = msgspec.structs.replace(row, metadata=event.metadata)
+        row = replace(row, metadata=event.metadata)
     draft.held.put(_with_observations(row, observations, recorded))
 
 
 def _with_observations(
     row: Entity, observations: tuple[ObservationRow, ...], recorded: Recorded[Event]
 ) -> Entity:
-    return msgspec.structs.replace(
+    return replace(
         row,
         size_bytes=row.name_bytes + sum(observation.size_bytes for observation in observations),
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
@@ -229,30 +215,15 @@ def _entities_pruned(draft: _Draft, event: EntitiesPruned, _recorded: Recorded[E
 def _relationship_added(draft: _Draft, event: RelationshipAdded, recorded: Recorded[Event]) -> None:
     for memory_id in event.closed_ids:
         _end(draft, memory_id, event.valid_from_us, 0)
-    row = Relationship(
-        memory_id=event.memory_id,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        created_at_us=_created_at_us(event, recorded),
-        occurred_at_us=event.valid_from_us,
-        metadata=event.metadata,
-        source_id=event.source_id,
-        relation=event.relation,
-        target_id=event.target_id,
-        digest=event.digest,
-        valid_to_us=event.valid_to_us,
-        pinned=event.pinned,
-    )
+    row = new_row(Relationship, recorded, occurred_at_us=event.valid_from_us)
     draft.graph.put(row)
 
 
 def _end(draft: _Draft, memory_id: str, valid_to_us: int, stored_bytes: int) -> None:
-    row = draft.graph.held.rows[memory_id]
-    stored = row.stored_bytes + stored_bytes
-    ended = msgspec.structs.replace(row, valid_to_us=valid_to_us, stored_bytes=stored)
-    draft.graph.put(ended)
+    row = draft.graph.held.rows.get(memory_id)
+    if row is not None:  # the fold of one memory alone does not know the others
+        stored = row.stored_bytes + stored_bytes
+        draft.graph.put(replace(row, valid_to_us=valid_to_us, stored_bytes=stored))
 
 
 def _relationship_ended(draft: _Draft, event: RelationshipEnded, recorded: Recorded[Event]) -> None:
@@ -263,7 +234,7 @@ def _relationship_updated(
     draft: _Draft, event: RelationshipUpdated, recorded: Recorded[Event]
 ) -> None:
     row = draft.graph.held.rows[event.memory_id]
-    changed = msgspec.structs.replace(
+    changed = replace(
         row,
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
         compressed=row.compressed or recorded.compressed,
@@ -271,7 +242,7 @@ def _relationship_updated(
         pinned=row.pinned or event.pinned,
     )
     if event.content is not None:
-        changed = msgspec.structs.replace(
+        changed = replace(
             changed,
             version=recorded.version,
             size_bytes=event.size_bytes,
@@ -356,3 +327,41 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
         return () if row is None else (row,)
     rows = [state.held.rows[i] for i in state.names.get(name_key(name), _NONE).values()]
     return tuple(sorted(rows, key=lambda row: (row.version, row.memory_id)))
+
+
+# --- an entity or a relationship that has gone
+
+LIVES: Lives[Entity | Relationship] = Lives("entity or relationship", registry, initial, fold, find)
+
+
+def as_it_was(life: Life[Entity | Relationship]) -> EntityRestored | RelationshipRestored:
+    """Return the event by which one comes back."""
+    row, events = life.row, life.by_version
+    if isinstance(row, Entity):
+        told = tuple(
+            derived(Observation, held, text=observation_at(held.label, events))
+            for held in row.observations
+        )
+        return derived(EntityRestored, row, observations=told)
+    began = life.events[0].data
+    return derived(
+        RelationshipRestored,
+        row,
+        source=began.source,
+        target=began.target,
+        exclusive=began.exclusive,
+        fact=fact_in(events[row.version].data),
+        valid_from_us=row.valid_from_us,
+    )
+
+
+def observation_at(passage_label: int, events: Events) -> str:
+    """Return the text of an observation: of an update, or of those that came together."""
+    event = events[version_of(passage_label)].data
+    text = getattr(event, "content", None)
+    return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
+
+
+def fact_in(event: Any) -> str | None:
+    """Return the fact in an event of a relationship: of an update, its content."""
+    return getattr(event, "fact", None) or getattr(event, "content", None)

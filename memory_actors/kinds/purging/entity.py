@@ -23,8 +23,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
 )
 from memory_actors.kinds.entity.graph import Relationship, touching
-from memory_actors.kinds.entity.restore import as_it_was
-from memory_actors.kinds.entity.state import Entities, Entity
+from memory_actors.kinds.entity.state import LIVES, Entities, Entity, as_it_was
 from memory_actors.kinds.purging.cleaning import Life
 
 
@@ -41,7 +40,7 @@ def without(
     if not events and related and begin is not None:
         return [_name_alone(begin, row)]
     try:
-        return [as_it_was(life.memory_id, events)]
+        return [as_it_was(LIVES.last(life.memory_id, events))]
     except NotFoundError:
         return None
 
@@ -66,7 +65,7 @@ def _relationship(life: Life) -> list[Event] | None:
     said = [one.data for one in life.clean if isinstance(one.data, RelationshipAdded)]
     if all(event.memory_id != life.memory_id for event in said):
         return None
-    then = as_it_was(life.memory_id, life.clean)
+    then = as_it_was(LIVES.last(life.memory_id, life.clean))
     assert isinstance(then, RelationshipRestored), "a relationship stays one"
     return [msgspec.structs.replace(then, closed_ids=())]
 

@@ -134,16 +134,15 @@ class _Draft:
             self.held.put(row)
             put_in(self.collections, row.collection, row.key, row.memory_id)
         elif isinstance(event, DocumentDeleted):
-            self._discard(event.memory_id)
+            self._drop(event.memory_id)
         else:
             for memory_id in event.memory_ids:
-                self._discard(memory_id)
+                self._drop(memory_id)
             self.pruned += len(event.memory_ids)
 
-    def _discard(self, memory_id: str) -> None:
-        if memory_id in self.held.rows:  # else it is another one of a fold of one memory alone
-            row = self.held.drop(memory_id)
-            take_from(self.collections, row.collection, row.key)
+    def _drop(self, memory_id: str) -> None:
+        row = self.held.drop(memory_id)
+        take_from(self.collections, row.collection, row.key)
 
     def finish(self) -> Structured:
         """Return what has become of the state."""

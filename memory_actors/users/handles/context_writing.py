@@ -25,8 +25,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
-from memory_actors.kinds.context.lines import title_of
-from memory_actors.kinds.context.markdown import check_one, entry_text
+from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import Context, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind

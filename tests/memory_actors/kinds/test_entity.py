@@ -15,7 +15,7 @@ from memory_actors.kinds.entity import (
     UpdateEntity,
     UpdateRelationship,
 )
-from memory_actors.kinds.entity.decide_entity import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
+from memory_actors.kinds.entity.decide import OBSERVATIONS_BYTES_MAX, OBSERVATIONS_MAX
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,

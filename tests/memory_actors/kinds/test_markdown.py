@@ -7,10 +7,10 @@ from memory_actors.kinds.context.markdown import (
     entry_text,
     heading_raw,
     parse,
+    render,
     reworded,
     title_of,
 )
-from memory_actors.kinds.context.rendering import render
 
 
 def raws(text: str) -> list[str]:

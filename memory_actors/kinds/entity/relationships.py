@@ -1,4 +1,4 @@
-"""What commands about relationships decide.
+"""The commands of relationships, and what each of them decides.
 
 What was true stays on record: a new fact that contradicts an old one ends it, and erases nothing.
 Two relationships contradict each other if they are between the same two by the same relation, or,
@@ -9,33 +9,71 @@ may only move to an earlier time: so no two that contradict each other come to o
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.entity.commands import (
-    DeleteRelationship,
-    EndRelationship,
-    Relate,
-    UpdateRelationship,
-)
-from memory_actors.kinds.entity.decide_entity import merged
+from memory_actors.base.validation import metadata_copy
 from memory_actors.kinds.entity.events import (
     Event,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,
+    RelationshipRestored,
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import Graph, Relationship, alike, relation_key, valid_at
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, Entity, find, tentatively
-from memory_actors.kinds.kind import refuse_id, same_json
+from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id, same_json
+from memory_actors.kinds.rows import derived, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
+
+# --- commands
+
+
+class Relate(Add, frozen=True, kw_only=True):
+    """Say that a relationship is true from a time on.
+
+    One that says the same and is true at that time is brought up to date instead.
+    """
+
+    memory_id: str
+    source_id: str
+    relation: str
+    target_id: str
+    digest: bytes
+    """Of `phrasing.fact_text`, with the names as the entities have them."""
+    size_bytes: int
+    """Of the same text."""
+    valid_from_us: int
+    valid_to_us: int | None = None
+    fact: str | None = None
+    exclusive: bool = False
+    """The source has one such relationship at a time: this one ends the others."""
+    metadata: dict[str, Any] = {}
+    pinned: bool = False
+    auto_prune: bool = False
+
+
+class EndRelationship(Command, frozen=True, kw_only=True):
+    """Say when a relationship ended, or that it did so earlier than was known."""
+
+    memory_id: str
+    valid_to_us: int
+
+
+class UpdateRelationship(Update, frozen=True, kw_only=True):
+    """Replace the fact of a relationship (the content), its metadata, or both."""
+
+
+class DeleteRelationship(Delete, frozen=True, kw_only=True):
+    """Delete a relationship as if it had never been said; to say that it is over, end it."""
+
 
 # --- relate
 
@@ -53,7 +91,7 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     need = Room(relationships=1, size_bytes=command.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
     left = tentatively(state, pruned)
-    return [*pruned, placed(_added(command, source, target), left.graph)]
+    return [*pruned, placed(_added(command, source.name, target.name), left.graph)]
 
 
 def _end(state: Entities, entity_id: str) -> Entity:
@@ -108,23 +146,8 @@ def known_as(command: Relate, graph: Graph) -> Relationship | None:
     return same[0] if same else None
 
 
-def _added(command: Relate, source: Entity, target: Entity) -> RelationshipAdded:
-    return RelationshipAdded(
-        memory_id=command.memory_id,
-        source_id=command.source_id,
-        source=source.name,
-        relation=command.relation,
-        target_id=command.target_id,
-        target=target.name,
-        digest=command.digest,
-        size_bytes=command.size_bytes,
-        valid_from_us=command.valid_from_us,
-        valid_to_us=command.valid_to_us,
-        fact=command.fact,
-        exclusive=command.exclusive,
-        metadata=command.metadata,
-        pinned=command.pinned,
-    )
+def _added(command: Relate, source: str, target: str) -> RelationshipAdded:
+    return derived(RelationshipAdded, command, source=source, target=target)
 
 
 def placed(added: A, graph: Graph) -> A:
@@ -140,7 +163,7 @@ def placed(added: A, graph: Graph) -> A:
     valid_to_us = min(ends, default=None)
     closed = _true_at(rivals, added.valid_from_us) if valid_to_us != added.valid_from_us else []
     closed_ids = tuple(row.memory_id for row in closed)
-    return msgspec.structs.replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
+    return replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
 
 
 def _true_at(rows: Sequence[Relationship], time_us: int) -> list[Relationship]:
@@ -180,7 +203,7 @@ def _with_fact(
     fact: str,
     state: Entities,
 ) -> RelationshipUpdated:
-    return msgspec.structs.replace(
+    return replace(
         updated,
         content=fact,
         size_bytes=command.size_bytes,
@@ -212,7 +235,7 @@ def _ends_after(row: Relationship, time_us: int) -> bool:
 # --- change and delete
 
 
-def end(command: EndRelationship, state: Entities) -> Sequence[Event]:
+def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
     """End a relationship, or move its end to an earlier time."""
     row = _living(state, command.memory_id)
     _check_validity(row.valid_from_us, command.valid_to_us)
@@ -230,19 +253,17 @@ def end(command: EndRelationship, state: Entities) -> Sequence[Event]:
 def update(command: UpdateRelationship, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace the fact, or the metadata."""
     row = _living(state, command.memory_id)
-    fact = None if command.digest == row.digest else command.content
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if fact is None and metadata is None:
-        return []
-    updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata)
-    if fact is None:
-        return [updated]
+    updated = update_of(
+        RelationshipUpdated, command, row, same_content=command.digest == row.digest
+    )
+    if updated is None or updated.content is None:
+        return [] if updated is None else [updated]
     grows = command.size_bytes - row.size_bytes
     make_room(state, limits, Room(size_bytes=grows, whole_bytes=command.size_bytes), None)
-    return [_with_fact(updated, row, command, fact, state)]
+    return [_with_fact(updated, row, command, updated.content, state)]
 
 
-def delete(command: DeleteRelationship, state: Entities) -> Sequence[Event]:
+def delete(command: DeleteRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
     """Delete a relationship."""
     row = _living(state, command.memory_id)
     return [RelationshipDeleted(memory_id=row.memory_id)]
@@ -253,3 +274,28 @@ def _living(state: Entities, memory_id: str) -> Relationship:
     if row is None:
         raise NotFoundError(f"no relationship {memory_id!r}: it was never there, or it was deleted")
     return row
+
+
+# --- restore
+
+
+def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
+    """Refuse a relationship of which an end is not there."""
+    for entity_id in (relationship.source_id, relationship.target_id):
+        if entity_id not in state.held.rows:
+            raise NotFoundError(
+                f"relationship {relationship.memory_id!r} has an end in {entity_id!r}, which has "
+                "gone: restore that one too, in the same call"
+            )
+
+
+# --- both entities and relationships
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """Return metadata with new values for some keys, None if that changes nothing.
+
+    :raises InvalidInputError: together they are larger than metadata may be.
+    """
+    both = {**old, **new}
+    return None if same_json(both, old) else metadata_copy(both)

@@ -1,47 +1,114 @@
-"""What commands about entities decide.
+"""The commands of entities, and what each of them decides; those of relationships stand beside.
 
 An entity is its name and type: to add one that is there adds what is new of it, and nothing twice.
+Texts come with their digests and sizes: the caller embeds what `phrasing` makes of them, and takes
+the digest of the same text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, ClassVar, NoReturn
 
-import msgspec
+from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
-from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.entity.commands import (
-    AddEntity,
-    DeleteEntity,
-    RemoveObservation,
-    UpdateEntity,
-)
+from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityDeleted,
     EntityObserved,
+    EntityRestored,
     EntityUpdated,
     Event,
     Observation,
     ObservationRemoved,
     RelationshipDeleted,
+    RelationshipRestored,
 )
 from memory_actors.kinds.entity.graph import name_key, touching
+from memory_actors.kinds.entity.relationships import (
+    DeleteRelationship,
+    EndRelationship,
+    Relate,
+    UpdateRelationship,
+)
 from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
-from memory_actors.kinds.entity.state import Entities, Entity, find, named
-from memory_actors.kinds.kind import PASSAGES_MAX, refuse_id, same_json
+from memory_actors.kinds.entity.state import (
+    LIVES,
+    Entities,
+    Entity,
+    as_it_was,
+    find,
+    named,
+    tentatively,
+)
+from memory_actors.kinds.kind import (
+    PASSAGES_MAX,
+    Add,
+    Command,
+    Delete,
+    Restore,
+    Update,
+    deciding,
+    refuse_id,
+)
 from memory_actors.kinds.phrasing import observation_text, text_digest
+from memory_actors.kinds.rows import derived, update_of
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
 assert OBSERVATIONS_MAX < PASSAGES_MAX
 
+# --- commands
+
+
+class AddEntity(Add, frozen=True, kw_only=True):
+    """Add an entity, or what is new of it to the one that has its name and type."""
+
+    memory_id: str
+    """For a new entity; one that is there keeps its id (see `state.named`)."""
+    name: str
+    type: str
+    digest: bytes
+    """Of `phrasing.name_text`."""
+    occurred_at_us: int
+    observations: tuple[Observation, ...] = ()
+    metadata: dict[str, Any] = {}
+    pinned: bool = False
+    auto_prune: bool = False
+    must_exist: bool = False
+    """Refuse to add one that is not there."""
+
+
+class UpdateEntity(Update, frozen=True, kw_only=True):
+    """Replace all observations of an entity by one (the content), its metadata, or both."""
+
+
+class RemoveObservation(Command, frozen=True, kw_only=True):
+    """Delete one observation of an entity."""
+
+    frees: ClassVar[bool] = True
+    memory_id: str
+    digest: bytes
+
+
+class DeleteEntity(Delete, frozen=True, kw_only=True):
+    """Delete an entity with every relationship of it; or one relationship, if the id is of one."""
+
+
+class RestoreEntities(Restore, frozen=True, kw_only=True):
+    """Bring back entities and relationships that were pruned or deleted.
+
+    A relationship comes back if both its ends are there, or come back in the same command.
+    """
+
+
 # --- add
 
 
-def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def _add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
     _check_id(command, state)
     known = named(state, command.name, command.type)
@@ -74,17 +141,8 @@ def _key(it: EntityAdded | Entity | AddEntity) -> tuple[str, str]:
 def _added(command: AddEntity) -> EntityAdded:
     observations = _new(command.observations, set())
     name_bytes = len(command.name.encode()) + len(command.type.encode())
-    return EntityAdded(
-        memory_id=command.memory_id,
-        name=command.name,
-        type=command.type,
-        digest=command.digest,
-        size_bytes=name_bytes + _bytes(observations),
-        occurred_at_us=command.occurred_at_us,
-        observations=observations,
-        metadata=command.metadata,
-        pinned=command.pinned,
-    )
+    size_bytes = name_bytes + _bytes(observations)
+    return derived(EntityAdded, command, size_bytes=size_bytes, observations=observations)
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
@@ -133,7 +191,7 @@ def _merge(command: AddEntity, row: Entity, state: Entities, limits: Limits) -> 
     """Add to an entity what the command knows and the entity does not."""
     known = {observation.digest for observation in row.observations}
     new = _new(_as_named(row, command), known)
-    metadata = merged(row.metadata, command.metadata)
+    metadata = relationships.merged(row.metadata, command.metadata)
     pinned = command.pinned and not row.pinned
     if not new and metadata is None and not pinned:
         return []
@@ -157,47 +215,31 @@ def _as_named(row: Entity, command: AddEntity) -> Sequence[Observation]:
     if command.name == row.name:
         return command.observations
     return [
-        msgspec.structs.replace(o, digest=text_digest(observation_text(row.name, o.text)))
+        replace(o, digest=text_digest(observation_text(row.name, o.text)))
         for o in command.observations
     ]
-
-
-def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
-    """Return metadata with new values for some keys, None if that changes nothing.
-
-    :raises InvalidInputError: together they are larger than metadata may be.
-    """
-    both = {**old, **new}
-    return None if same_json(both, old) else metadata_copy(both)
 
 
 # --- change and delete
 
 
-def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def _update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace all observations by one, or the metadata."""
     row = _living(state, command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]
-    content = None if only else command.content
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if content is None and metadata is None:
+    updated = update_of(EntityUpdated, command, row, same_content=only)
+    if updated is None:
         return []
-    if content is not None:
+    if updated.content is not None:
         grows = command.size_bytes - _bytes(row.observations)
         need = Room(size_bytes=grows, whole_bytes=command.size_bytes)
         make_room(state, limits, need, None)
-    return [
-        EntityUpdated(
-            memory_id=row.memory_id,
-            content=content,
-            size_bytes=command.size_bytes if content is not None else 0,
-            digest=command.digest if content is not None else b"",
-            metadata=metadata,
-        )
-    ]
+    return [updated]
 
 
-def remove_observation(command: RemoveObservation, state: Entities) -> Sequence[Event]:
+def _remove_observation(
+    command: RemoveObservation, state: Entities, _limits: Limits
+) -> Sequence[Event]:
     """Delete one observation."""
     row = _living(state, command.memory_id)
     if all(observation.digest != command.digest for observation in row.observations):
@@ -207,7 +249,7 @@ def remove_observation(command: RemoveObservation, state: Entities) -> Sequence[
     return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
 
 
-def delete(command: DeleteEntity, state: Entities) -> Sequence[Event]:
+def _delete(command: DeleteEntity, state: Entities, _limits: Limits) -> Sequence[Event]:
     """Delete an entity and its relationships, or one relationship."""
     memory_id = command.memory_id
     if memory_id in state.graph.held.rows:
@@ -222,3 +264,61 @@ def _living(state: Entities, memory_id: str) -> Entity:
     if row is None:
         raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")
     return row
+
+
+# --- restore
+
+
+def _restore(command: RestoreEntities, state: Entities, limits: Limits) -> Sequence[Event]:
+    """Bring all of them back or none; entities first, so that relationships find their ends."""
+    living = {*state.held.rows, *state.graph.held.rows}
+    gone = [as_it_was(life) for life in LIVES.gone(command, living)]
+    entities = [it for it in gone if isinstance(it, EntityRestored)]
+    related = [it for it in gone if isinstance(it, RelationshipRestored)]
+    need = Room(len(entities), len(related), sum(it.size_bytes for it in gone))
+    make_room(state, limits, need, None)
+    events: list[Event] = []
+    for entity in entities:
+        _check_name(entity, state)
+        events.append(entity)
+        state = tentatively(state, [entity])
+    for relationship in related:
+        relationships.check_ends(relationship, state)
+        events.append(relationships.placed(relationship, state.graph))
+        state = tentatively(state, events[-1:])
+    return events
+
+
+def _check_name(entity: EntityRestored, state: Entities) -> None:
+    other = named(state, entity.name, entity.type)
+    if other is not None:
+        raise InvalidInputError(
+            f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its name and "
+            "type by now. Add the observations to that one, or delete it first"
+        )
+
+
+# --- decide
+
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
+    {
+        AddEntity: _add,
+        UpdateEntity: _update,
+        RemoveObservation: _remove_observation,
+        DeleteEntity: _delete,
+        Relate: relationships.relate,
+        EndRelationship: relationships.end,
+        UpdateRelationship: relationships.update,
+        DeleteRelationship: relationships.delete,
+        RestoreEntities: _restore,
+    }
+)
+COMMANDS = tuple(_DECISIONS)
+decide = deciding(_DECISIONS)
+"""Turn a command into events.
+
+:raises QuotaExceededError: no room, and no leave to make some.
+:raises InvalidInputError: an id that stands for another memory, a validity that ends before it
+    begins, more than an entity may hold.
+:raises NotFoundError: no such entity, relationship or observation.
+"""
