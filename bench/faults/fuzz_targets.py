@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog import EventLogError, EventRegistry
 from eventlog.archive import block
-from eventlog.archive.block import ReadLine
+from eventlog.archive.block import Entry
 from eventlog.core import frame
 from eventlog.keys.aes_gcm import StreamCipher
 from memory_actors.kinds import user_state
@@ -122,7 +122,7 @@ def feed(data: bytes) -> None:
 def samples() -> dict[str, bytes]:
     """Return whole bytes for each target."""
     plain = _packed(Noted("hello", [1, 2**40], {"a": 0.5, "b": None}, b"bytes"))
-    entries = [ReadLine(version, bytes(16), b"payload " * 9) for version in range(1, 5)]
+    entries = [Entry(version, bytes(16), b"payload " * 9) for version in range(1, 5)]
     blocks = block.pack(entries, PLACE)
     payload = registry.prepare(Noted("hello"), {"by": "me"}).raw
     return {
