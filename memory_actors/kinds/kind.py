@@ -1,4 +1,4 @@
-"""What a kind of memory is made of.
+"""The parts of a kind of memory.
 
 Each kind is one module, in one order: events, state, evolve, commands, decide, reads. The module
 itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds of one
@@ -41,9 +41,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change a user's memory. `now_us` is the only clock a decision knows."""
 
     background: ClassVar[bool] = False
-    """Whether its texts can wait for those of other commands."""
+    """True if its texts can wait for those of other commands."""
     frees: ClassVar[bool] = False
-    """Whether it is what makes room: carried out also where memory or the log is full."""
+    """True if it makes room: it is carried out also where memory or the log is full."""
     now_us: int
 
 
@@ -135,7 +135,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     occurred_at_us: int
     metadata: dict[str, Any]
     compressed: bool = False
-    """Whether the log stores what it says compressed."""
+    """True if the log stores its content compressed."""
 
     @property
     def shown_metadata(self) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ def last_true_us(row: Row) -> int:
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What a state holds and what it lost, kept as it changes and never counted anew."""
+    """Counts of the rows and bytes in a state, kept as it changes and never counted anew."""
 
     count: int
     size_bytes: int
@@ -166,9 +166,9 @@ class Tally(msgspec.Struct, frozen=True):
     originals: int = 0
     """Memories that the summaries stand for; they are not in `count`."""
     summaries_bytes_before: int = 0
-    """What the originals of the summaries said, in bytes."""
+    """Bytes of the originals of the summaries."""
     summaries_bytes_after: int = 0
-    """What the summaries say; that is in `size_bytes`."""
+    """Bytes of the summaries; they are in `size_bytes`."""
 
 
 class Passage(NamedTuple):

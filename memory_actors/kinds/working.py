@@ -122,7 +122,7 @@ class SetKey(Add, frozen=True, kw_only=True):
     """Set a key to a JSON value."""
 
     entry: KeySet
-    """As it is if the key is new; an existing one keeps its id."""
+    """The entry as it will be if the key is new; an existing one keeps its id."""
     auto_prune: bool = False
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
@@ -132,7 +132,7 @@ class UpdateKey(Update, frozen=True, kw_only=True):
     """Replace the value of an entry with a text, its metadata, or both."""
 
     least_recent: tuple[str, ...] | None = None
-    """As in `SetKey`."""
+    """Keys, as in `SetKey`."""
 
 
 class DeleteKey(Delete, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What each store can do beyond the port, and that it does it under the protocol's signature."""
+"""The capabilities of each store beyond the port, under the signatures of their protocols."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can be asked of context documents."""
+"""Commands about context documents."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
@@ -44,15 +44,15 @@ Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """How much room there is, and what may go to make some."""
+    """The room of a document, and the entries that may go to make some."""
 
     budget: TokenBudget = BUDGET
     auto_archive: bool = False
-    """Whether the stalest entries make room on the way to the hard limit."""
+    """True if the stalest entries make room on the way to the hard limit."""
     free: float = FREE
-    """Which part of a document archiving frees, and of the soft limit those who make room."""
+    """The share of a document that archiving frees; to make room, the share of the soft limit."""
     read_at_us: Mapping[str, int] = {}
-    """When entries were last read, which no event knows."""
+    """The times at which entries were last read, which no event knows."""
 
 
 class ChangeDocument(Command, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class ChangeDocument(Command, frozen=True, kw_only=True):
     """With it: the document is then the same as a file. See `DocumentSynced`."""
     label: str = ""
     create: bool = False
-    """Whether the document must be a new one."""
+    """True if the document must be a new one."""
     room: Room = Room()
 
 

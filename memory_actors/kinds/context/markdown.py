@@ -57,7 +57,7 @@ def is_blank(text: str) -> bool:
 
 
 class Start:
-    """What a line means: nothing that went before has a say. Each state is what it continues."""
+    """The state at a beginning: no line before has a say. Each state is what it continues."""
 
     def step(self, line: str) -> tuple["Start", bool]:
         """Return the state behind a line, and whether the line begins a block."""

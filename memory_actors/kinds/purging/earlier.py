@@ -1,4 +1,4 @@
-"""What earlier purges mean for a later one.
+"""Earlier purges, as a later one has to see them.
 
 A purge leaves the words that it took out in the log, and says some others anew. So the next one
 must pass over both: the words, for they are purged, and what was said anew, for it is said by the
