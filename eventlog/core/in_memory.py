@@ -109,7 +109,10 @@ class InMemoryLog(TakesAppends):
         first_result = _first_result(stream, held, key, request.digest)
         if first_result is not None:
             return first_result
-        _check(stream, held, request.epoch, request.expected_version)
+        if request.epoch < held.epoch:
+            raise Fenced(stream, request.epoch, held.epoch)
+        if request.expected_version not in (ANY_VERSION, len(held.events)):
+            raise WrongExpectedVersion(stream, request.expected_version, len(held.events))
         self._totals = count(self._totals, request.counters)
         request.counted()
         self._streams[stream] = held
@@ -352,13 +355,6 @@ def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[
             kind = PayloadErased if event.data.erased else PayloadDropped
             raise kind(event.stream, event.version, event.data.since_us)
     return events
-
-
-def _check(stream: str, held: _Stream, epoch: int, expected_version: int) -> None:
-    if epoch < held.epoch:
-        raise Fenced(stream, epoch, held.epoch)
-    if expected_version not in (ANY_VERSION, len(held.events)):
-        raise WrongExpectedVersion(stream, expected_version, len(held.events))
 
 
 def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended | None:

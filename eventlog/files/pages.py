@@ -115,7 +115,10 @@ def check_file(path: Path, checked_bytes_max: int = CHECKED_BYTES_MAX) -> None:
         return  # created and killed before LMDB wrote its meta pages: nothing was acknowledged
     meta = _newest(path, head)
     if size <= checked_bytes_max or size < meta.stated_bytes:
-        _check_pages(path, meta)
+        try:
+            check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
+        except CorruptLog as error:
+            raise CorruptLog(f"{path}: {error}") from error
 
 
 def pad(path: Path) -> None:
@@ -137,13 +140,6 @@ def _newest(path: Path, head: bytes) -> Meta:
     if newest.stated_bytes > STATED_BYTES_MAX:
         raise CorruptLog(f"{path} has a meta page that cannot be true: restore a backup")
     return newest
-
-
-def _check_pages(path: Path, meta: Meta) -> None:
-    try:
-        check_pages(np.asarray(np.memmap(path, np.uint8, "r")), meta)
-    except CorruptLog as error:
-        raise CorruptLog(f"{path}: {error}") from error
 
 
 def _metas(head: bytes) -> Iterator[tuple[int, Meta]]:

@@ -45,7 +45,8 @@ async def entries(log: EventStore, wanted: EntryFilter) -> AsyncIterator[LogEntr
         source = _there(log, stream, wanted.after)
     async for recorded in source:
         if wanted.has(recorded):
-            yield _entry(recorded)
+            (told,) = history([recorded])
+            yield LogEntry(user_id=user_of(recorded.stream), **msgspec.structs.asdict(told))
 
 
 async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterator[Recorded[Any]]:
@@ -61,8 +62,3 @@ async def _there(log: EventStore, stream: str | None, after: int) -> AsyncIterat
         for recorded in page:
             yield recorded
         after = page[-1].position
-
-
-def _entry(recorded: Recorded[Any]) -> LogEntry:
-    (told,) = history([recorded])
-    return LogEntry(user_id=user_of(recorded.stream), **msgspec.structs.asdict(told))

@@ -76,20 +76,18 @@ async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: i
             "datetime, a date or ISO 8601"
         )
     if isinstance(as_of, int):
-        position, at_us = as_of, await _recorded_us(log, check_count(as_of, "as_of"))
+        position = check_count(as_of, "as_of")
+        at = await log.read_event(position, dropped="mark")
+        if at is None and position:
+            raise InvalidInputError(
+                f"the log has no event {position:,} yet: name an earlier position"
+            )
         version = await last_version(log, stream, head, lambda event: event.position <= position)
-        return await _moment(log, stream, version, at_us)
+        return await _moment(log, stream, version, 0 if at is None else at.recorded_at_us)
     time = time_us(as_of, "as_of")
     assert time is not None
     version = await last_version(log, stream, head, lambda event: event.recorded_at_us <= time)
     return await _moment(log, stream, version, time)
-
-
-async def _recorded_us(log: EventStore, position: int) -> int:
-    event = await log.read_event(position, dropped="mark")
-    if event is None and position:
-        raise InvalidInputError(f"the log has no event {position:,} yet: name an earlier position")
-    return 0 if event is None else event.recorded_at_us
 
 
 async def _moment(log: EventStore, stream: str, version: int, at_us: int) -> Moment:

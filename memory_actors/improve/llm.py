@@ -63,7 +63,7 @@ _OUT_OF: Final = re.compile(
 )
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Judgement(msgspec.Struct, frozen=True):
     """The critic's answer."""
 
     score: float
@@ -160,7 +160,7 @@ def critique_of(answer: str) -> Critique:
     """
     start, end = answer.find("{"), answer.rfind("}")
     try:
-        said = msgspec.json.decode(answer[start : end + 1], type=_Said)
+        said = msgspec.json.decode(answer[start : end + 1], type=_Judgement)
     except (msgspec.DecodeError, RecursionError):
         return _in_words(answer)
     findings = [_finding(one) for one in said.findings[:FINDINGS_MAX]]

@@ -105,7 +105,7 @@ class _Replay:
         return self._rounds[self._place]
 
 
-class _End(msgspec.Struct, frozen=True, kw_only=True):
+class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run that went as planned, as the last step has it."""
 
     stopped_because: str
@@ -157,7 +157,7 @@ class Recorder:
         if self._user is None:
             return
         stats = result.metadata["memory_stats"]
-        end = _End(
+        end = _Outcome(
             stopped_because=stats["stopped_because"],
             best_round=best_round,
             score=result.score,
@@ -270,7 +270,7 @@ def _judged(given: str, rounds: Iterable[Round], number: int) -> str:
     return revised[-1] if revised else given
 
 
-def _because(status: str, finished: _End | None, ends: list[dict[str, Any]]) -> str | None:
+def _because(status: str, finished: _Outcome | None, ends: list[dict[str, Any]]) -> str | None:
     if finished is not None:
         return finished.stopped_because
     if status != "failed":
@@ -301,7 +301,7 @@ def _whole(found: re.Match[str], step: dict[str, Any]) -> Any:
     if found["what"] == "given":
         return step["outcome"]
     if found["what"] == "finished":
-        return msgspec.json.decode(step["observation"], type=_End)
+        return msgspec.json.decode(step["observation"], type=_Outcome)
     return Round(
         number=int(found["round"]),
         critique=msgspec.json.decode(step["observation"], type=Critique),

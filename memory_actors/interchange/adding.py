@@ -31,7 +31,7 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
     StepParts,
 )
-from memory_actors.interchange.records import COMPRESSED_FLAG, Entry, ImportReport
+from memory_actors.interchange.records import COMPRESSED_FLAG, ImportReport, ReadLine
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
 from memory_actors.users.handles.summaries import SummaryData
@@ -49,7 +49,7 @@ class Adder:
         """Ids of entities here, by those in the file. Bounded by the quota of entities."""
         self._added = self._unchanged = self._unindexed = self._other_metadata = 0
 
-    async def add(self, entries: Sequence[Entry]) -> None:
+    async def add(self, entries: Sequence[ReadLine]) -> None:
         """Add entries, up to the first that is refused.
 
         :raises InvalidInputError: one can never be added; the message names its place.
@@ -77,7 +77,7 @@ class Adder:
 
     # --- how it is carried out
 
-    async def _add_together(self, entries: Sequence[Entry]) -> None:
+    async def _add_together(self, entries: Sequence[ReadLine]) -> None:
         """Add facts in one commit; if it is refused, line by line, up to the one at fault."""
         try:
             receipts = await self._user.add_many([entry.item for entry in entries])
@@ -89,7 +89,7 @@ class Adder:
                 self._count(receipt)
                 await self._compare(entry, receipt)
 
-    async def _add_one(self, entry: Entry) -> None:
+    async def _add_one(self, entry: ReadLine) -> None:
         try:
             receipt = await self._carried_out(entry)
             self._count(receipt)
@@ -102,7 +102,7 @@ class Adder:
             error.args = (f"{entry.place}: {error}",)
             raise
 
-    async def _carried_out(self, entry: Entry) -> Receipt | None:
+    async def _carried_out(self, entry: ReadLine) -> Receipt | None:
         match entry.parts:
             case EntityParts() as parts:
                 return await self._add_entity(entry.item, parts)
@@ -129,7 +129,7 @@ class Adder:
         self._added += not same
         self._unindexed += not same and receipt is not None and not receipt.indexed
 
-    async def _compare(self, entry: Entry, receipt: Receipt | None) -> None:
+    async def _compare(self, entry: ReadLine, receipt: Receipt | None) -> None:
         """Count an entry that added nothing, and has other metadata than the memory of its id."""
         if not entry.item.metadata or (receipt is not None and receipt.operation != "unchanged"):
             return
@@ -138,7 +138,7 @@ class Adder:
 
     # --- what was there before
 
-    async def _was_added(self, entry: Entry, error: Exception) -> bool:
+    async def _was_added(self, entry: ReadLine, error: Exception) -> bool:
         """Say whether what is refused is there all the same, or was: it may have changed since."""
         if not isinstance(error, InvalidInputError) or isinstance(entry.parts, EpisodeParts):
             return False
@@ -164,7 +164,7 @@ class Adder:
 
     # --- one entry
 
-    async def _add_text(self, entry: Entry) -> Receipt | None:
+    async def _add_text(self, entry: ReadLine) -> Receipt | None:
         """Add what is given as a text. A working key that is there already keeps its id."""
         item = entry.item
         if entry.value is not msgspec.UNSET:
@@ -259,12 +259,12 @@ def _own(item: Item) -> dict[str, Any]:
     return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 
-def _together(entry: Entry) -> tuple[bool, Origins]:
+def _together(entry: ReadLine) -> tuple[bool, Origins]:
     """Return what entries have in common that are added in one go: facts of the same origins."""
     return entry.kind is MemoryType.LONG_TERM and entry.parts is None, entry.origins
 
 
-def _summary(entry: Entry, parts: SummaryData) -> Memory:
+def _summary(entry: ReadLine, parts: SummaryData) -> Memory:
     now = datetime.now(UTC)
     return Memory(
         memory_id=entry.memory_id,
@@ -310,7 +310,7 @@ def _goal(memory: Memory) -> str | None:
     return memory.data["goal"] if memory.memory_type == MemoryType.EPISODIC else None
 
 
-def _same_metadata(there: Memory, entry: Entry) -> bool:
+def _same_metadata(there: Memory, entry: ReadLine) -> bool:
     """Say whether a memory has the metadata of an entry, but for what says how it is stored."""
     here = {name: value for name, value in there.metadata.items() if name != COMPRESSED_FLAG}
     given = entry.item.metadata or {}

@@ -26,7 +26,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
-from memory_actors.interchange.records import Entry, ImportReport, LineReader, Progress, line_of
+from memory_actors.interchange.records import ImportReport, LineReader, Progress, ReadLine, line_of
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model
 BATCH_BYTES_MAX: Final = 8 << 20  # read and not yet added, beside the line that passes it
@@ -34,8 +34,8 @@ LINE_BYTES_MAX: Final = 128 << 20  # an episode of 50 steps of 256 KiB, every ch
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class _Batch(NamedTuple):
-    entries: list[Entry]
+class _Lines(NamedTuple):
+    entries: list[ReadLine]
     start_bytes: int
     end_bytes: int
     """The place in the file at which its last line ends."""
@@ -72,7 +72,7 @@ async def import_jsonl(
     return adder.report(reader.notes())
 
 
-def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[Entry, int]]:
+def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[ReadLine, int]]:
     """Yield each line as an entry, and how far the file has been read."""
     done_bytes, number = 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
@@ -88,16 +88,16 @@ def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[E
             yield reader.read(data, place), done_bytes
 
 
-def _batches(entries: Iterator[tuple[Entry, int]]) -> Iterator[_Batch]:
+def _batches(entries: Iterator[tuple[ReadLine, int]]) -> Iterator[_Lines]:
     """Yield entries in batches; before a bad line is raised, what came before it."""
-    batch = _Batch([], 0, 0)
+    batch = _Lines([], 0, 0)
     try:
         for entry, end_bytes in entries:
             batch.entries.append(entry)
             batch = batch._replace(end_bytes=end_bytes)
             if batch.full:
                 yield batch
-                batch = _Batch([], end_bytes, end_bytes)
+                batch = _Lines([], end_bytes, end_bytes)
     except InvalidInputError:
         if batch.entries:
             yield batch

@@ -130,7 +130,7 @@ FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
 """The fields a kind has besides those that all have."""
 
 
-class Entry(NamedTuple):
+class ReadLine(NamedTuple):
     """A line that was read and checked."""
 
     place: str
@@ -214,7 +214,7 @@ class LineReader:
         """Return what was not understood of the lines read so far."""
         return self._notes.all()
 
-    def read(self, data: bytes, place: str) -> Entry:
+    def read(self, data: bytes, place: str) -> ReadLine:
         """Return what a line says; `place` is named in errors.
 
         :raises InvalidInputError: it is not JSON, or not a memory.
@@ -230,7 +230,7 @@ class LineReader:
                 "came before it is kept, nothing after it was read, nothing is added twice"
             ) from error
 
-    def _entry(self, line: Line, place: str) -> Entry:
+    def _entry(self, line: Line, place: str) -> ReadLine:
         kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
@@ -249,7 +249,7 @@ class LineReader:
             last_seen_at=datetime_of(line.last_seen_at, "last_seen_at"),
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
-        return Entry(place, kind, item, value, parts, _origins(line))
+        return ReadLine(place, kind, item, value, parts, _origins(line))
 
     def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""

@@ -151,7 +151,7 @@ class LiveUser:
 
     @property
     def size_bytes(self) -> int:
-        """Memory held, roughly; texts are in the log and not counted. Asked after every use."""
+        """Memory held, roughly; texts are in the log and not counted. Asked now and then."""
         if self._sized is not self.state:
             self._sized, self._state_bytes = self.state, _state_bytes(self.state)
         return BASE_BYTES + self._state_bytes + self.indexes.size_bytes + self.values.size_bytes

@@ -22,7 +22,7 @@ import anyio.to_thread
 import pyphen
 
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.prose import Edit, Prose, Span, quote, words_of
+from memory_actors.improve.local.prose import Edit, Prose, Sentence, quote, words_of
 from memory_actors.improve.local.terms import Knowing
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
 
@@ -147,7 +147,7 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(one.isascii() for one in letters) > len(letters)
 
 
-def _at(kind: str, message: str, places: Sequence[Span]) -> list[CritiqueFinding]:
+def _at(kind: str, message: str, places: Sequence[Sentence]) -> list[CritiqueFinding]:
     return [_finding(kind, message, place.text) for place in places]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from memory_actors.improve.local.prose import Edit, Prose, Span
+from memory_actors.improve.local.prose import Edit, Prose, Sentence
 from memory_actors.improve.local.terms import Terms
 
 REPEAT_WORDS_MIN: Final = 3
@@ -79,7 +79,7 @@ def misspelt(prose: Prose, terms: Terms) -> list[Edit]:
     ]
 
 
-def repeated(prose: Prose) -> list[Span]:
+def repeated(prose: Prose) -> list[Sentence]:
     """Return the sentences that stand, but for marks and capitals, further ahead already.
 
     A heading is none: it may say what the text below it begins with.
@@ -129,11 +129,11 @@ def _doubled(text: str, starts: Container[int]) -> Iterator[Edit]:
             yield Edit(found.start(), found.end(), found["word"], found[0], "stands twice")
 
 
-def long_sentences(prose: Prose) -> list[Span]:
+def long_sentences(prose: Prose) -> list[Sentence]:
     """Return the sentences of more than 30 words."""
     return [span for span in prose.sentences if span.words > SENTENCE_WORDS_MAX]
 
 
-def passive(prose: Prose) -> list[Span]:
+def passive(prose: Prose) -> list[Sentence]:
     """Return the sentences in the passive voice."""
     return [span for span in prose.sentences if _PASSIVE.search(span.text)]

@@ -36,8 +36,8 @@ _HEADING: Final = re.compile(
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019\-][^\W_]+)*")
 
 
-class Span(NamedTuple):
-    """A stretch of a text."""
+class Sentence(NamedTuple):
+    """A sentence and its place in the text."""
 
     start: int
     end: int
@@ -96,7 +96,7 @@ class Prose:
         """Tell whether a stretch may be edited: nothing of it is no prose, or quoted."""
         return not (self._closed.touch(start, end) or self._quoted.touch(start, end))
 
-    def may_go(self, span: Span) -> bool:
+    def may_go(self, span: Sentence) -> bool:
         """Tell whether a sentence may be left out.
 
         It is all prose, no heading, and neither begins nor ends inside of a quotation.
@@ -106,12 +106,12 @@ class Prose:
         return not (cut or self._closed.touch(start, end) or self._headings.touch(start, end))
 
 
-def _spans(text: str) -> list[Span]:
+def _spans(text: str) -> list[Sentence]:
     spans, place = [], 0
     for sentence in sentences(text):
         start = text.index(sentence, place)
         place = start + len(sentence)
-        spans.append(Span(start, place, sentence, count_words(sentence)))
+        spans.append(Sentence(start, place, sentence, count_words(sentence)))
     return spans
 
 
@@ -136,7 +136,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
     return "".join([*parts, text[place:]])
 
 
-def without(text: str, span: Span) -> Edit:
+def without(text: str, span: Sentence) -> Edit:
     """Return an edit that takes a sentence away, and the space that parted it from others.
 
     That is the space behind it; at the end of a line the space in front of it.

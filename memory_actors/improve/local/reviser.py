@@ -17,7 +17,7 @@ import anyio.to_thread
 from memory_actors.compaction.summarizers.coverage import concepts
 from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.prose import Edit, Prose, Span, edited, without
+from memory_actors.improve.local.prose import Edit, Prose, Sentence, edited, without
 from memory_actors.improve.local.terms import Knowing
 from memory_actors.improve.records import Critique
 
@@ -107,7 +107,7 @@ def _is_balanced(text: str) -> bool:
 # --- sentences that a text can do without
 
 
-def _least_central(prose: Prose, words_over: int) -> Iterator[Span]:
+def _least_central(prose: Prose, words_over: int) -> Iterator[Sentence]:
     """Yield sentences that say least of what the text is about, until so many words have gone.
 
     Never the first: it says what the text is. At most a tenth of them, for each changes what the
@@ -122,7 +122,7 @@ def _least_central(prose: Prose, words_over: int) -> Iterator[Span]:
         yield spans[place]
 
 
-def _by_worth(spans: Sequence[Span]) -> list[int]:
+def _by_worth(spans: Sequence[Sentence]) -> list[int]:
     """Return the places of all sentences but the first, the least worth for its length first."""
     if len(spans) < 2:
         return []
