@@ -32,7 +32,7 @@ from bench.hashed import HashedEmbedder
 from bench.kill_child import Alike
 from bench.opened import at_rest
 from memory_actors import Cluster, EmbedderError, Item, MemorySystem, Settings
-from memory_actors.search.indexes import pending as wanting
+from memory_actors.search.indexes import pending
 
 OTHERS = 4
 ROUNDS = {"quick": 1, "middle": 5, "full": 9}
@@ -117,7 +117,7 @@ def _note(row: Row, name: str, ending: Any) -> None:
 
 
 async def _embedder(store: Path, misbehave: Any, counts: Counts) -> tuple[str, str]:
-    wanting.RETRY_S = RETRY_S  # type: ignore[misc] - what is kept is indexed sooner
+    pending.RETRY_S = RETRY_S  # type: ignore[misc] - what is kept is indexed sooner
     embedder = Faulty(misbehave)
     settings = Settings(embedder_deadline_s=DEADLINE_S)
     writes, p99s = WRITES[counts], list[tuple[float, float]]()

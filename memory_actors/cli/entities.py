@@ -123,7 +123,7 @@ def _tree(start: Entity, found: Sequence[Neighbour]) -> Tree:
 
 
 def _arrow(here: str, it: Relationship) -> str:
-    """Return a relationship as it reads from one of its ends."""
+    """Return a relationship as it reads from one of its endpoints."""
     if it.source_id == here:
         return f"{it.relation} → {it.target}"
     return f"← {it.relation} ─ {it.source}"

@@ -218,11 +218,11 @@ class Adder:
             raise
 
     async def _end(self, entity_id: str | None, name: str | None) -> str:
-        """Return what an end of a relationship is called here: an id, or else a name."""
+        """Return the name here of an endpoint of a relationship: an id, or else a name."""
         if entity_id in self._entity_ids:
             return self._entity_ids[entity_id]
         if name is None or (entity_id is not None and await self._living(entity_id) is not None):
-            assert entity_id is not None, "a line names both ends"
+            assert entity_id is not None, "a line names both endpoints"
             return entity_id
         return name
 

@@ -11,7 +11,7 @@ Every field but the content may be left out:
 
       entity      {"name", "type", "observations": [...]}
       entity      {"relation", "source_id", "source", "target_id", "target", "fact", "valid_from",
-                   "valid_to"}, a relationship: each end by its id in this file, or by its name
+                   "valid_to"}, a relationship: each endpoint by its id here, or by its name
       episodic    {"goal", "agent_id", "status", "result", "steps": [{"number", "action",
                    "observation", "outcome", "error"}, ...], "evicted", "steps_evicted"}
       structured  {"collection", "key", "value"}

@@ -4,11 +4,11 @@ Theory. Whoever opens a connection and never finishes a request costs a place an
 thousand of them would lock everybody out. Three bounds keep that from happening:
 
 - The headers of a request have to be there within a deadline, from the first connection or the
-  first byte on. (Between two requests uvicorn waits for 5 s; for a body, the doorway.)
+  first byte on. (Between two requests uvicorn waits for 5 s; for a body, `admission`.)
 - One address has a number of connections, and so have all together. The one that comes on top of
   that always gets in: the oldest that waits, for its headers or between requests, is closed for it.
   Requests in work are fewer than either bound, so there is one that waits. `/health` gets in like
-  any other, and the doorway lets it through.
+  any other, and `admission` lets it through.
 - Whoever does not read an answer is cut off, too: it would keep its request in work for ever.
 """
 

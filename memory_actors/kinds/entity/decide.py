@@ -101,7 +101,7 @@ class DeleteEntity(Delete, frozen=True, kw_only=True):
 class RestoreEntities(Restore, frozen=True, kw_only=True):
     """Bring back entities and relationships that were pruned or deleted.
 
-    A relationship comes back if both its ends are there, or come back in the same command.
+    A relationship comes back if both its endpoints are there, or come back in the same command.
     """
 
 
@@ -270,7 +270,7 @@ def _living(state: Entities, memory_id: str) -> Entity:
 
 
 def _restore(command: RestoreEntities, state: Entities, limits: Limits) -> Sequence[Event]:
-    """Bring all of them back or none; entities first, so that relationships find their ends."""
+    """Bring all back or none; entities first, so that relationships find their endpoints."""
     living = {*state.held.rows, *state.graph.held.rows}
     gone = [as_it_was(life) for life in LIVES.gone(command, living)]
     entities = [it for it in gone if isinstance(it, EntityRestored)]

@@ -1,8 +1,9 @@
 """What the log keeps of entities and of the relationships between them.
 
-An event has every text that its row needs: a relationship carries the names of both its ends, which
-never change, so that no other row has to be read to say what it is. Whatever leaves or ends because
-of an event is named in it and is a key of it, so that the events about one id tell its whole life.
+An event has every text that its row needs: a relationship carries the names of both endpoints,
+which never change, so that no other row has to be read to say what it is. Whatever leaves or ends
+because of an event is named in it and is a key of it, so that the events about one id tell its
+whole life.
 """
 
 from typing import Any, TypeAlias
@@ -143,7 +144,7 @@ class RelationshipUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True
 
     digest: bytes = b""
     source: str = ""
-    """The names of both ends, with a new fact: this event has then all the texts."""
+    """The names of both endpoints, with a new fact: this event has then all the texts."""
     target: str = ""
     pinned: bool = False
     """True pins it; False keeps what was."""

@@ -1,8 +1,8 @@
 """The relationships of one user as a graph: who is linked to whom, by what, and when.
 
-An edge is found from either end: entity -> relation -> other end -> ids of the relationships. Each
-level is a persistent map, so adding an edge costs the logarithm of what the entity has already, a
-hub of ten thousand included, and a reader keeps the graph that it began with.
+An edge is found from either endpoint: entity -> relation -> the other -> ids of relationships.
+Each level is a persistent map, so adding an edge costs the logarithm of what the entity has
+already, a hub of ten thousand included, and a reader keeps the graph that it began with.
 
 Where one fact follows another ten thousand times, a new one must not look at all of them: what has
 no end yet is linked once more on its own, beside the latest end of the others. What begins after
@@ -30,9 +30,9 @@ from memory_actors.kinds.rows import Held
 Direction: TypeAlias = Literal["out", "in", "both"]
 """From the source to the target, the other way, or whichever."""
 Edge: TypeAlias = tuple[str, str, str]
-"""An end, the relation's key, the other end."""
+"""An endpoint, the relation's key, the other endpoint."""
 Edges: TypeAlias = Map[str, Map[str, Map[str, tuple[str, ...]]]]
-"""Entity id -> relation key -> id of the other end -> relationship ids, sorted."""
+"""Entity id -> relation key -> id of the other endpoint -> relationship ids, sorted."""
 
 DEPTH_MAX = 100  # of a walk: each entity comes with the path to it
 
@@ -127,7 +127,7 @@ class GraphDraft:
         self.ended_us = graph.ended_us.mutate()
 
     def put(self, row: Relationship) -> None:
-        """Add a relationship, or replace the one with its id; its ends stay what they are."""
+        """Add a relationship, or replace the one with its id; its endpoints stay what they are."""
         old = self.held.rows.get(row.memory_id)
         if old is not None:
             self._unlink_end(old)
@@ -224,7 +224,7 @@ def alike(
 
 
 def touching(graph: Graph, entity_ids: Iterable[str]) -> list[str]:
-    """Return the ids of all relationships that have an end in these entities, sorted."""
+    """Return the ids of all relationships with an endpoint in these entities, sorted."""
     edges = (graph.outgoing, graph.incoming)
     return sorted({r for e in entity_ids for way in edges for r in _ids(way, e, None)})
 

@@ -280,12 +280,12 @@ def _living(state: Entities, memory_id: str) -> Relationship:
 
 
 def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
-    """Refuse a relationship of which an end is not there."""
+    """Refuse a relationship of which an endpoint is not there."""
     for entity_id in (relationship.source_id, relationship.target_id):
         if entity_id not in state.held.rows:
             raise NotFoundError(
-                f"relationship {relationship.memory_id!r} has an end in {entity_id!r}, which has "
-                "gone: restore that one too, in the same call"
+                f"relationship {relationship.memory_id!r} has an endpoint in {entity_id!r}, "
+                "which has gone: restore that one too, in the same call"
             )
 
 

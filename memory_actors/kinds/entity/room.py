@@ -1,7 +1,7 @@
 """Room for entities and relationships: what a decision needs, and what may go for it.
 
 Entities make room among entities: the oldest tenth goes, each with all its relationships.
-Relationships make room among relationships. What is pinned stays, and so do both its ends.
+Relationships make room among relationships. What is pinned stays, and so do both its endpoints.
 """
 
 from collections.abc import Callable

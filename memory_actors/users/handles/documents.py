@@ -87,8 +87,7 @@ class Documents(Handle):
         written = await self._write(command, [text])
         known = structured.find_key(written.reply.before.structured, collection, key)
         row = structured.find_key(written.reply.state.structured, collection, key)
-        memory_id = new.memory_id if row is None else row.memory_id
-        return self._receipt(memory_id, "add" if known is None else "update", written)
+        return self._receipt_of_put(new.memory_id, known, row, written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by key, or by memory id whatever its collection.

@@ -1,6 +1,6 @@
 """`user.entities`: people, things and places, and what relates them, from when to when."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, New, T, Written
+from memory_actors.users.handles.handle import Handle, New, as_record
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
@@ -164,7 +164,9 @@ class EntityGraph(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [text])
-        return self._related(command, written)
+        was = entity.said(written.reply.before.entity, command)
+        row = entity.said(written.reply.state.entity, command)
+        return self._receipt_of_put(command.memory_id, was, row, written, RELATIONSHIPS)
 
     async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
         """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
@@ -268,14 +270,15 @@ class EntityGraph(Handle):
             limit=count,
         )
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
-        steps = {step for there in found for step in there.path}
-        entities = await self._by_id(Entity, [there.memory_id for there in found], state)
-        relationships = await self._by_id(Relationship, steps, state)
+        ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
+        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        rows = [row for row in known if row is not None]
+        read = {one.memory_id: one for one in await self._read_rows(rows, state.provenance)}
         return [
             Neighbour(
-                entity=entities[there.memory_id],
+                entity=as_record(Entity, read[there.memory_id]),
                 distance=there.distance,
-                path=tuple(relationships[step] for step in there.path),
+                path=tuple(as_record(Relationship, read[step]) for step in there.path),
             )
             for there in found
         ]
@@ -320,12 +323,6 @@ class EntityGraph(Handle):
     async def _state(self) -> UserState:
         async with self._scope.live() as live:
             return live.state
-
-    async def _by_id(self, kind: type[T], ids: Iterable[str], state: UserState) -> dict[str, T]:
-        known = (entity.find(state.entity, memory_id) for memory_id in ids)
-        rows = [row for row in known if row is not None]
-        read = await self._read_as(kind, rows, state.provenance)
-        return {row.memory_id: one for row, one in zip(rows, read, strict=True)}
 
     async def _entity(self, entity_ref: str) -> entity.Entity:
         return resolve((await self._state()).entity, entity_ref)
@@ -373,18 +370,8 @@ class EntityGraph(Handle):
         written = await self._write(command, texts)
         was = entity.named(written.reply.before.entity, name, type)
         row = entity.named(written.reply.state.entity, name, type)
-        operation = "add" if was is None else "update"
-        memory_id = command.memory_id if row is None else row.memory_id
-        return self._receipt(memory_id, operation, written)
+        return self._receipt_of_put(command.memory_id, was, row, written)
 
     def _exclusive(self, relation: str) -> bool:
         known = self._scope.services.settings.exclusive_relations
         return relation_key(relation) in map(relation_key, known)
-
-    def _related(self, command: entity.Relate, written: Written) -> Receipt:
-        """Return the receipt of what now says it: this relationship, or the one that did before."""
-        was = entity.said(written.reply.before.entity, command)
-        row = entity.said(written.reply.state.entity, command)
-        memory_id = command.memory_id if row is None else row.memory_id
-        operation = "add" if was is None else "update"
-        return self._receipt(memory_id, operation, written, quota=RELATIONSHIPS)

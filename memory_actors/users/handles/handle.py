@@ -147,15 +147,8 @@ class Handle(ABC):
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
     async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
-        """Return rows as records of their kind: the fields of any memory, then those of its data.
-
-        The data win: the `source` of a relationship is a name.
-        """
-        fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
-        return [
-            msgspec.convert({**{name: getattr(one, name) for name in fields}, **one.data}, kind)
-            for one in await self._read_rows(rows, origins)
-        ]
+        """Return rows as records of their kind."""
+        return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
     async def _delete(self, row: Any) -> Receipt:
         """Delete a memory."""
@@ -326,6 +319,14 @@ class Handle(ABC):
             unindexed_reason=written.unindexed,
         )
 
+    def _receipt_of_put(
+        self, memory_id: str, was: Any, row: Any, written: Written, quota: int = 0
+    ) -> Receipt:
+        """Return the receipt of a new memory, or of the one that was there and says the same."""
+        operation = "add" if was is None else "update"
+        memory_id = memory_id if row is None else row.memory_id
+        return self._receipt(memory_id, operation, written, quota=quota)
+
     def _whose(self, _row: Any) -> str | None:
         """Return the session or agent whose quota a row counts for; None where it is the user's."""
         return None
@@ -333,6 +334,17 @@ class Handle(ABC):
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
+
+
+def as_record(kind: type[T], memory: Memory) -> T:
+    """Return a memory as a record of its kind: the fields of any memory, then those of its data.
+
+    The data win: the `source` of a relationship is a name.
+    """
+    fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
+    return msgspec.convert(
+        {**{name: getattr(memory, name) for name in fields}, **memory.data}, kind
+    )
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -141,11 +141,11 @@ def test_whoever_does_not_read_an_answer_gives_the_place_up(tmp_path: Path) -> N
     with serving(tmp_path, connections=Connections(reading_deadline_s=0.5)) as service:
         for n in range(40):
             service.add(ALICE, f"{n} " + "x" * 200_000)
-        doorway = service.server.config.app
+        admission = service.server.config.app
         with connected(service) as line:
             path = f"{MEMORIES}?limit=40"
             head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.alice}\r\n"
             line.sendall(f"{head}\r\n".encode())
-            until(lambda: doorway._in_flight == 1)
-            until(lambda: doorway._in_flight == 0)
+            until(lambda: admission._in_flight == 1)
+            until(lambda: admission._in_flight == 0)
             until(lambda: len(service.server.server_state.connections) == 0)

@@ -165,7 +165,9 @@ def test_a_closed_system_says_so_and_may_be_closed_again(tmp_path: Path) -> None
         user.count()
 
 
-def test_a_function_that_runs_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
+def test_a_function_on_the_loop_cannot_wait_for_it(tmp_path: Path) -> None:
+    """A function that runs on the loop cannot wait for it."""
+
     def new_id(_: int) -> str:
         return f"one of {len(memory.users())}"
 
@@ -212,7 +214,7 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
         assert memory.user("ada").count() == 1
 
 
-def test_the_stub_is_what_the_script_makes_of_the_async_api() -> None:
+def test_the_stub_is_what_the_script_makes() -> None:
     """Run `python scripts/sync_stub.py` after a change of a public signature."""
     made = ModuleType("sync_stub")
     path = ROOT / "scripts/sync_stub.py"
