@@ -16,9 +16,10 @@ The rules every kind keeps:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import InvalidInputError
@@ -37,6 +38,23 @@ PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their o
 # --- commands
 
 
+class Outside(Protocol):
+    """Knowledge of a live user besides the state: commands ask for it before they are decided."""
+
+    last_use: Mapping[str, int]
+    """The keys of working memory that were used, the greater the number the later."""
+    read_at_us: Mapping[str, int]
+    """The times at which entries of context documents were last read."""
+
+    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return the event that each memory began with, of those ids that were ever used."""
+        ...
+
+    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return every event about each memory, in order."""
+        ...
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change a user's memory. `now_us` is the only clock a decision knows."""
 
@@ -46,6 +64,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """True if it makes room: it is carried out also where memory or the log is full."""
     now_us: int
 
+    async def informed(self, _state: Any, _outside: Outside) -> Self:
+        """Return the command with what its decision needs to know besides the state of its kind.
+
+        `_state` is that of the whole user.
+        """
+        return self
+
 
 class Add(Command, frozen=True, kw_only=True):
     """A command that adds something under an id."""
@@ -54,6 +79,12 @@ class Add(Command, frozen=True, kw_only=True):
     """Ids that the caller chose: they may have been used before."""
     used: Mapping[str, Any] = {}
     """The first event of each of `own_ids` that was, alive or not."""
+
+    async def informed(self, _state: Any, outside: Outside) -> Self:
+        """Return the command with what the log knows of the caller's own ids."""
+        if not self.own_ids:
+            return self
+        return replace(self, used=await outside.first_events(self.own_ids))
 
 
 class Update(Command, frozen=True, kw_only=True):
@@ -79,6 +110,10 @@ class Restore(Command, frozen=True, kw_only=True):
     memory_ids: tuple[str, ...]
     past: Mapping[str, Sequence[Recorded[Any]]] = {}
     """Every event about each of them, in order."""
+
+    async def informed(self, _state: Any, outside: Outside) -> Self:
+        """Return the command with the past of its memories."""
+        return replace(self, past=await outside.events_about(self.memory_ids))
 
 
 def added_before(command: Add, memory_id: str, event: type, field: str, value: Any) -> bool:

@@ -6,7 +6,7 @@ names who went, so a replay needs to know nothing of reads.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from memory_actors.kinds.kind import (
     Command,
     Delete,
     Events,
+    Outside,
     Passage,
     Tally,
     Update,
@@ -127,12 +128,25 @@ class SetKey(Add, frozen=True, kw_only=True):
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
 
+    async def informed(self, state: Any, outside: Outside) -> Self:
+        """Return the command with the order of last use."""
+        known = await super().informed(state, outside)
+        return replace(known, least_recent=_least_recent(state.working, outside))
+
 
 class UpdateKey(Update, frozen=True, kw_only=True):
     """Replace the value of an entry with a text, its metadata, or both."""
 
     least_recent: tuple[str, ...] | None = None
     """Keys, as in `SetKey`."""
+
+    async def informed(self, state: Any, outside: Outside) -> Self:
+        """Return the command with the order of last use."""
+        return replace(self, least_recent=_least_recent(state.working, outside))
+
+
+def _least_recent(state: Working, outside: Outside) -> tuple[str, ...]:
+    return tuple(sorted(state.held, key=lambda key: outside.last_use.get(key, 0)))
 
 
 class DeleteKey(Delete, frozen=True, kw_only=True):

@@ -5,13 +5,12 @@ published event, and the order of last use of working memory, known here only an
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio.to_thread
-import msgspec
 
 from eventlog import (
     CorruptLog,
@@ -33,9 +32,7 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import user_state, working
 from memory_actors.kinds.account import AlertChanged
-from memory_actors.kinds.context.commands import MAKE_ROOM
-from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
-from memory_actors.kinds.purging import Purge, originals
+from memory_actors.kinds.kind import Command, Kind, Pruned
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
@@ -127,9 +124,9 @@ class LiveUser:
         self._on_alert = on_alert
         self._snapshot_version = 0
         self._rebuilds = 0
-        self._last_use: dict[str, int] = {}
+        self.last_use: dict[str, int] = {}
         self._uses = 0
-        self._read_at_us: dict[str, int] = {}
+        self.read_at_us: dict[str, int] = {}
         """The times at which entries of context documents were last read."""
         self._relaxed_version = 0
         """Of the last event that was answered before it is in the log."""
@@ -183,25 +180,18 @@ class LiveUser:
     # --- what the actor asks
 
     async def enrich(self, command: Any, state: UserState) -> Any:
-        """Add what a decision needs: the order of last use, what the log knows of an id."""
-        if isinstance(command, working.SetKey | working.UpdateKey):
-            command = msgspec.structs.replace(command, least_recent=self._least_recent(state))
-        if isinstance(command, MAKE_ROOM):
-            room = msgspec.structs.replace(command.room, read_at_us=dict(self._read_at_us))
-            command = msgspec.structs.replace(command, room=room)
-        if isinstance(command, Restore | Purge) or getattr(command, "own_ids", None):
-            await self._flushed()
-        if isinstance(command, Add) and command.own_ids:
-            used = await first_events(self._log, self.stream, command.own_ids)
-            return msgspec.structs.replace(command, used=used)
-        if isinstance(command, Restore):
-            past = await events_about(self._log, self.stream, command.memory_ids)
-            return msgspec.structs.replace(command, past=past)
-        if isinstance(command, Purge):
-            past = await events_about(self._log, self.stream, command.memory_ids)
-            past |= await events_about(self._log, self.stream, sorted(originals(past)))
-            return msgspec.structs.replace(command, past=past)
-        return command
+        """Return a command with what it needs from outside of the state, as it declares."""
+        return await command.informed(state, self)
+
+    async def first_events(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return the event that each memory began with, of those ids that were ever used."""
+        await self._flushed()
+        return await first_events(self._log, self.stream, memory_ids)
+
+    async def events_about(self, memory_ids: Iterable[str]) -> Mapping[str, Any]:
+        """Return every event about each memory, in order."""
+        await self._flushed()
+        return await events_about(self._log, self.stream, memory_ids)
 
     async def _flushed(self) -> None:
         """See that the log knows the newest ids: working memory is answered before it is there."""
@@ -264,20 +254,17 @@ class LiveUser:
     def touch(self, key: str) -> None:
         """Note that a key of working memory was used."""
         self._uses += 1
-        self._last_use[key] = self._uses
+        self.last_use[key] = self._uses
+        keys = self.state.working.held
+        if len(self.last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
+            self.last_use = {one: at for one, at in self.last_use.items() if one in keys}
 
     def note_read(self, entry_id: str, now_us: int) -> None:
         """Note that an entry of a context document was read: it is not the stalest now."""
-        names, read_at_us = self.state.context.names, self._read_at_us
+        names, read_at_us = self.state.context.names, self.read_at_us
         read_at_us[entry_id] = now_us
         if len(read_at_us) > 2 * len(names) + 16:  # most of it is about entries that are gone
-            self._read_at_us = {one: at for one, at in read_at_us.items() if one in names}
-
-    def _least_recent(self, state: UserState) -> tuple[str, ...]:
-        last_use, keys = self._last_use, state.working.held
-        if len(last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
-            self._last_use = last_use = {key: last_use.get(key, 0) for key in keys}
-        return tuple(sorted(keys, key=lambda key: last_use.get(key, 0)))
+            self.read_at_us = {one: at for one, at in read_at_us.items() if one in names}
 
     # --- snapshots and checks
 

@@ -1,13 +1,14 @@
 """Commands about context documents."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds.context.events import Section
-from memory_actors.kinds.kind import Add, Command, Delete, Restore
+from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
 FREE = 0.4
@@ -55,7 +56,17 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     """The times at which entries were last read, which no event knows."""
 
 
-class ChangeDocument(Command, frozen=True, kw_only=True):
+class MakeRoom(Command, frozen=True, kw_only=True):
+    """A command that may archive entries to make room."""
+
+    room: Room = Room()
+
+    async def informed(self, _state: Any, outside: Outside) -> Self:
+        """Return the command with the times at which entries were last read."""
+        return replace(self, room=replace(self.room, read_at_us=dict(outside.read_at_us)))
+
+
+class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """Carry out changes in their order, all or none. The first write makes a document."""
 
     document: str
@@ -67,7 +78,6 @@ class ChangeDocument(Command, frozen=True, kw_only=True):
     label: str = ""
     create: bool = False
     """True if the document must be a new one."""
-    room: Room = Room()
 
 
 class AddEntry(Add, frozen=True, kw_only=True):
@@ -85,14 +95,18 @@ class AddEntry(Add, frozen=True, kw_only=True):
     occurred_at_us: int | None = None
     room: Room = Room()
 
+    async def informed(self, state: Any, outside: Outside) -> Self:
+        """Return the command with the times at which entries were last read, too."""
+        known = await super().informed(state, outside)
+        return replace(known, room=replace(self.room, read_at_us=dict(outside.read_at_us)))
 
-class EditEntry(Command, frozen=True, kw_only=True):
+
+class EditEntry(MakeRoom, frozen=True, kw_only=True):
     """Let an entry say something else, give it other metadata, or both."""
 
     memory_id: str
     text: str | None = None
     metadata: dict[str, Any] | None = None
-    room: Room = Room()
 
 
 class ImportBlock(Add, frozen=True, kw_only=True):
@@ -134,13 +148,12 @@ class PinEntries(Command, frozen=True, kw_only=True):
     pinned: bool = True
 
 
-class ArchiveEntries(Command, frozen=True, kw_only=True):
+class ArchiveEntries(MakeRoom, frozen=True, kw_only=True):
     """Move entries to the archive: those named, or the stalest until enough is free."""
 
     frees: ClassVar[bool] = True
     document: str
     memory_ids: tuple[str, ...] | None = None
-    room: Room = Room()
 
 
 class RestoreEntries(Restore, frozen=True, kw_only=True):
@@ -164,7 +177,3 @@ class DeleteDocuments(Command, frozen=True, kw_only=True):
 
     frees: ClassVar[bool] = True
     documents: tuple[str, ...]
-
-
-MAKE_ROOM = (ChangeDocument, AddEntry, EditEntry, ArchiveEntries)
-"""The commands that may archive."""

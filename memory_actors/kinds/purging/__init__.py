@@ -13,6 +13,6 @@ want of room.
 
 from memory_actors.kinds.purging.command import Purge, originals
 from memory_actors.kinds.purging.decide import purge
-from memory_actors.kinds.purging.earlier import standing
+from memory_actors.kinds.purging.pasts import standing
 
 __all__ = ["Purge", "originals", "purge", "standing"]

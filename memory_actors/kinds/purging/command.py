@@ -1,13 +1,13 @@
 """The command of a purge, with all that its decision needs to know."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.records import Trust
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.kind import Command, Outside
 
 PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
 PURGED_SOURCE, PURGED_TRUST = "purged_source", "purged_trust"
@@ -26,6 +26,12 @@ class Purge(Command, frozen=True, kw_only=True):
     past: Mapping[str, Sequence[Recorded[Any]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
+    async def informed(self, _state: Any, outside: Outside) -> Self:
+        """Return the command with the past of its memories, and of the originals of summaries."""
+        past = dict(await outside.events_about(self.memory_ids))
+        past |= await outside.events_about(sorted(originals(past)))
+        return replace(self, past=past)
+
     @property
     def meta(self) -> dict[str, str]:
         """The cause that its events carry: for `why`, and for the next purge."""
@@ -36,7 +42,7 @@ class Purge(Command, frozen=True, kw_only=True):
 
     def without_return(self) -> "Purge":
         """Return the same, but that nothing comes back, and so nothing takes room."""
-        return msgspec.structs.replace(self, bring_back=False)
+        return replace(self, bring_back=False)
 
 
 def originals(past: Mapping[str, Sequence[Recorded[Any]]]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,54 +9,25 @@ import msgspec
 from eventlog import Dropped, Recorded
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.kinds import (
-    context,
-    entity,
-    episodic,
-    long_term,
-    provenance,
-    short_term,
-    structured,
-    working,
-)
-from memory_actors.kinds.compression import CompactionUndone
+from memory_actors.kinds import context, episodic, provenance
 from memory_actors.kinds.context.state import block
 from memory_actors.kinds.entity.graph import Relationship
-from memory_actors.kinds.episodic import events as episodic_events
 from memory_actors.kinds.kind import Kind, is_summary
-from memory_actors.kinds.long_term import events as long_term_events
 from memory_actors.kinds.provenance import SourcePurged
-from memory_actors.kinds.purging import context as in_context
-from memory_actors.kinds.purging import entity as in_entity
-from memory_actors.kinds.purging import episodic as in_episodic
-from memory_actors.kinds.purging import long_term as in_long_term
-from memory_actors.kinds.purging import short_term as in_short_term
-from memory_actors.kinds.purging import structured as in_structured
-from memory_actors.kinds.purging import working as in_working
-from memory_actors.kinds.purging.cleaning import Life
 from memory_actors.kinds.purging.command import Purge, made_of
-from memory_actors.kinds.purging.earlier import Earlier, is_of, is_purged, purges_in, restates
-
-PURGED: tuple[tuple[Kind, ModuleType], ...] = (
-    (working, in_working),
-    (short_term, in_short_term),
-    (long_term, in_long_term),
-    (entity, in_entity),
-    (episodic, in_episodic),
-    (structured, in_structured),
-    (context, in_context),
+from memory_actors.kinds.purging.pasts import (
+    Earlier,
+    TaintedPast,
+    is_of,
+    is_purged,
+    purges_in,
+    restates,
 )
-_UNDONE: Mapping[str, type[CompactionUndone]] = MappingProxyType(
-    {
-        long_term.NAME: long_term_events.CompactionUndone,
-        episodic.NAME: episodic_events.CompactionUndone,
-    }
-)
+from memory_actors.kinds.purging.ways import WAYS, Way
 
 
 class _Living(NamedTuple):
-    kind: Kind
-    way: ModuleType
+    way: Way
     row: Any
 
 
@@ -111,17 +81,17 @@ class _Work:
 
     def take_out(self, living: _Living) -> None:
         """Take the source's words out of one memory."""
-        kind, way, row = living
+        way, row = living
         if self._find(row.memory_id) is None:
             return  # it went with an entity
-        life = self._life(row.memory_id)
-        if not any(map(self._is_relevant, life.past, repeat(purges_in(life.past)))):
+        kind, past = way.kind, self._past(row.memory_id)
+        if not any(map(self._is_relevant, past.events, repeat(purges_in(past.events)))):
             return
         if is_summary(row):
             self._undo(living)
             return
-        left = provenance.of_past(row.memory_id, life.clean)
-        events = way.without(life, row, self._states[kind.NAME], self._limits)
+        left = provenance.of_past(row.memory_id, past.clean)
+        events = way.without(past, row, self._states[kind.NAME], self._limits)
         if events is None or not self._fits(kind, events, row):
             self._delete(kind, way.deleted(row, self._states[kind.NAME]))
             return
@@ -133,34 +103,36 @@ class _Work:
 
     def _undo(self, living: _Living) -> None:
         """Take a summary away, and bring back what it was made of, the newest first."""
-        kind, way, row = living
-        self._delete(kind, [_UNDONE[kind.NAME](memory_id=row.memory_id)])
+        way, row = living
+        assert way.undone is not None, "its kind has summaries"
+        self._delete(way.kind, [way.undone(memory_id=row.memory_id)])
         if not self._command.bring_back:
             self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
             return
         for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
             if self._find(memory_id) is None:
-                self._bring_back(kind, way, memory_id)
+                self._bring_back(way, memory_id)
 
-    def _bring_back(self, kind: Kind, way: ModuleType, memory_id: str) -> None:
-        life = self._life(memory_id)
-        events = way.returning(life, self._limits)
+    def _bring_back(self, way: Way, memory_id: str) -> None:
+        assert way.returning is not None, "its kind has summaries"
+        kind, past = way.kind, self._past(memory_id)
+        events = way.returning(past, self._limits)
         if events is None:
             # What it said is gone, and with it who said it; else all of it was the source's.
-            if not life.past or any(isinstance(one.data, Dropped) for one in life.past):
+            if not past.events or any(isinstance(one.data, Dropped) for one in past.events):
                 self._lost.append(memory_id)
             return
         if not self._fits(kind, events, None):
             self._left_out.append(memory_id)
             return
-        left = provenance.of_past(memory_id, life.clean)
+        left = provenance.of_past(memory_id, past.clean)
         self._carry_out(kind, _said_by(left, kind, events))
         self._came_back.append(memory_id)
         self._left[memory_id] = left
 
     # --- how
 
-    def _life(self, memory_id: str) -> Life:
+    def _past(self, memory_id: str) -> TaintedPast:
         past = self._command.past.get(memory_id, ())
         purges = purges_in(past)
         tainted = {
@@ -168,7 +140,7 @@ class _Work:
             for one in past
             if self._is_of_source(one) or restates(one) or is_purged(one, purges)
         }
-        return Life(memory_id, past, lambda one: one.version in tainted)
+        return TaintedPast(memory_id, past, lambda one: one.version in tainted)
 
     def _is_relevant(self, recorded: Recorded[Any], purges: Sequence[Earlier]) -> bool:
         """Say whether an event has words of the source that no purge has taken out yet."""
@@ -178,12 +150,12 @@ class _Work:
         return is_of(recorded, self._command.source, self._command.trust)
 
     def _find(self, memory_id: str) -> _Living | None:
-        for kind, way in PURGED:
-            state = self._states[kind.NAME]
+        for way in WAYS:
+            kind, state = way.kind, self._states[way.kind.NAME]
             # A heading is no memory, but has words.
             row = block(state, memory_id) if kind is context else kind.find(state, memory_id)
             if row is not None:
-                return _Living(kind, way, row)
+                return _Living(way, row)
         return None
 
     def _delete(self, kind: Kind, events: Sequence[Any]) -> None:

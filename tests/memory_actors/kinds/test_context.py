@@ -80,7 +80,7 @@ class User:
         return list(context.decide(command, self.state, self.limits))
 
     def filled(self, command_type: type, fields: dict[str, Any]) -> dict[str, Any]:
-        if command_type in commands.MAKE_ROOM:
+        if "room" in command_type.__struct_fields__:
             room = {name: fields.pop(name) for name in ("auto_archive", "free") if name in fields}
             read_at_us = fields.pop("read_at_us", {})
             return {"room": Room(budget=self.budget, read_at_us=read_at_us, **room), **fields}
