@@ -1,4 +1,4 @@
-"""What a user has subscribed to, and which of their quotas have raised an alert.
+"""The tier of a user, and the quotas that have raised an alert.
 
 A part of the user's state like the kinds of memory, but it holds none. An alert is raised once when
 a quota's use passes a threshold, and again only after it has fallen five points below it: the level
@@ -49,7 +49,7 @@ class AlertChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def raised(self) -> bool:
-        """Whether it got worse: only then somebody is told."""
+        """True if it got worse: only then somebody is told."""
         return GRAVITY[self.level] > GRAVITY[self.was]
 
 

@@ -50,7 +50,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """Of the content. What is indexed are its passages."""
     passages: tuple[SummaryPassage, ...]
     occurred_at_us: int
-    """When the last of the originals was true."""
+    """The time at which the last of the originals was true."""
     compressed_from_ids: tuple[str, ...]
     """In order of time."""
     original_count: int
@@ -75,7 +75,7 @@ class SummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """A summary came back, or from another store; no memory went for it."""
 
     created_at_us: int | None = None
-    """When it was first there; None: now."""
+    """The time at which it was first there; None: now."""
 
 
 class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
 
 
 class Summaries(msgspec.Struct, frozen=True):
-    """Which of the living memories are summaries, and what they stand for."""
+    """The summaries among the living memories, and the sums of what they stand for."""
 
     ids: Map[str, None] = Map()
     originals: int = 0

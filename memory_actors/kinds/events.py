@@ -19,7 +19,7 @@ Keys = Callable[[Any], Iterable[str]]
 
 
 class Effect(StrEnum):
-    """What happened to a memory."""
+    """The effect of an event on a memory."""
 
     ADDED = "added"
     CHANGED = "changed"

@@ -1,4 +1,4 @@
-"""What is embedded for a memory: its content, and who said it; and the digest of a text."""
+"""The text that is embedded for a memory, with its speaker; and the digest of a text."""
 
 import hashlib
 import unicodedata

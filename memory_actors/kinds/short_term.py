@@ -56,7 +56,7 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     content: str
     size_bytes: int
     expires_at_us: int = 0
-    """When the whole session expires."""
+    """The time at which the whole session expires."""
     occurred_at_us: int
     evicted_ids: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}

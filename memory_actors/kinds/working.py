@@ -123,7 +123,7 @@ class SetKey(Add, frozen=True, kw_only=True):
     """Set a key to a JSON value."""
 
     entry: KeySet
-    """As it is if the key is new; an existing one keeps its id."""
+    """The event as it is for a new key; an existing one keeps its id."""
     auto_prune: bool = False
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""

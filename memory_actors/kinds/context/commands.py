@@ -1,4 +1,4 @@
-"""What can be asked of context documents."""
+"""The commands of context documents."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeAlias
@@ -45,15 +45,15 @@ Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """How much room there is, and what may go to make some."""
+    """The room of a document, and the entries that may go to make some."""
 
     budget: TokenBudget = BUDGET
     auto_archive: bool = False
-    """Whether the stalest entries make room on the way to the hard limit."""
+    """True: the stalest entries make room on the way to the hard limit."""
     free: float = FREE
-    """Which part of a document archiving frees, and of the soft limit those who make room."""
+    """The part of a document that archiving frees; of the soft limit where entries make room."""
     read_at_us: Mapping[str, int] = {}
-    """When entries were last read, which no event knows."""
+    """The times at which entries were last read, which no event knows."""
 
 
 class MakeRoom(Command, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """With it: the document is then the same as a file. See `DocumentSynced`."""
     label: str = ""
     create: bool = False
-    """Whether the document must be a new one."""
+    """True: the document must be a new one."""
 
 
 class AddEntry(Add, frozen=True, kw_only=True):

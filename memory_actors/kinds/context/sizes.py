@@ -1,4 +1,4 @@
-"""How large a document may be: refusals and, where that is asked for, entries that make room.
+"""Limits of a document: refusals and, where that is asked for, entries that make room.
 
 Whoever decides counts the very text that the document would have, so writers that race cannot
 together pass a limit. What makes a document smaller, or leaves its size, is always let through: a

@@ -48,20 +48,20 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """The title of a heading, None for an entry."""
     pinned: bool
     touched_at_us: int
-    """When it was last added, edited, touched or restored."""
+    """The time at which it was last added, edited, touched or restored."""
     digest: bytes = b""
     """Of the text that an archived entry is found by."""
     section: Section | None = None
-    """What an archived entry stood under."""
+    """The heading that an archived entry stood under."""
 
     @property
     def archived(self) -> bool:
-        """Whether it is in the archive."""
+        """True if it is in the archive."""
         return self.raw is None
 
 
 class Synced(msgspec.Struct, frozen=True, array_like=True):
-    """What a document was when a file last was the same."""
+    """The text of a document when a file last was the same."""
 
     base: tuple[tuple[str, bytes], ...]
     label: str

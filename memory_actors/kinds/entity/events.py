@@ -1,4 +1,4 @@
-"""What the log keeps of entities and of the relationships between them.
+"""Events of entities and of the relationships between them.
 
 An event has every text that its row needs: a relationship carries the names of both endpoints,
 which never change, so that no other row has to be read to say what it is. Whatever leaves or ends
@@ -52,7 +52,7 @@ class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True,
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """Whose words it has: not those of who brought it back."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("entity.observed", Effect.CHANGED)
@@ -120,7 +120,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Valid before this, no longer at it; None: no end is known."""
     fact: str | None = None
     exclusive: bool = False
-    """Whether the source was said to have one such relationship at a time."""
+    """True: the source was said to have one such relationship at a time."""
     closed_ids: tuple[str, ...] = ()
     """Relationships that are valid no longer than until `valid_from_us`."""
     metadata: dict[str, Any] = {}
@@ -135,7 +135,7 @@ class RelationshipRestored(
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """Whose words it has: not those of who brought it back."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("relationship.updated", Effect.CHANGED)

@@ -84,7 +84,7 @@ class Relationship(Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
     @property
     def never_valid(self) -> bool:
-        """Whether it ends where it begins."""
+        """True if it ends where it begins."""
         return self.valid_to_us == self.valid_from_us
 
 
@@ -258,7 +258,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
     memory_id: str
     distance: int
-    """How many relationships away, from 1."""
+    """The number of relationships between the two, from 1."""
     path: tuple[str, ...]
     """The ids of those relationships, from the start."""
 

@@ -19,18 +19,18 @@ NAME = "entity"
 
 
 class Room(NamedTuple):
-    """How much of each limit; what is not asked for, or given back, never lacks."""
+    """A part of each limit; what is not asked for, or given back, never lacks."""
 
     entities: int = 0
     relationships: int = 0
     size_bytes: int = 0
-    """What is added to the bytes."""
+    """The bytes that are added."""
     whole_bytes: int | None = None
     """Of what is written, if it takes the place of something."""
 
 
 Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
-"""What goes for the room that lacks; None if that cannot be made."""
+"""A function from the room that lacks to the ids that go for it; None if it cannot be made."""
 
 
 def make_room(

@@ -47,7 +47,7 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """Whose words it has: not those of who brought it back."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("structured.updated", Effect.CHANGED)
