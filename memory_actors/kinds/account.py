@@ -49,7 +49,7 @@ class AlertChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def raised(self) -> bool:
-        """True if it got worse: only then an alert is sent."""
+        """True if it got worse: only then somebody is told."""
         return GRAVITY[self.level] > GRAVITY[self.was]
 
 

@@ -75,7 +75,7 @@ class SummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """A summary came back, or from another store; no memory went for it."""
 
     created_at_us: int | None = None
-    """The time of its first life; None: now."""
+    """The time at which it was first there; None: now."""
 
 
 class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
 
 
 class Summaries(msgspec.Struct, frozen=True):
-    """The summaries among the living memories, and their originals."""
+    """The summaries among the living memories, and the sums of what they stand for."""
 
     ids: Map[str, None] = Map()
     originals: int = 0

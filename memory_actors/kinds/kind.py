@@ -1,4 +1,4 @@
-"""The parts of a kind of memory.
+"""The parts that a kind of memory is made of.
 
 Each kind is one module, in one order: events, state, evolve, commands, decide, reads. The module
 itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds of one
@@ -59,9 +59,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change a user's memory. `now_us` is the only clock a decision knows."""
 
     background: ClassVar[bool] = False
-    """True if its texts can wait for those of other commands."""
+    """True: its texts can wait for those of other commands."""
     frees: ClassVar[bool] = False
-    """True if it makes room: it is carried out also where memory or the log is full."""
+    """True: it makes room, and is carried out also where memory or the log is full."""
     now_us: int
 
     async def informed(self, _state: Any, _outside: Outside) -> Self:
@@ -170,7 +170,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     occurred_at_us: int
     metadata: dict[str, Any]
     compressed: bool = False
-    """True if the log stores its content compressed."""
+    """True: the log stores what it says compressed."""
 
     @property
     def shown_metadata(self) -> Mapping[str, Any]:
@@ -189,7 +189,7 @@ def last_true_us(row: Row) -> int:
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of the rows and bytes in a state, kept as it changes and never counted anew."""
+    """Sums of a state, and of what it lost, kept as it changes and never counted anew."""
 
     count: int
     size_bytes: int
@@ -201,9 +201,9 @@ class Tally(msgspec.Struct, frozen=True):
     originals: int = 0
     """Memories that the summaries stand for; they are not in `count`."""
     summaries_bytes_before: int = 0
-    """Bytes of the originals of the summaries."""
+    """The bytes of the originals of the summaries."""
     summaries_bytes_after: int = 0
-    """Bytes of the summaries; they are in `size_bytes`."""
+    """The bytes of the summaries, which are in `size_bytes`, too."""
 
 
 class Passage(NamedTuple):

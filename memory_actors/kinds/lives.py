@@ -1,4 +1,4 @@
-"""Lives: a memory as it was when it was last there, by the events about it.
+"""The last row of a memory that has gone, told by the events about it.
 
 The kind's own fold tells it: folded alone, the events about one memory, but for its end, give the
 row that it had. They name others, too, of which this fold knows nothing; every fold passes over
@@ -22,7 +22,7 @@ class Life(NamedTuple, Generic[R]):
     """The last life of a memory, whether or not it has ended."""
 
     row: R
-    """The row as it was last."""
+    """Its last row."""
     events: list[Recorded[Any]]
     """Those since it last began."""
     compressed: bool
@@ -35,7 +35,7 @@ class Life(NamedTuple, Generic[R]):
 
 
 class Lives(NamedTuple, Generic[R]):
-    """The fold of a kind over the events about one memory."""
+    """The way from the events about one memory to its last life."""
 
     noun: str
     registry: EventRegistry

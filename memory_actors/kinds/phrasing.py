@@ -1,4 +1,4 @@
-"""The text that is embedded for a memory: its speaker and content; and the digest of a text."""
+"""The text that is embedded for a memory, with its speaker; and the digest of a text."""
 
 import hashlib
 import unicodedata

@@ -1,4 +1,4 @@
-"""Origins of each memory: a part of the user's state that follows the events of all kinds.
+"""Sources of each memory: a part of the user's state that follows the events of all kinds.
 
 A write is said to come from a source, trusted or not; that stands in the meta of its events. This
 part folds it: a memory has the origins of everything said in it since it began, or began anew with
@@ -29,14 +29,14 @@ registry = EventRegistry()
 
 @registry.event("provenance.purged")
 class SourcePurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A source was purged; the events before this one took its words out."""
+    """The words of a source were taken out; the events before this one did that."""
 
     source: str | None = None
     trust: Trust | None = None
     gone: tuple[tuple[str, str], ...] = ()
     """Kind and id of what went."""
     changed: tuple[tuple[str, str], ...] = ()
-    """The memories that say now what others have said."""
+    """Kind and id of memories that now say what others have said."""
     came_back: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()

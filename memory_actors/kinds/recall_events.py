@@ -12,7 +12,7 @@ class RecallMade(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memories were returned for a query."""
 
     query: str
-    """The query as it was asked, or a keyed hash of it."""
+    """The text that was asked, or a keyed hash of it."""
     memory_ids: tuple[str, ...]
     """In the order they were returned; as the query."""
     hashed: bool

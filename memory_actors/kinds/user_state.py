@@ -225,8 +225,26 @@ Dumped = msgspec.defstruct(
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Dumped)
 
+
+def _shape(schema: Any, classes: Mapping[str, Any]) -> Any:
+    """Return a JSON schema without the names and docstrings of classes, which may change freely."""
+    if isinstance(schema, list | tuple):
+        return [_shape(one, classes) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _shape(classes[schema["$ref"].removeprefix("#/$defs/")], classes)
+    said = ("title", "description")
+    return {
+        key: _shape(value, classes)
+        for key, value in schema.items()
+        if key != "$defs" and not (key in said and isinstance(value, str))
+    }
+
+
+_schema = msgspec.json.schema(Dumped)
 SNAPSHOT_FINGERPRINT = hashlib.sha256(
-    msgspec.json.encode(msgspec.json.schema(Dumped), order="sorted")
+    msgspec.json.encode(_shape(_schema, _schema["$defs"]), order="sorted")
 ).hexdigest()[:16]
 """Changes with any field of the state, so that a snapshot of another shape is never loaded."""
 

@@ -123,7 +123,7 @@ class SetKey(Add, frozen=True, kw_only=True):
     """Set a key to a JSON value."""
 
     entry: KeySet
-    """The entry as it will be if the key is new; an existing one keeps its id."""
+    """The event as it is for a new key; an existing one keeps its id."""
     auto_prune: bool = False
     least_recent: tuple[str, ...] | None = None
     """Keys, least recently used first; those not named follow in the order they were set."""
@@ -138,7 +138,7 @@ class UpdateKey(Update, frozen=True, kw_only=True):
     """Replace the value of an entry with a text, its metadata, or both."""
 
     least_recent: tuple[str, ...] | None = None
-    """Keys, as in `SetKey`."""
+    """As in `SetKey`."""
 
     async def informed(self, state: Any, outside: Outside) -> Self:
         """Return the command with the order of last use."""

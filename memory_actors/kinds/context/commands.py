@@ -1,4 +1,4 @@
-"""Commands about context documents."""
+"""The commands of context documents."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeAlias
@@ -49,9 +49,9 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
     budget: TokenBudget = BUDGET
     auto_archive: bool = False
-    """True if the stalest entries make room on the way to the hard limit."""
+    """True: the stalest entries make room on the way to the hard limit."""
     free: float = FREE
-    """The share of a document that archiving frees; to make room, the share of the soft limit."""
+    """The part of a document that archiving frees; of the soft limit where entries make room."""
     read_at_us: Mapping[str, int] = {}
     """The times at which entries were last read, which no event knows."""
 
@@ -77,7 +77,7 @@ class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """With it: the document is then the same as a file. See `DocumentSynced`."""
     label: str = ""
     create: bool = False
-    """True if the document must be a new one."""
+    """True: the document must be a new one."""
 
 
 class AddEntry(Add, frozen=True, kw_only=True):

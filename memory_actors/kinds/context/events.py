@@ -64,7 +64,7 @@ class DocumentSynced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     base: tuple[tuple[str, bytes], ...] = ()
     """Each block by id, and the digest of its text, in order."""
     label: str = ""
-    """The label of the file."""
+    """The name of the file."""
 
 
 # --- blocks
@@ -93,7 +93,7 @@ class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
 
     created_at_us: int = 0
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, not of the request that restored it."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("context.imported", Effect.ADDED)
@@ -102,7 +102,7 @@ class BlockImported(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
 
     touched_at_us: int = 0
     archived: Archived | None = None
-    """Set for a block that was an archived entry."""
+    """Given for an archived entry."""
 
 
 @registry.about("context.edited", Effect.CHANGED)
@@ -115,7 +115,7 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """The title, where the new text is a heading."""
     metadata: dict[str, Any] | None = None
     spacing: bool = False
-    """True if blank lines alone changed, to make room for a neighbour: that is no use of it."""
+    """True: blank lines alone changed, to make room for a neighbour, which is no use of it."""
 
 
 @registry.about("context.removed", Effect.DELETED)

@@ -57,7 +57,7 @@ def is_blank(text: str) -> bool:
 
 
 class Start:
-    """The state at a beginning: no line before has a say. Each state is what it continues."""
+    """The state in which no earlier line has a say in the meaning of the next one."""
 
     def step(self, line: str) -> tuple["Start", bool]:
         """Return the state behind a line, and whether the line begins a block."""

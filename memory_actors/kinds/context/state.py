@@ -48,11 +48,11 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """The title of a heading, None for an entry."""
     pinned: bool
     touched_at_us: int
-    """The time it was last added, edited, touched or restored."""
+    """The time at which it was last added, edited, touched or restored."""
     digest: bytes = b""
     """Of the text that an archived entry is found by."""
     section: Section | None = None
-    """The section that an archived entry stood in."""
+    """The heading that an archived entry stood under."""
 
     @property
     def archived(self) -> bool:
@@ -61,7 +61,7 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
 
 
 class Synced(msgspec.Struct, frozen=True, array_like=True):
-    """The blocks of a document when a file last was the same."""
+    """The text of a document when a file last was the same."""
 
     base: tuple[tuple[str, bytes], ...]
     label: str

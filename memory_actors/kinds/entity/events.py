@@ -52,7 +52,7 @@ class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True,
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, not of the request that restored it."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("entity.observed", Effect.CHANGED)
@@ -120,7 +120,7 @@ class RelationshipAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Valid before this, no longer at it; None: no end is known."""
     fact: str | None = None
     exclusive: bool = False
-    """True if the source was said to have one such relationship at a time."""
+    """True: the source was said to have one such relationship at a time."""
     closed_ids: tuple[str, ...] = ()
     """Relationships that are valid no longer than until `valid_from_us`."""
     metadata: dict[str, Any] = {}
@@ -135,7 +135,7 @@ class RelationshipRestored(
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, not of the request that restored it."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("relationship.updated", Effect.CHANGED)

@@ -258,7 +258,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
     memory_id: str
     distance: int
-    """The number of relationships on the way, from 1."""
+    """The number of relationships between the two, from 1."""
     path: tuple[str, ...]
     """The ids of those relationships, from the start."""
 

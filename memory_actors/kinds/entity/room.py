@@ -19,18 +19,18 @@ NAME = "entity"
 
 
 class Room(NamedTuple):
-    """Room of each limit; room that is not asked for, or given back, is never missing."""
+    """A part of each limit; what is not asked for, or given back, never lacks."""
 
     entities: int = 0
     relationships: int = 0
     size_bytes: int = 0
-    """The growth in bytes."""
+    """The bytes that are added."""
     whole_bytes: int | None = None
     """Of what is written, if it takes the place of something."""
 
 
 Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
-"""A choice of the memories that make the missing room; None if it cannot be made."""
+"""A function from the room that lacks to the ids that go for it; None if it cannot be made."""
 
 
 def make_room(

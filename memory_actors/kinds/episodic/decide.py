@@ -311,7 +311,7 @@ def _refuse_bytes(state: Episodic, limits: Limits, new: int) -> NoReturn:
 
 
 class Coming(NamedTuple):
-    """The room for an episode that comes as a whole."""
+    """The room that an episode takes which comes as a whole."""
 
     agent_id: str
     size_bytes: int

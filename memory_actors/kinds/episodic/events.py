@@ -19,7 +19,7 @@ registry = KindRegistry()
 
 
 class Evicted(msgspec.Struct, frozen=True, gc=False):
-    """The remains of a step that made room for a newer one."""
+    """The marker of a step that made room for a newer one."""
 
     number: int
     sha256: bytes
@@ -56,7 +56,7 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     keep: bool = False
     """It came back out of a summary: compaction leaves it alone from now on."""
     origins: tuple[Origin, ...] = ()
-    """The origins of its goal and metadata, not of the request that restored it."""
+    """The sources of its goal and metadata, of which the one who brought it back is none."""
 
 
 @registry.about("episodic.step_added", Effect.CHANGED)
@@ -76,7 +76,7 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     error: str | None = None
     evicted: tuple[Evicted, ...] = ()
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, where it came back with its episode."""
+    """The sources of its words, where it came back with its episode."""
 
 
 @registry.about("episodic.finished", Effect.CHANGED)
@@ -89,7 +89,7 @@ class EpisodeFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     size_bytes: int = 0
     digest: bytes = b""
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, where it came back with its episode."""
+    """The sources of its words, where it came back with its episode."""
 
 
 @registry.about("episodic.updated", Effect.CHANGED)

@@ -100,7 +100,7 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
 
     @property
     def running(self) -> bool:
-        """True while it takes steps."""
+        """True if it takes steps."""
         return self.status == "running"
 
     @property
@@ -230,7 +230,7 @@ class Episodic(msgspec.Struct, frozen=True):
     agents: Groups = Map()
     """Memory ids by agent; the key is the id."""
     agents_by_count: Map[int, int] = Map()
-    """The number of agents by number of episodes: the fullest is known without asking each."""
+    """The number of agents that have so many episodes: the fullest is known without asking each."""
     fullest: int = 0
     """Episodes of the agent that has the most."""
     evicted: int = 0
@@ -376,7 +376,7 @@ class Returning(NamedTuple):
     """An episode on its way back."""
 
     row: Row
-    """The row as it was when it went, with no more steps than it may keep now."""
+    """Its last row, with no more steps than it may keep now."""
     events: list[RowEvent]
     """Its goal, the steps it keeps, its end; each names whose words it has."""
 

@@ -72,9 +72,9 @@ class AddMemories(Add, frozen=True, kw_only=True):
     distinct: frozenset[str] = frozenset()
     """Ids of those that are kept, whatever else says the same."""
     origins: tuple[Origin, ...] = ()
-    """The origins of the new memories."""
+    """Their sources."""
     origins_of: Mapping[str, tuple[Origin, ...]] = {}
-    """The origins of living memories, where they are known."""
+    """The sources of the living memories, without those of which nobody said any."""
 
 
 class AddSummary(compression.AddSummary, frozen=True, kw_only=True):

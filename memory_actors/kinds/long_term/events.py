@@ -19,7 +19,7 @@ class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=
     digest: bytes
     """Of the newer memory's text, as it was."""
     at_us: int
-    """The time the log got it."""
+    """The time at which the log got it."""
 
 
 @registry.about("long_term.added", Effect.ADDED)
@@ -39,9 +39,9 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     same: bytes = b""
     """Digest of the same text normalised, where that is another one: see decide.py."""
     times_seen: int = 1
-    """The number of times it was said: more than once if it comes from elsewhere, or comes back."""
+    """The number of times it was said: more than one if it comes from elsewhere, or comes back."""
     last_seen_us: int = 0
-    """The time it was said last, if it was said again; else 0."""
+    """The time at which it was said last, if it was said again; else 0."""
 
 
 @registry.about("long_term.restored", Effect.RESTORED)
@@ -52,7 +52,7 @@ class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True,
     keep: bool = False
     """It came back out of a summary: compaction leaves it alone from now on."""
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, not of the request that restored it."""
+    """The sources of its words, of which the one who brought it back is none."""
     superseded: tuple[Superseded, ...] = ()
     settled: bool = False
 
@@ -71,7 +71,7 @@ class MemorySeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     memory_id: str
     occurred_at_us: int
-    """The time it was true again."""
+    """The time at which it was true again."""
 
 
 @registry.about("long_term.deleted", Effect.DELETED)
@@ -103,7 +103,7 @@ class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     similarity: float
     """Cosine of the two."""
     evidence: str
-    """Their common words and their difference, or who said so."""
+    """The words that they have in common and those that differ, or who said so."""
 
 
 @registry.about("long_term.reinstated", Effect.CHANGED, says=False)

@@ -53,7 +53,7 @@ Duplicates: TypeAlias = Map[int, str | tuple[str, ...]]
 
 
 Identity: TypeAlias = tuple[bytes, str | None, bytes]
-"""The fields that must be equal: the digest of the text, the session, the metadata as JSON."""
+"""The digest of the text, the session, the metadata as JSON."""
 
 
 def identity(one: Any) -> Identity:
@@ -104,9 +104,9 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """Digest of the text normalised, where that is another one than `digest`."""
     times_seen: int = 1
     last_seen_us: int = 0
-    """The time it was true last, if it was said again; else 0."""
+    """The time at which it was true last, if it was said again; else 0."""
     superseded: tuple[Superseded, ...] = ()
-    """Newer memories that were found to say otherwise, in the order of the log."""
+    """Marks of newer memories that say otherwise, in the order of the log."""
     settled: bool = False
     """True if it was said to hold all the same."""
 

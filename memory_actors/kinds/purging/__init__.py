@@ -1,4 +1,4 @@
-"""A purge takes a source's words out of a user's memory: decided over all kinds, in one append.
+"""Purges: the words of a source are taken out of a user's memory, over all kinds, in one append.
 
 Each memory becomes what it would be had the source not spoken: its life is told again from the log
 without the source's events. Where nothing is left it goes; where others had a say it says what they

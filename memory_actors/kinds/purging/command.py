@@ -1,4 +1,4 @@
-"""The command of a purge, with all that its decision needs to know."""
+"""The command to purge, with all that its decision needs to know."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -22,7 +22,7 @@ class Purge(Command, frozen=True, kw_only=True):
     source: str | None = None
     trust: Trust | None = None
     bring_back: bool = True
-    """True if the other originals of summaries that go come back."""
+    """True: the other originals of summaries that go come back."""
     past: Mapping[str, Sequence[Recorded[Any]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
@@ -34,7 +34,7 @@ class Purge(Command, frozen=True, kw_only=True):
 
     @property
     def meta(self) -> dict[str, str]:
-        """The cause that its events carry: for `why`, and for the next purge."""
+        """The meta of its events: for those who ask why, and for the next purge."""
         what = self.source or f"{self.trust} sources"
         asked = {PURGED_SOURCE: self.source, PURGED_TRUST: self.trust and self.trust.value}
         said = {name: value for name, value in asked.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The ways in which each kind leaves a memory without the words of a source, or takes it away.
+"""The events by which each kind leaves a memory without the words of a source, or deletes it.
 
 - A key of working memory has again the value that others set last.
 - A message, a fact and a block say what others have said last.
@@ -75,7 +75,7 @@ from memory_actors.kinds.working import KeyDeleted, KeySet
 
 
 class Way(NamedTuple):
-    """The way of one kind. An event list of None stands for: nothing is left."""
+    """The functions of one kind; they return None for its events where nothing is left."""
 
     kind: Kind
     without: Callable[[TaintedPast, Any, Any, Limits], list[Any] | None]

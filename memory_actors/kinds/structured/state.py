@@ -47,7 +47,7 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
 
     created_at_us: int
     origins: tuple[Origin, ...] = ()
-    """The origins of its words, not of the request that restored it."""
+    """The sources of its words, of which the one who brought it back is none."""
 
 
 @registry.about("structured.updated", Effect.CHANGED)
