@@ -284,7 +284,7 @@ class Dump(msgspec.Struct, frozen=True):
     relationships: list[Relationship] = []
     pruned: int = 0
     ended_us: dict[str, dict[str, int]] = {}
-    """The ends as the graph has them."""
+    """As in the graph."""
 
 
 def dump(state: Entities) -> Dump:
