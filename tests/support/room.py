@@ -71,7 +71,9 @@ class Room:
         """Return what may go, each of the kind that makes room for its own."""
         command, before = self.command, self.before
         if isinstance(command, long_term.AddMemories):
-            return list(before.long_term.held.rows.values())
+            held = before.long_term.held.rows
+            seen = _changed(held, self.full.long_term.held.rows)  # said again: they are needed
+            return [row for row in held.values() if row.memory_id not in seen]
         if isinstance(command, PutDocument):
             key = (command.collection, command.key)
             rows = before.structured.held.rows.values()
