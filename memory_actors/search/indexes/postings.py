@@ -16,7 +16,7 @@ import numpy.typing as npt
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
-FEW_ROWS: Final = 64
+FEW_ROWS: Final = 12
 """Of so many the own words are looked at, rather than the lists of all words."""
 _TERM_BYTES: Final = 300  # a word, its number in a dict, its array and what arrays keep in reserve
 
@@ -75,12 +75,14 @@ class Postings:
             return np.empty(0, np.uint32)
         rarest, *others = sorted(terms, key=self.frequencies.__getitem__)
         rows = self._rows_of(rarest)
-        if len(rows) <= FEW_ROWS:
-            wanted = set(others)
-            having = [wanted.issubset(self._terms_of(row)) for row in rows.tolist()]
-            return rows[np.array(having, np.bool_)]
-        for term in others:
-            rows = rows[np.isin(rows, self._rows_of(term), assume_unique=True, kind="table")]
+        for place, term in enumerate(others):
+            if len(rows) <= FEW_ROWS:
+                wanted = set(others[place:])
+                kept = [row for row in rows.tolist() if wanted.issubset(self._terms_of(row))]
+                return np.array(kept, np.uint32)
+            has = np.zeros(len(self.ends), np.bool_)
+            has[self._rows_of(term)] = True
+            rows = rows[has[rows]]
         return rows
 
     def _rows_of(self, term: int) -> npt.NDArray[np.uint32]:

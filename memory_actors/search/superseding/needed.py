@@ -7,6 +7,7 @@ too many would be a change that is missed: so whatever the index may spell other
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from memory_actors.search.indexes.words import STOP_WORDS, stems
@@ -22,6 +23,9 @@ _SPELT_OTHERWISE: Final = frozenset(
     stems([*STOP_WORDS, "favourite", "favour", "colour", "neighbour"])
 )
 """Not in the index, or in American spelling there."""
+
+NAMES_MAX: Final = 256
+"""Of whom facts speak: most of a user's are about a few."""
 
 Words = frozenset[str]
 
@@ -59,6 +63,7 @@ def _of_clauses(clauses: Iterable[Clause]) -> Iterator[Words]:
             yield who | words
 
 
+@lru_cache(NAMES_MAX)
 def _names(who: tuple[str, ...]) -> Words:
     return frozenset(stems([one for one in who if one != "self"]))
 
