@@ -20,7 +20,7 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.centring import centre
 from memory_actors.search.indexes.dense import DenseIndex, Graphed, Maintained
-from memory_actors.search.indexes.graph import Graph
+from memory_actors.search.indexes.graph import HnswGraph
 from memory_actors.search.ranking import EXACT_MIN, PROPOSED, SECOND_STAGE
 
 SIZES = (500, 1_000, 2_000, 2_500, 3_000, 3_500, 4_000, 5_000, 7_500, 10_000, 20_000)
@@ -117,9 +117,9 @@ def _index(vectors: Vectors) -> tuple[DenseIndex, float]:
     return index, (perf_counter() - started_s) / len(vectors) * 1e6
 
 
-def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
+def _graph(vectors: Vectors) -> tuple[HnswGraph, float, float]:
     """Return the graph, seconds for building it, and microseconds for each of the last rows."""
-    graph, rows = Graph.empty(DIMENSION, len(vectors)), np.arange(len(vectors))
+    graph, rows = HnswGraph.empty(DIMENSION, len(vectors)), np.arange(len(vectors))
     started_s = perf_counter()
     graph.extend(vectors, rows[:-ADDED_LAST])
     before_s = perf_counter()
@@ -129,7 +129,7 @@ def _graph(vectors: Vectors) -> tuple[Graph, float, float]:
     return graph, ended_s - started_s, (ended_s - before_s) / added * 1e6
 
 
-def _paths(index: DenseIndex, graph: Graph) -> Paths:
+def _paths(index: DenseIndex, graph: HnswGraph) -> Paths:
     """Return both ways as `retrieve` goes them, by meaning alone; the graph proposes if asked."""
     mu, rows = (
         centre(np.zeros(DIMENSION, np.float32), index.sample.vectors.astype(np.float32)),
@@ -170,7 +170,7 @@ def _recall(paths: Paths, asked: Vectors) -> float:
     return found / total
 
 
-def _files(directory: Path, graph: Graph, runs: int) -> list[float]:
+def _files(directory: Path, graph: HnswGraph, runs: int) -> list[float]:
     """Return milliseconds to save and to load, and kilobytes on disk and as believed."""
     save_ms, load_ms, length = [], [], 0
     for _ in range(runs):
@@ -179,7 +179,7 @@ def _files(directory: Path, graph: Graph, runs: int) -> list[float]:
             started_s = perf_counter()
             saved, rows = graph.save(path)
             saved_s = perf_counter()
-            assert Graph.load(path, saved, rows) is not None
+            assert HnswGraph.load(path, saved, rows) is not None
             save_ms.append((saved_s - started_s) * 1e3)
             load_ms.append((perf_counter() - saved_s) * 1e3)
             length = saved.length_bytes

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import get_type_hints
 
-from memory_actors.sync.blocking import CLASSES, Closable, own_members
+from memory_actors.sync.blocking import CLASSES, ClosableHandle, own_members
 
 STUB = Path(__file__).parents[1] / "memory_actors/sync/__init__.pyi"
 HEAD = '''"""Made by scripts/sync_stub.py from the async API: do not edit."""'''
@@ -132,7 +132,7 @@ def class_(kind: type, names: dict[str, tuple[str, str]]) -> str:
         function = getattr(member, "fget", None) or getattr(member, "__func__", member)
         if isinstance(function, FunctionType):
             lines.append(method(function, names))
-    if issubclass(CLASSES[kind], Closable):
+    if issubclass(CLASSES[kind], ClosableHandle):
         names["Self"], names["TracebackType"] = IMPORTS["Self"], IMPORTS["TracebackType"]
         lines.append(BLOCK)
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.compaction import selection
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer, Summarizer
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.users.handles.long_term import LongTerm
+from memory_actors.users.handles.long_term import LongTermMemory
 
 AGE = timedelta(days=100)  # of the youngest memory: older than the 90 days after which it is old
 PAUSE_S = 0.01  # between two calls of the user's while compaction runs
@@ -142,7 +142,7 @@ def watched(watch: Stopwatch, memory: MemorySystem) -> Iterator[None]:
 
     with ExitStack() as patches:
         for place, name, step in (
-            (LongTerm, "_compress", "replace"),
+            (LongTermMemory, "_compress", "replace"),
             (services.log, "archive", "archive"),
             (services.embeddings, "forget", "delete derived data"),
             (services.log, "shrink", "shrink the log"),

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from eventlog.archive import segment as segments
-from eventlog.archive.block import Block, Entry
+from eventlog.archive.block import ArchiveBlock, Entry
 from eventlog.archive.segment import SegmentId
 from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
@@ -43,7 +43,7 @@ class NotInMemory(Exception):
     """The block has to be read from its file, and this is the event loop."""
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenBlock(msgspec.Struct, frozen=True):
     """A segment that is on disk."""
 
     segment: SegmentId
@@ -59,7 +59,7 @@ class Archive:
         self.directory = directory
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
-        self._blocks: OrderedDict[tuple[SegmentId, int], Block] = OrderedDict()
+        self._blocks: OrderedDict[tuple[SegmentId, int], ArchiveBlock] = OrderedDict()
         self._lock = threading.Lock()
         self._loop_thread: int | None = None
 
@@ -88,7 +88,7 @@ class Archive:
             self._keep(key, found)
         return found.entry(place.slot)
 
-    def _keep(self, key: tuple[SegmentId, int], found: Block) -> None:
+    def _keep(self, key: tuple[SegmentId, int], found: ArchiveBlock) -> None:
         with self._lock:
             if key in self._blocks or len(found.raw) > self._cache_bytes:
                 return
@@ -97,7 +97,7 @@ class Archive:
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= len(self._blocks.popitem(last=False)[1].raw)
 
-    def walk(self, segment: SegmentId) -> Iterator[tuple[int, Block]]:
+    def walk(self, segment: SegmentId) -> Iterator[tuple[int, ArchiveBlock]]:
         """Yield each block of a segment with its offset, past the cache."""
         return segments.walk(self.directory, segment)
 
@@ -112,7 +112,7 @@ class Archive:
 
     # --- write
 
-    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> Written:
+    def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenBlock:
         """Write a segment, for good. Its number is `number`, or the next that has no file.
 
         :raises DiskFull, StorageFailed: there is nothing of it.
@@ -132,7 +132,7 @@ class Archive:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)  # it is there, and not for good
                 raise
-        return Written(segment, places, len(data), hashlib.sha256(data).digest())
+        return WrittenBlock(segment, places, len(data), hashlib.sha256(data).digest())
 
     def remove(self, gone: Collection[SegmentId]) -> None:
         """Remove the files of segments, and what is remembered of them."""

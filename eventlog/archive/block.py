@@ -63,7 +63,7 @@ class Header(NamedTuple):
     stored_bytes: int
 
 
-class Block(msgspec.Struct, frozen=True, gc=False):
+class ArchiveBlock(msgspec.Struct, frozen=True, gc=False):
     """A block taken apart."""
 
     raw: bytes
@@ -118,7 +118,7 @@ def unpack_header(data: bytes) -> Header:
     return Header(crc, codec, slots, raw_bytes, stored_bytes)
 
 
-def unpack(data: bytes, place: bytes) -> Block:
+def unpack(data: bytes, place: bytes) -> ArchiveBlock:
     """Take a whole block apart.
 
     :raises CorruptLog: it is not the block that was written at this place.
@@ -134,7 +134,7 @@ def unpack(data: bytes, place: bytes) -> Block:
     return _taken_apart(raw, header.slots)
 
 
-def _taken_apart(raw: bytes, slots: int) -> Block:
+def _taken_apart(raw: bytes, slots: int) -> ArchiveBlock:
     payloads_at = slots * (_SLOT.size + SALT_BYTES)
     if len(raw) < payloads_at:
         raise CorruptLog(f"the block has no room for its {slots} slots")
@@ -142,7 +142,7 @@ def _taken_apart(raw: bytes, slots: int) -> Block:
     ends = list(accumulate((size for _, size in index), initial=payloads_at))[1:]
     if (ends[-1] if ends else payloads_at) != len(raw):
         raise CorruptLog("the block's payloads are not as long as it says")
-    return Block(raw, [version for version, _ in index], ends)
+    return ArchiveBlock(raw, [version for version, _ in index], ends)
 
 
 def _compress(raw: bytes) -> tuple[int, bytes]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventlog.archive import block
-from eventlog.archive.block import BLOCK_BYTES, SLOTS_MAX, Block, Entry
+from eventlog.archive.block import BLOCK_BYTES, SLOTS_MAX, ArchiveBlock, Entry
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.frame import STREAM_ID_BYTES, Place
 from eventlog.files.datafile import TEMPORARY
@@ -87,7 +87,7 @@ def _grouped(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         yield entries[first:]
 
 
-def read_block(directory: Path, segment: SegmentId, offset: int) -> Block:
+def read_block(directory: Path, segment: SegmentId, offset: int) -> ArchiveBlock:
     """Return the block at an offset of a segment's file.
 
     :raises CorruptLog: it is missing, or is not what was written there.
@@ -98,7 +98,7 @@ def read_block(directory: Path, segment: SegmentId, offset: int) -> Block:
         return _read(fd, segment, offset)[0]
 
 
-def walk(directory: Path, segment: SegmentId) -> Iterator[tuple[int, Block]]:
+def walk(directory: Path, segment: SegmentId) -> Iterator[tuple[int, ArchiveBlock]]:
     """Yield each block of a segment's file with its offset. Raises as `read_block` does."""
     with _opened(directory, segment) as fd:
         size = os.fstat(fd).st_size
@@ -111,7 +111,7 @@ def walk(directory: Path, segment: SegmentId) -> Iterator[tuple[int, Block]]:
             offset += size_of_block
 
 
-def _read(fd: int, segment: SegmentId, offset: int) -> tuple[Block, int]:
+def _read(fd: int, segment: SegmentId, offset: int) -> tuple[ArchiveBlock, int]:
     try:
         head = os.pread(fd, block.HEADER_BYTES, offset)
         size = block.HEADER_BYTES + block.unpack_header(head).stored_bytes

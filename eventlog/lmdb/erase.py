@@ -57,7 +57,7 @@ ROWS_AT_ONCE = 2048  # deleted in one transaction
 STEP_BYTES = 100 << 10  # what a step is taken to weigh in the writer's queue
 
 
-class Erasing:
+class StreamErasing:
     """The steps of an erasure; each takes the transaction it happens in."""
 
     def __init__(self, env: Environment, ledger: Ledger, archive: Archive):
@@ -190,7 +190,7 @@ class Erasing:
 
 def finish(
     env: Environment,
-    erasing: Erasing,
+    erasing: StreamErasing,
     shrink: Callable[[], object],
     forget_key: Callable[[bytes], object] | None,
 ) -> bool:

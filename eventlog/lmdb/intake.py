@@ -27,8 +27,8 @@ from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.totals import Tally
-from eventlog.lmdb.writer import Job, Landed, Outcome, Writer
+from eventlog.lmdb.totals import TotalsTally
+from eventlog.lmdb.writer import Landed, Outcome, WriteJob, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
@@ -58,7 +58,7 @@ class Intake:
         self.counts: Counter[str] = Counter()
         self.is_stalled = False
         """While the file is replaced: what is answered before it is on disk would be late there."""
-        self.tally = Tally(files.totals)
+        self.tally = TotalsTally(files.totals)
         self._env = files.env
         self._ledger = files.ledger
         self._anchor = files.anchor
@@ -133,7 +133,7 @@ class Intake:
             self.tally.leave(swing, relaxed=False)
             settle(result, outcome)
 
-        self._put(Job(run, 0, payload_bytes, done, use_reserve))
+        self._put(WriteJob(run, 0, payload_bytes, done, use_reserve))
         self.tally.enter(swing, relaxed=False)
         return await result
 
@@ -190,7 +190,7 @@ class Intake:
 
         payload_bytes = sum(event.stored_bytes for event in request.events)
         self._put(
-            Job(
+            WriteJob(
                 lambda txn: self._ledger.append(txn, request),
                 len(request.events),
                 payload_bytes,
@@ -238,7 +238,7 @@ class Intake:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: WriteJob) -> None:
         self._env.check_process()
         self.check_loop()
         if self._writer is None:
@@ -251,7 +251,9 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
 
-    def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
+    def _deliver(
+        self, batch: list[WriteJob], outcomes: list[Outcome], landed: Landed | None
+    ) -> None:
         self.queued_events -= sum(job.events for job in batch)
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1

@@ -27,9 +27,9 @@ from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.erase import Erasing, finish
+from eventlog.lmdb.erase import StreamErasing, finish
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.reading import Reading
+from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import TABLES, all_segments, seal, seal_record, unseal, unseal_record
 from eventlog.lmdb.totals import load_totals, put_totals
 
@@ -52,8 +52,8 @@ class Files(msgspec.Struct, frozen=True):
     anchor: Anchor
     archive: Archive
     ledger: Ledger
-    reading: Reading
-    erasing: Erasing
+    reading: LogReading
+    erasing: StreamErasing
     registry: EventRegistry
     position: int
     """Of the last event."""
@@ -96,14 +96,14 @@ class Files(msgspec.Struct, frozen=True):
             env.write(lambda txn: put_format(env, txn, now_us, identity))
             with env.read() as txn:
                 totals = load_totals(env, txn)
-            erasing = Erasing(env, ledger, archive)
+            erasing = StreamErasing(env, ledger, archive)
             if keys is not NO_KEYS and _finish_erasures(env, erasing, keys):
                 with env.read() as txn:
                     tail = ledger.tail(txn)
                 anchor.write(tail._replace(transaction=env.last_transaction()))
             _clear(env, archive)
             opened.pop_all()
-            reading = Reading(env, ledger, registry, archive, keys)
+            reading = LogReading(env, ledger, registry, archive, keys)
             return cls(
                 env, anchor, archive, ledger, reading, erasing, registry, position, totals, keys
             )
@@ -177,7 +177,7 @@ def _check_anchor(env: Environment, ledger: Ledger, anchor: Anchor) -> int:
     return last.position
 
 
-def _finish_erasures(env: Environment, erasing: Erasing, keys: Keys | None) -> bool:
+def _finish_erasures(env: Environment, erasing: StreamErasing, keys: Keys | None) -> bool:
     """Finish what a crash has left of erasures; say whether there was anything."""
     try:
         shrink = partial(env.shrink, partial(put_shrunk, env))

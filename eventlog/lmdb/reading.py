@@ -38,7 +38,7 @@ from eventlog.lmdb.tables import (
 )
 
 
-class Reading:
+class LogReading:
     """Reads of events; each takes the transaction it happens in."""
 
     def __init__(

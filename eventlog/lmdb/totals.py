@@ -7,8 +7,8 @@ covers the key under which it lies.
 
 Three places know the totals. The row is the truth. `Counting` is what the writer's transaction
 makes of it: it is read when the first append of a transaction counts, and written once for all of
-them. `Tally` is what the event loop knows without reading: what was committed, and what is under
-way.
+them. `TotalsTally` is what the event loop knows without reading: what was committed, and what is
+under way.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class Counting:
         return self._changed
 
 
-class Tally:
+class TotalsTally:
     """The totals as the event loop knows them, without reading: committed, and under way.
 
     A relaxed append counts from when it is accepted; every other one once it is committed.

@@ -46,7 +46,7 @@ Outcome: TypeAlias = Any | Exception
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class WriteJob:
     """Work for one transaction, and whom to tell."""
 
     run: Callable[[Transaction], Any]
@@ -82,7 +82,7 @@ class Writer:
         counting: Counting,
         tail: Callable[[Transaction], Tail],
         committed: Callable[[Tail], None],
-        deliver: Callable[[list[Job], list[Outcome], Landed | None], None],
+        deliver: Callable[[list[WriteJob], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._keys = keys
@@ -92,11 +92,11 @@ class Writer:
         self._committed = committed
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: WriteJob) -> None:
         """Queue a job."""
         self._queue.put(job)
 
@@ -106,7 +106,7 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        held: Job | None = None
+        held: WriteJob | None = None
         while (first := held or self._queue.get()) is not None:
             batch, held, stopping = self._take(first)
             outcomes, landed = self._commit(batch)
@@ -115,7 +115,7 @@ class Writer:
             if stopping:
                 return
 
-    def _take(self, first: Job) -> tuple[list[Job], Job | None, bool]:
+    def _take(self, first: WriteJob) -> tuple[list[WriteJob], WriteJob | None, bool]:
         """Return a batch, the job that did not fit into it, and whether to stop after it."""
         batch, events, size = [first], first.events, first.payload_bytes
         while True:
@@ -130,7 +130,7 @@ class Writer:
                 return batch, job, False
             batch.append(job)
 
-    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Landed | None]:
+    def _commit(self, batch: list[WriteJob]) -> tuple[list[Outcome], Landed | None]:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
@@ -141,7 +141,7 @@ class Writer:
         return outcomes, landed
 
     def _commit_apart(
-        self, batch: list[Job], error: Exception
+        self, batch: list[WriteJob], error: Exception
     ) -> tuple[list[Outcome], Landed | None]:
         if len(batch) == 1:
             return [error], None
@@ -161,7 +161,7 @@ class Writer:
             return Landed(self._tail(txn), load_totals(self._env, txn))
         return None
 
-    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Landed]:
+    def _apply(self, txn: Transaction, batch: list[WriteJob]) -> tuple[list[Outcome], Landed]:
         used_bytes = self._env.used_bytes(txn)
         self._counting.begin()
         outcomes: list[Outcome] = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventlog.archive.archive import Archive, Written
+from eventlog.archive.archive import Archive, WrittenBlock
 from eventlog.archive.block import Entry
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
@@ -22,7 +22,7 @@ from eventlog.core.errors import CorruptLog
 from eventlog.core.records import Archived, DroppedPayloads
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.opening import add_slack
-from eventlog.lmdb.reading import Reading
+from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import (
     U64,
     SegmentRecord,
@@ -66,7 +66,7 @@ class Batch:
 class Archiving:
     """The steps of archiving and dropping."""
 
-    def __init__(self, env: Environment, reading: Reading, archive: Archive):
+    def __init__(self, env: Environment, reading: LogReading, archive: Archive):
         self._env = env
         self._reading = reading
         self._archive = archive
@@ -101,14 +101,16 @@ class Archiving:
             raise CorruptLog(f"event {position} is not version {version} of stream {stream!r}")
         return Hot(position, frame.header_of(data), len(data), Entry(version, taken.salt, raw))
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> WrittenBlock:
         """Write a batch's payloads to a segment. Blocks.
 
         :raises DiskFull, StorageFailed: there is nothing of it.
         """
         return self._archive.write(batch.sid, batch.number, [event.entry for event in batch.hot])
 
-    def replace(self, txn: Transaction, batch: Batch, written: Written, now_us: int) -> Archived:
+    def replace(
+        self, txn: Transaction, batch: Batch, written: WrittenBlock, now_us: int
+    ) -> Archived:
         """Put stubs in the place of frames whose payloads have been written.
 
         :raises CorruptLog: one is not what was taken.

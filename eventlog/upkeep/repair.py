@@ -45,7 +45,7 @@ from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
 from eventlog.lmdb.opening import load_keys_identity, put_format
-from eventlog.lmdb.reading import Reading, refilled
+from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.tables import (
     TABLES,
     U64,
@@ -181,7 +181,7 @@ class _Repair:
             self._last = self._last_position()
             identity = self._matched()
             ledger, keys = Ledger(self._new), self._keys if identity else None
-            self._reading = Reading(self._new, ledger, self._registry, self._archive, keys)
+            self._reading = LogReading(self._new, ledger, self._registry, self._archive, keys)
             self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
             self._copy_events()
             self._new.write(self._finish)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from eventlog.archive.archive import Archive
-from eventlog.archive.block import Block
+from eventlog.archive.block import ArchiveBlock
 from eventlog.archive.segment import MissingSegment, SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
@@ -28,7 +28,7 @@ from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
-from eventlog.lmdb.reading import Reading, check_entry
+from eventlog.lmdb.reading import LogReading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
     KEY_ID_BYTES,
@@ -70,7 +70,7 @@ class Verification:
         self,
         env: Environment,
         ledger: Ledger,
-        reading: Reading,
+        reading: LogReading,
         archive: Archive,
         progress: Progress | None,
         against: Heads | None = None,
@@ -238,7 +238,7 @@ class Verification:
         return False
 
     def _check_archived(
-        self, txn: Transaction, segment: SegmentId, place: frame.Place, block: Block
+        self, txn: Transaction, segment: SegmentId, place: frame.Place, block: ArchiveBlock
     ) -> None:
         """Compare an archived payload with the stub of its event."""
         sid, version = segment.sid, block.versions[place.slot]

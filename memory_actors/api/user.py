@@ -33,7 +33,7 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.long_term import LongTerm
+from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
@@ -43,7 +43,8 @@ TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
     {
         MemoryType(handle.kind.NAME): handle.takes
         for handle in (
-            WorkingMemory, ShortTermMemory, LongTerm, EntityGraph, Episodes, Documents, UserContext,
+            WorkingMemory, ShortTermMemory, LongTermMemory, EntityGraph, Episodes, Documents,
+            UserContext,
         )
     }
 )  # fmt: skip
@@ -67,7 +68,7 @@ class UserMemory(UserReads):
         super().__init__(scope)
         self.working = WorkingMemory(scope)
         self.short_term = ShortTermMemory(scope)
-        self._long_term = LongTerm(scope)
+        self._long_term = LongTermMemory(scope)
         self.entities = EntityGraph(scope)
         self.episodes = Episodes(scope)
         self.documents = Documents(scope)

@@ -8,13 +8,13 @@ import anyio.to_thread
 from eventlog.core.records import to_datetime
 from memory_actors.api.prompt import Ask
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.reports import ContextReceipt, DocumentInfo
+from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
-from memory_actors.kinds.context.state import Context, in_order, text
+from memory_actors.kinds.context.state import ContextState, in_order, text
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
 
@@ -129,7 +129,7 @@ class UserContext(ContextDocument):
         return commands.DeleteDocuments(now_us=self._scope.now_us(), documents=checked)
 
 
-def _infos(state: Context, counter: TokenCounter) -> list[DocumentInfo]:
+def _infos(state: ContextState, counter: TokenCounter) -> list[DocumentInfo]:
     infos = []
     for name, document in sorted(state.documents.items()):
         rows = in_order(document.blocks.values())

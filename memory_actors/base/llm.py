@@ -227,7 +227,7 @@ class ChatClient:
         return Answer(text=text, cut=choice.finish_reason == "length")
 
 
-class Connection(TypedDict, total=False):
+class ModelConnection(TypedDict, total=False):
     """The settings of a connection to a model. See `ChatClient`."""
 
     base_url: str | None

@@ -39,7 +39,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[Hit] = []
 
 
-class Recall(msgspec.Struct, frozen=True, kw_only=True):
+class FoundEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Mean recall of turns over some questions."""
 
     name: str
@@ -60,9 +60,9 @@ async def ask(user: UserMemory, one: Asked) -> Asked:
     )
 
 
-def recall(asked: Sequence[Asked], name: str = "all") -> Recall:
+def recall(asked: Sequence[Asked], name: str = "all") -> FoundEvidence:
     """Return the mean recall of some questions, 0 of none."""
-    return Recall(
+    return FoundEvidence(
         name=name,
         questions=len(asked),
         turn_recall_at_5=fmean(one.recall_at_5 for one in asked) if asked else 0.0,
@@ -70,7 +70,7 @@ def recall(asked: Sequence[Asked], name: str = "all") -> Recall:
     )
 
 
-def _by(asked: Sequence[Asked], key: Callable[[Asked], str]) -> list[Recall]:
+def _by(asked: Sequence[Asked], key: Callable[[Asked], str]) -> list[FoundEvidence]:
     """Return the recall of each group of questions, by name."""
     groups: dict[str, list[Asked]] = {}
     for one in asked:
@@ -78,7 +78,7 @@ def _by(asked: Sequence[Asked], key: Callable[[Asked], str]) -> list[Recall]:
     return [recall(group, name) for name, group in sorted(groups.items())]
 
 
-def print_recall(row: Recall) -> None:
+def print_recall(row: FoundEvidence) -> None:
     """Print the recall over all questions."""
     say(f"\nturn recall@5:  {row.turn_recall_at_5:.3f}")
     say(f"turn recall@10: {row.turn_recall_at_10:.3f}")
@@ -131,7 +131,7 @@ async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
     return told
 
 
-def _print_locomo(told: dict[str, Any], row: Recall) -> None:
+def _print_locomo(told: dict[str, Any], row: FoundEvidence) -> None:
     say(
         f"{told['conversations']} conversations, {told['turns']:,} turns, one memory a turn; "
         f"{row.questions:,} questions with evidence."

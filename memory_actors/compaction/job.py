@@ -32,7 +32,7 @@ from memory_actors.base.validation import check_flag
 from memory_actors.compaction.archiving import archive_originals
 from memory_actors.compaction.pace import Pace, short_turns
 from memory_actors.compaction.replacing import Replacing
-from memory_actors.compaction.run import Progress, Run
+from memory_actors.compaction.run import CompactionRun, Progress
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_name
@@ -62,7 +62,7 @@ class Compaction:
         self._under_way: asyncio.Task[CompactionReport] | None = None
         self._halt = asyncio.Event()
         self._closing = False
-        self._now: Run | None = None
+        self._now: CompactionRun | None = None
         self._at: str | None = None  # the user in hand
         self._left = asyncio.Event()  # set when a user's turn is over
         self._barred: set[str] = set()
@@ -101,7 +101,7 @@ class Compaction:
         if episodes is None:
             episodes = self._settings.compaction_episodes
         kinds = (long_term, episodic) if episodes else (long_term,)
-        run = Run(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
+        run = CompactionRun(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
         )
@@ -188,7 +188,9 @@ class Compaction:
 
     # --- a run
 
-    async def _run(self, run: Run, users: list[str], *, everyone: bool) -> CompactionReport:
+    async def _run(
+        self, run: CompactionRun, users: list[str], *, everyone: bool
+    ) -> CompactionReport:
         before = await self._file_bytes()
         run.users_total, self._now = len(users), run
         failure: Exception | None = None
@@ -213,7 +215,7 @@ class Compaction:
             raise failure
         return run.reported(before, await self._file_bytes(), cancelled=cancelled)
 
-    async def _turn(self, run: Run, user_id: str) -> None:
+    async def _turn(self, run: CompactionRun, user_id: str) -> None:
         if user_id in self._barred:
             raise BeingErasedError("this user's memory is being erased: try again later")
         self._at, self._bars = user_id, asyncio.Event()
@@ -223,7 +225,7 @@ class Compaction:
             self._at = None
             self._left.set()
 
-    async def _user(self, run: Run, user_id: str) -> None:
+    async def _user(self, run: CompactionRun, user_id: str) -> None:
         scope = _OwnScope(self._services, user_id, self._used)
         found = await self._clusters(run, scope)
         run.tell(user_id, 0, len(found))
@@ -239,7 +241,7 @@ class Compaction:
         if not run.dry_run and not run.asked_to_stop() and await archive_originals(scope):
             await self._snapshot(scope)  # or a replay would read the archive
 
-    async def _clusters(self, run: Run, scope: Scope) -> list[Old]:
+    async def _clusters(self, run: CompactionRun, scope: Scope) -> list[Old]:
         """Return the clusters of what is old.
 
         What one pass leaves, the next one sees in batches of a longer time: until one finds none.
@@ -254,7 +256,7 @@ class Compaction:
                 left = Old(old.kind, [row for row in left.rows if row.memory_id not in taken])
         return found
 
-    async def _old(self, run: Run, scope: Scope) -> list[Old]:
+    async def _old(self, run: CompactionRun, scope: Scope) -> list[Old]:
         async with scope.live() as live:
             state = live.state
         days = self._settings.after_days(state.account.tier)
@@ -266,7 +268,7 @@ class Compaction:
 
         return await anyio.to_thread.run_sync(work)
 
-    async def _pass(self, run: Run, scope: Scope, old: Old) -> list[Old]:
+    async def _pass(self, run: CompactionRun, scope: Scope, old: Old) -> list[Old]:
         """Return the clusters of memories, batch by batch in order of time."""
         found: list[Old] = []
         for start in range(0, len(old.rows), self._settings.compaction_batch):
@@ -287,7 +289,7 @@ class Compaction:
 
     # --- at the end of a run
 
-    async def _finish(self, run: Run, stream: str | None, *, cancelled: bool) -> None:
+    async def _finish(self, run: CompactionRun, stream: str | None, *, cancelled: bool) -> None:
         """Drop what retention says, and make files smaller; a failure is no reason to fail."""
         self._runs += 1
         self._last_run_at = to_datetime(self._services.clock_us())

@@ -26,7 +26,7 @@ from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import Compressed
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.long_term import LongTerm
+from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.summaries import Summarized, summary_text
 
@@ -36,7 +36,7 @@ SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
 
 HANDLES: Final[Mapping[str, type[Summarized]]] = MappingProxyType(
-    {long_term.NAME: LongTerm, episodic.NAME: Episodes}
+    {long_term.NAME: LongTermMemory, episodic.NAME: Episodes}
 )
 
 _logger = get_logger("memory_actors.compaction")

@@ -19,7 +19,7 @@ _logger = get_logger("memory_actors.compaction")
 
 
 @dataclass(slots=True)
-class Run:
+class CompactionRun:
     """A run that is under way."""
 
     kinds: Sequence[CompactedKind]

@@ -17,7 +17,7 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError
-from memory_actors.base.llm import Answer, AsksModel, Connection
+from memory_actors.base.llm import Answer, AsksModel, ModelConnection
 from memory_actors.base.quoting import quoted
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 
@@ -75,7 +75,7 @@ class _Asking(AsksModel):
     """Asks a model about a text that is to be like its `goal`."""
 
     def __init__(
-        self, model: str | None = None, *, goal: str = "", **connection: Unpack[Connection]
+        self, model: str | None = None, *, goal: str = "", **connection: Unpack[ModelConnection]
     ):
         if not isinstance(goal, str):
             raise InvalidInputError(f"goal must be a string, not {goal!r:.80}")

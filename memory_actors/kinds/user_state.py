@@ -32,7 +32,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.compression import CompactedKind, Compressed
-from memory_actors.kinds.context.state import Context
+from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
@@ -64,7 +64,7 @@ class UserState(msgspec.Struct, frozen=True):
     entity: Entities = entity.initial
     episodic: Episodic = episodic.initial
     structured: Structured = structured.initial
-    context: Context = context.initial
+    context: ContextState = context.initial
     account: Account = account.initial
     provenance: Provenance = provenance.initial
 

@@ -145,7 +145,7 @@ class Blocking:
         return value if kind is None else kind(self._loop, value)
 
 
-class Closable(Blocking):
+class ClosableHandle(Blocking):
     """A handle that is open until its block ends, or until it is closed."""
 
     def __enter__(self) -> Self:
@@ -160,7 +160,7 @@ class Closable(Blocking):
         self.close()
 
 
-class System(Closable):
+class System(ClosableHandle):
     """A memory system that has a loop of its own."""
 
     @classmethod
@@ -181,7 +181,9 @@ class System(Closable):
 def blocking(kind: type) -> type[Blocking]:
     """Return the class whose methods call those of a class of the async API, and wait."""
     bases = [CLASSES[base] for base in kind.__bases__ if base in CLASSES]
-    bases += [System if kind is MemorySystem else Closable if hasattr(kind, "close") else Blocking]
+    bases += [
+        System if kind is MemorySystem else ClosableHandle if hasattr(kind, "close") else Blocking
+    ]
     methods = {name: _method(member) for name, member in own_members(kind) if callable(member)}
     methods = {name: method for name, method in methods.items() if name not in vars(bases[-1])}
     about = {"__doc__": kind.__doc__, "__module__": NAME}

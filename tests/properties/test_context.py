@@ -20,7 +20,7 @@ from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock, Room
+from memory_actors.kinds.context.commands import DocumentRoom, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.events import EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, text
@@ -112,8 +112,8 @@ class ContextMachine(RuleBasedStateMachine):
         self.now_us += 1
         return self.now_us
 
-    def room(self, auto_archive: bool = False, free: float = 0.4) -> Room:
-        return Room(budget=BUDGET, auto_archive=auto_archive, free=free)
+    def room(self, auto_archive: bool = False, free: float = 0.4) -> DocumentRoom:
+        return DocumentRoom(budget=BUDGET, auto_archive=auto_archive, free=free)
 
     def entries(self) -> list[str]:
         return [row.memory_id for row in context.rows(self.state)]

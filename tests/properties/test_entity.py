@@ -16,7 +16,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntitiesPruned, EntityDeleted
-from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 
@@ -292,7 +292,7 @@ class EntityMachine(RuleBasedStateMachine):
     @invariant()
     def the_tally_equals_a_recount(self) -> None:
         rows = list(entity.rows(self.state))
-        entities = [row for row in rows if isinstance(row, entity.Entity)]
+        entities = [row for row in rows if isinstance(row, entity.EntityRow)]
         tally = entity.tally(self.state)
         assert tally.count == len(entities)
         assert tally.relationships == len(rows) - len(entities)
@@ -333,7 +333,7 @@ class EntityMachine(RuleBasedStateMachine):
         for one, other in self.contradictions():
             assert not any(graph.valid_at(one, t) and graph.valid_at(other, t) for t in range(14))
 
-    def contradictions(self) -> Iterator[tuple[Relationship, Relationship]]:
+    def contradictions(self) -> Iterator[tuple[RelationshipRow, RelationshipRow]]:
         for one, other in combinations(self.state.graph.held.rows.values(), 2):
             same_relation = graph.relation_key(one.relation) == graph.relation_key(other.relation)
             if not same_relation or one.source_id != other.source_id:

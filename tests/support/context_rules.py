@@ -31,7 +31,7 @@ class ContextRules(UserRules):
             commands.AddEntry(
                 now_us=self.now_us, memory_id=memory_id, document=document, section=section,
                 text=text, heading_id=self.id(None), pinned=pinned, metadata=metadata,
-                occurred_at_us=at, room=commands.Room(auto_archive=archive),
+                occurred_at_us=at, room=commands.DocumentRoom(auto_archive=archive),
                 own_ids=() if own is None else (memory_id,),
             )
         )  # fmt: skip
@@ -60,7 +60,7 @@ class ContextRules(UserRules):
             soft_tokens=limit, hard_tokens=limit, counter=commands.WordEstimate()
         )
         ids = (self.one_of(context, number),) if named else None
-        room = commands.Room(budget=budget)
+        room = commands.DocumentRoom(budget=budget)
         self.ask(
             commands.ArchiveEntries(
                 now_us=self.now_us, document=document, memory_ids=ids, room=room

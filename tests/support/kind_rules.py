@@ -310,7 +310,7 @@ class EntityRules(UserRules):
         memory_id = self.relationship(number)
         self.ask(entity.DeleteRelationship(now_us=self.now_us, memory_id=memory_id))
 
-    def entity(self, number: int) -> entity.Entity | None:
+    def entity(self, number: int) -> entity.EntityRow | None:
         held = self.deciding.state.entity.held.rows
         return held.get(self.one(held, number))
 

@@ -22,7 +22,7 @@ with it."""
 def uses(state: UserState, limits: Limits) -> Uses:
     """Return how full every limit is, counted row by row."""
     rows = {kind.NAME: list(kind.rows(state.of(kind))) for kind in KINDS}
-    entities = [row for row in rows["entity"] if isinstance(row, entity.Entity)]
+    entities = [row for row in rows["entity"] if isinstance(row, entity.EntityRow)]
     sizes = {name: sum(row.size_bytes for row in held) for name, held in rows.items()}
     sessions = {row.session_id for row in rows["short_term"]}
     counted: Uses = {
@@ -95,7 +95,7 @@ def fullest(counted: Uses) -> dict[str, tuple[int, int]]:
 def tally(kind: Kind, state: Any, log: Log) -> Tally:
     """Return what a kind holds, from the texts of its rows; and has lost, from the log."""
     rows, sized_rows = list(kind.rows(state)), sized(kind, state)
-    relationships = sum(isinstance(row, entity.Relationship) for row in rows)
+    relationships = sum(isinstance(row, entity.RelationshipRow) for row in rows)
     events = {entry.version: entry for entry in log}
     mine = [entry.data for entry in log if kind_of_event(entry.data) is kind]
     pruned = [e for e in mine if isinstance(e, Pruned)]
@@ -137,7 +137,7 @@ def text_bytes(kind: Kind, row: Any, events: Mapping[int, Recorded[Any]]) -> int
         return _bytes(context.raw_of(row, events))
     if kind is working:
         return _bytes(row.key, kind.content(row, events))
-    if kind in (short_term, long_term, structured) or isinstance(row, entity.Relationship):
+    if kind in (short_term, long_term, structured) or isinstance(row, entity.RelationshipRow):
         return _bytes(kind.content(row, events))
     if kind is entity:
         return _bytes(data["name"], data["type"], *data["observations"])

@@ -124,7 +124,7 @@ class Room:
         if name[1] == "bytes":
             return sum(row.size_bytes for row in rows)
         if name[1] in ("entities", "relationships"):
-            wanted = entity.Entity if name[1] == "entities" else entity.Relationship
+            wanted = entity.EntityRow if name[1] == "entities" else entity.RelationshipRow
             rows = [row for row in rows if isinstance(row, wanted)]
         return len(rows)
 

@@ -24,7 +24,7 @@ from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
-from memory_actors.cli.recall import Asked, Recall, ask, print_recall, recall, score_locomo
+from memory_actors.cli.recall import Asked, FoundEvidence, ask, print_recall, recall, score_locomo
 from memory_actors.cli.running import ONE_CALL, ensure_model, log_to_stderr, run
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
@@ -95,7 +95,7 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
     return told
 
 
-def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: Recall) -> None:
+def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: FoundEvidence) -> None:
     say("1  Remember", "bold cyan")
     say(
         f"A conversation of {told['sessions']} sessions, one memory a turn: {told['memories']} "

@@ -17,7 +17,7 @@ from datetime import UTC
 from typing import Final, Unpack
 
 from memory_actors.base.errors import LLMError, SummarizerError
-from memory_actors.base.llm import Answer, AsksModel, Connection
+from memory_actors.base.llm import Answer, AsksModel, ModelConnection
 from memory_actors.base.quoting import quoted
 from memory_actors.compaction.summarizers.protocol import (
     NAME_CHARACTERS_MAX,
@@ -78,7 +78,7 @@ class OpenAISummarizer(AsksModel):
         model: str | None = None,
         *,
         words_max: int = WORDS_MAX,
-        **connection: Unpack[Connection],
+        **connection: Unpack[ModelConnection],
     ):
         self._words_max = checked_words_max(words_max)
         super().__init__(model, **connection)

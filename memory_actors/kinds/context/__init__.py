@@ -24,8 +24,8 @@ from memory_actors.kinds.context.events import registry
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.sizes import NAME
 from memory_actors.kinds.context.state import (
-    Context,
-    Document,
+    ContextState,
+    DocumentState,
     Dump,
     Row,
     block,
@@ -50,12 +50,12 @@ from memory_actors.kinds.kind import (
 at = timeless
 
 
-def tally(state: Context) -> Tally:
+def tally(state: ContextState) -> Tally:
     """Return counts and bytes: entries are counted, the bytes of headings too."""
     return Tally(state.entries, state.size_bytes, state.stored_bytes)
 
 
-def quotas(state: Context, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+def quotas(state: ContextState, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
     """Return how full each limit is."""
     return (
         QuotaUse("entries", "count", state.entries, limits.context_entries),
@@ -64,30 +64,30 @@ def quotas(state: Context, limits: Limits, _scope: str | None) -> Sequence[Quota
     )
 
 
-def rows(state: Context) -> Iterable[Row]:
+def rows(state: ContextState) -> Iterable[Row]:
     """Yield every entry, living or archived."""
     for name in sorted(state.documents):
         yield from (row for row in _rows(state.documents[name]) if row.heading is None)
 
 
-def indexed_rows(state: Context) -> Iterable[Row]:
+def indexed_rows(state: ContextState) -> Iterable[Row]:
     """Yield every archived entry: what lives is loaded whole."""
     for document in state.documents.values():
         yield from document.archived.values()
 
 
-def exported(state: Context) -> Iterable[Row]:
+def exported(state: ContextState) -> Iterable[Row]:
     """Yield what an export has: every block, and for an empty document a row without a rank."""
     for name in sorted(state.documents):
         document = state.documents[name]
         yield from _rows(document) or [_empty(name, document)]
 
 
-def _rows(document: Document) -> list[Row]:
+def _rows(document: DocumentState) -> list[Row]:
     return in_order([*document.blocks.values(), *document.archived.values()])
 
 
-def _empty(name: str, document: Document) -> Row:
+def _empty(name: str, document: DocumentState) -> Row:
     at_us = document.created_at_us
     return Row(
         memory_id=f"document:{name}", version=0, size_bytes=0, stored_bytes=0, created_at_us=at_us,
@@ -96,7 +96,7 @@ def _empty(name: str, document: Document) -> Row:
     )  # fmt: skip
 
 
-def find(state: Context, memory_id: str) -> Row | None:
+def find(state: ContextState, memory_id: str) -> Row | None:
     """Return the row of an entry, living or archived."""
     row = block(state, memory_id)
     return None if row is None or row.heading is not None else row

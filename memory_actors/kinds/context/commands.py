@@ -44,7 +44,7 @@ class RemoveBlock(msgspec.Struct, frozen=True):
 Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentRoom(msgspec.Struct, frozen=True, kw_only=True):
     """The room of a document, and the entries that may go to make some."""
 
     budget: TokenBudget = BUDGET
@@ -59,7 +59,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 class MakeRoom(Command, frozen=True, kw_only=True):
     """A command that may archive entries to make room."""
 
-    room: Room = Room()
+    room: DocumentRoom = DocumentRoom()
 
     async def informed(self, _state: Any, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read."""
@@ -93,7 +93,7 @@ class AddEntry(Add, frozen=True, kw_only=True):
     pinned: bool = False
     metadata: dict[str, Any] = {}
     occurred_at_us: int | None = None
-    room: Room = Room()
+    room: DocumentRoom = DocumentRoom()
 
     async def informed(self, state: Any, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read, too."""

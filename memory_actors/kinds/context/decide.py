@@ -14,24 +14,24 @@ from memory_actors.kinds.context.commands import (
     ChangeDocument,
     DeleteDocuments,
     DeleteEntry,
+    DocumentRoom,
     EditEntry,
     ImportBlock,
     InsertBlock,
     PinEntries,
     RenameDocuments,
     RestoreEntries,
-    Room,
     TouchEntries,
 )
-from memory_actors.kinds.context.draft import Draft, restored
+from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
-    Archived,
+    ArchivedEntry,
     BlockEdited,
     BlockImported,
     BlockInserted,
     BlockRemoved,
+    ContextDocumentDeleted,
     DocumentCreated,
-    DocumentDeleted,
     DocumentRenamed,
     DocumentSynced,
     EntriesPinned,
@@ -51,13 +51,13 @@ from memory_actors.kinds.context.sizes import (
     stalest,
     without,
 )
-from memory_actors.kinds.context.state import Context, Row, block, blocks, text
+from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
 from memory_actors.kinds.kind import Command, deciding, refuse_id, same_json
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import derived
 
 
-def _everything(state: Context, name: str) -> tuple[str, ...]:
+def _everything(state: ContextState, name: str) -> tuple[str, ...]:
     document = state.documents[name]
     return (*sorted(document.blocks), *sorted(document.archived))
 
@@ -65,14 +65,14 @@ def _everything(state: Context, name: str) -> tuple[str, ...]:
 # --- changes
 
 
-def _change(command: ChangeDocument, state: Context, limits: Limits) -> Sequence[Event]:
+def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Sequence[Event]:
     name = command.document
     if command.create and name in state.documents:
         raise InvalidInputError(f"there is a document {name!r} already: choose another name")
     archives = command.room.auto_archive
     check_changes(name, command.changes, state, limits, auto_archive=archives)
     _check_expected(command, state)
-    draft = Draft(state, name)
+    draft = DocumentDraft(state, name)
     for change in command.changes:
         draft.make(change)
     if command.base is not None and not _is_base(command, state):
@@ -84,13 +84,13 @@ def _change(command: ChangeDocument, state: Context, limits: Limits) -> Sequence
     return _with_room(command, name, draft.events, state, limits)
 
 
-def _created(name: str, state: Context, limits: Limits, now_us: int) -> Sequence[Event]:
+def _created(name: str, state: ContextState, limits: Limits, now_us: int) -> Sequence[Event]:
     events = [DocumentCreated(document=name)]
     check_quotas(state, after(state, events, now_us), limits)
     return events
 
 
-def _check_expected(command: ChangeDocument, state: Context) -> None:
+def _check_expected(command: ChangeDocument, state: ContextState) -> None:
     if command.expected is None:
         return
     if text_digest(text(blocks(state, command.document))) != command.expected:
@@ -99,16 +99,16 @@ def _check_expected(command: ChangeDocument, state: Context) -> None:
         )
 
 
-def _is_base(command: ChangeDocument, state: Context) -> bool:
+def _is_base(command: ChangeDocument, state: ContextState) -> bool:
     document = state.documents.get(command.document)
     synced = None if document is None else document.synced
     return synced is not None and (synced.base, synced.label) == (command.base, command.label)
 
 
-def _add(command: AddEntry, state: Context, limits: Limits) -> Sequence[Event]:
+def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
     if _was_added(command, state):
         return []
-    draft = Draft(state, command.document)
+    draft = DocumentDraft(state, command.document)
     last, before_heading, there = draft.end_of(command.section)
     if not there:
         last = draft.begin_section(command.section, command.heading_id)
@@ -124,7 +124,7 @@ def _add(command: AddEntry, state: Context, limits: Limits) -> Sequence[Event]:
     )
 
 
-def _was_added(command: AddEntry, state: Context) -> bool:
+def _was_added(command: AddEntry, state: ContextState) -> bool:
     """Say whether an id was used before, for an entry that said the same."""
     for known in command.used.values():
         said = entry_text(known.raw) if isinstance(known, BlockInserted) else None
@@ -134,7 +134,7 @@ def _was_added(command: AddEntry, state: Context) -> bool:
     return block(state, command.memory_id) is not None
 
 
-def _edit(command: EditEntry, state: Context, limits: Limits) -> Sequence[Event]:
+def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
     row = _entry(state, command.memory_id)
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
     raw = None if command.text is None else reworded(_raw_of(row), command.text)
@@ -157,7 +157,7 @@ def _with_room(
     command: ChangeDocument | AddEntry | EditEntry,
     document: str,
     events: list[Event],
-    state: Context,
+    state: ContextState,
     limits: Limits,
     keep: str | None = None,
 ) -> Sequence[Event]:
@@ -173,10 +173,10 @@ def _with_room(
 
 
 def _who_goes(
-    room: Room,
+    room: DocumentRoom,
     document: str,
     events: Sequence[Event],
-    new: Context,
+    new: ContextState,
     limits: Limits,
     keep: str | None,
 ) -> Collection[str]:
@@ -200,7 +200,7 @@ def _who_goes(
 # --- archive and back
 
 
-def _archive(command: ArchiveEntries, state: Context, _limits: Limits) -> Sequence[Event]:
+def _archive(command: ArchiveEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
     _check_there(state, command.document)
     if command.memory_ids is not None:
         rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
@@ -211,7 +211,7 @@ def _archive(command: ArchiveEntries, state: Context, _limits: Limits) -> Sequen
     return [archiving(state, command.document, gone, "asked")] if gone else []
 
 
-def _stale_part(room: Room, document: str, state: Context) -> list[str]:
+def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[str]:
     """Return the stalest entries that make up a good part of a document; none of a small one.
 
     Entries are of any size: one less goes if more than half would, and a third goes without it.
@@ -237,7 +237,7 @@ def _check_inside(rows: Sequence[Row], document: str) -> None:
             )
 
 
-def _restore(command: RestoreEntries, state: Context, limits: Limits) -> Sequence[Event]:
+def _restore(command: RestoreEntries, state: ContextState, limits: Limits) -> Sequence[Event]:
     events = restored(command, state)
     if not events:
         return []
@@ -248,15 +248,17 @@ def _restore(command: RestoreEntries, state: Context, limits: Limits) -> Sequenc
     return events
 
 
-def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Event]:
+def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
     living = block(state, command.memory_id)
     if living is not None or command.used:
         known = command.used.get(command.memory_id)
         if living is None and not isinstance(known, BlockInserted):
             refuse_id(command.memory_id)
         return []
-    draft = Draft(state, command.document)
-    archived = Archived(memory_id=command.memory_id, digest=command.digest, section=command.section)
+    draft = DocumentDraft(state, command.document)
+    archived = ArchivedEntry(
+        memory_id=command.memory_id, digest=command.digest, section=command.section
+    )
     event = derived(
         BlockImported,
         command,
@@ -276,31 +278,33 @@ def _import(command: ImportBlock, state: Context, limits: Limits) -> Sequence[Ev
 # --- the rest
 
 
-def _delete(command: DeleteEntry, state: Context, _limits: Limits) -> Sequence[Event]:
+def _delete(command: DeleteEntry, state: ContextState, _limits: Limits) -> Sequence[Event]:
     return [BlockRemoved(memory_id=_entry(state, command.memory_id).memory_id)]
 
 
-def _touch(command: TouchEntries, state: Context, _limits: Limits) -> Sequence[Event]:
+def _touch(command: TouchEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
     ids = _entries(state, command.memory_ids)
     return [EntriesTouched(memory_ids=ids)] if ids else []
 
 
-def _delete_documents(command: DeleteDocuments, state: Context, _limits: Limits) -> Sequence[Event]:
+def _delete_documents(
+    command: DeleteDocuments, state: ContextState, _limits: Limits
+) -> Sequence[Event]:
     for name in command.documents:
         _check_there(state, name)
     return [
-        DocumentDeleted(document=name, memory_ids=_everything(state, name))
+        ContextDocumentDeleted(document=name, memory_ids=_everything(state, name))
         for name in dict.fromkeys(command.documents)
     ]
 
 
-def _pin(command: PinEntries, state: Context, _limits: Limits) -> Sequence[Event]:
+def _pin(command: PinEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
     ids = _entries(state, command.memory_ids)
     changed = tuple(one for one in ids if _entry(state, one).pinned != command.pinned)
     return [EntriesPinned(memory_ids=changed, pinned=command.pinned)] if changed else []
 
 
-def _rename(command: RenameDocuments, state: Context, _limits: Limits) -> Sequence[Event]:
+def _rename(command: RenameDocuments, state: ContextState, _limits: Limits) -> Sequence[Event]:
     events: list[Event] = []
     taken = set(state.documents)
     for old, new in command.names:
@@ -315,17 +319,17 @@ def _rename(command: RenameDocuments, state: Context, _limits: Limits) -> Sequen
     return events
 
 
-def _check_there(state: Context, document: str) -> None:
+def _check_there(state: ContextState, document: str) -> None:
     if document not in state.documents:
         raise NotFoundError(f"no document {document!r}: it was never there, or it was deleted")
 
 
-def _entries(state: Context, memory_ids: Sequence[str]) -> tuple[str, ...]:
+def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
     """Return ids of entries that are there, each once."""
     return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
 
 
-def _entry(state: Context, memory_id: str) -> Row:
+def _entry(state: ContextState, memory_id: str) -> Row:
     row = block(state, memory_id)
     if row is None or row.heading is not None:
         raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")

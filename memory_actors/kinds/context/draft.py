@@ -22,7 +22,7 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import LIVES, Context, Row, block, blocks
+from memory_actors.kinds.context.state import LIVES, ContextState, Row, block, blocks
 from memory_actors.kinds.kind import refuse_id
 from memory_actors.kinds.rows import derived
 
@@ -41,10 +41,10 @@ class DraftBlock:
         self.heading = heading
 
 
-class Draft:
+class DocumentDraft:
     """One document that changes."""
 
-    def __init__(self, state: Context, document: str):
+    def __init__(self, state: ContextState, document: str):
         self.document = document
         self.events: list[Event] = []
         self._state = state
@@ -208,12 +208,12 @@ def _refuse_blank() -> NoReturn:
 # too, unless another one of the same title leads to its place.
 
 
-def restored(command: RestoreEntries, state: Context) -> list[Event]:
+def restored(command: RestoreEntries, state: ContextState) -> list[Event]:
     """Return the events by which entries come back; none for those that are there.
 
     :raises NotFoundError: one of them never was.
     """
-    drafts: dict[str, Draft] = {}
+    drafts: dict[str, DocumentDraft] = {}
     came = False
     for memory_id in dict.fromkeys(command.memory_ids):
         row = block(state, memory_id)
@@ -222,14 +222,14 @@ def restored(command: RestoreEntries, state: Context) -> list[Event]:
         past = command.past.get(memory_id, ())
         row = row or LIVES.last(memory_id, past).row
         if row.document not in drafts:
-            drafts[row.document] = Draft(state, row.document)
+            drafts[row.document] = DocumentDraft(state, row.document)
         in_state = memory_id in state.names
         _put_back(row, _raw(row, past), drafts[row.document], in_state=in_state)
         came = True
     return [event for draft in drafts.values() for event in draft.events] if came else []
 
 
-def _put_back(row: Row, raw: str, draft: Draft, *, in_state: bool) -> None:
+def _put_back(row: Row, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
     if row.memory_id in draft:  # a heading that came back with an entry
         return
     if row.section is not None and _is_wanting(row, row.section, draft):
@@ -238,7 +238,7 @@ def _put_back(row: Row, raw: str, draft: Draft, *, in_state: bool) -> None:
     draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
 
-def _is_wanting(row: Row, section: Section, draft: Draft) -> bool:
+def _is_wanting(row: Row, section: Section, draft: DocumentDraft) -> bool:
     """Say whether the heading is gone, and the one before the entry's place is another one."""
     if section.heading_id in draft:
         return False
@@ -246,7 +246,7 @@ def _is_wanting(row: Row, section: Section, draft: Draft) -> bool:
     return not before or before[-1].heading != section.title
 
 
-def _heading(row: Row, section: Section, draft: Draft) -> BlockRestored:
+def _heading(row: Row, section: Section, draft: DocumentDraft) -> BlockRestored:
     return BlockRestored(
         memory_id=section.heading_id,
         document=draft.document,

@@ -19,7 +19,7 @@ class Section(msgspec.Struct, frozen=True, gc=False):
     rank: str
 
 
-class Archived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ArchivedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One entry that was archived."""
 
     memory_id: str
@@ -49,7 +49,7 @@ class DocumentRenamed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @registry.about("context.document_deleted", Effect.DELETED)
-class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
+class ContextDocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """A document went, with all that was in it and in its archive."""
 
     document: str
@@ -101,7 +101,7 @@ class BlockImported(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
     """A block came from another store, as it was there."""
 
     touched_at_us: int = 0
-    archived: Archived | None = None
+    archived: ArchivedEntry | None = None
     """Given for an archived entry."""
 
 
@@ -147,7 +147,7 @@ class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
     """Entries left their document for its archive."""
 
     document: str
-    entries: tuple[Archived, ...]
+    entries: tuple[ArchivedEntry, ...]
     cause: str
     """asked, or room: to make room for what was written with it."""
 
@@ -155,7 +155,7 @@ class EntriesArchived(msgspec.Struct, frozen=True, kw_only=True):
 Event: TypeAlias = (
     DocumentCreated
     | DocumentRenamed
-    | DocumentDeleted
+    | ContextDocumentDeleted
     | DocumentSynced
     | BlockInserted
     | BlockRestored

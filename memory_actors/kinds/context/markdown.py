@@ -65,12 +65,12 @@ class Start:
             return self.behind_blank(), False
         fence = FENCE.match(line)
         if fence and not self.holds(line):
-            return Fenced(fence[1]), True
+            return FencedLines(fence[1]), True
         if title_of(line) is not None:
             return Start(), True
         item = ITEM.match(line)
         if item and not self.holds(line):
-            return Item(len(item[1])), True
+            return ListItem(len(item[1])), True
         return self.on(line)
 
     def behind_blank(self) -> "Start":
@@ -94,7 +94,7 @@ class Paragraph(Start):
         return self, False
 
 
-class Item(Start):
+class ListItem(Start):
     """Inside a list item; `spaced` behind a blank line, where only indented lines continue it."""
 
     def __init__(self, indent: int, *, spaced: bool = False):
@@ -103,7 +103,7 @@ class Item(Start):
 
     def behind_blank(self) -> Start:
         """Go on, for indented lines only."""
-        return Item(self._indent, spaced=True)
+        return ListItem(self._indent, spaced=True)
 
     def holds(self, line: str) -> bool:
         """Hold what is indented more than the item; behind a blank line, by two at least."""
@@ -115,10 +115,10 @@ class Item(Start):
         """Go on, unless a blank line came before one that is not indented."""
         if self._spaced and not INDENTED.match(line):
             return Paragraph(), True
-        return Item(self._indent), False
+        return ListItem(self._indent), False
 
 
-class Fenced(Start):
+class FencedLines(Start):
     """Inside fenced code, up to a fence of the same kind that is at least as long."""
 
     def __init__(self, fence: str):
@@ -170,7 +170,7 @@ def closed(raw: str) -> str:
     if not any(fence in raw for fence in FENCES):
         return ended
     state = state_behind(ended)
-    return f"{ended}{state.fence}\n" if isinstance(state, Fenced) else ended
+    return f"{ended}{state.fence}\n" if isinstance(state, FencedLines) else ended
 
 
 def _side_by_side(before: str, after: str) -> tuple[str, str]:
@@ -295,7 +295,7 @@ def check_entry(raw: str) -> None:
     :raises InvalidInputError: it reads as a heading or as several blocks, or is open code.
     """
     found = parse(raw)
-    if isinstance(state_behind(raw), Fenced):
+    if isinstance(state_behind(raw), FencedLines):
         raise InvalidInputError(f"{raw!r:.80} leaves fenced code open: close the fence")
     if len(found) != 1 or found[0].heading is not None:
         raise InvalidInputError(

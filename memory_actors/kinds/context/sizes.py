@@ -13,16 +13,16 @@ from eventlog import Recorded
 from memory_actors.base.errors import ContextLimitError, QuotaExceededError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count, size
 from memory_actors.base.tokens import TokenBudget
-from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock, Room
-from memory_actors.kinds.context.events import Archived, EntriesArchived, Event, Section
+from memory_actors.kinds.context.commands import Change, DocumentRoom, InsertBlock, RemoveBlock
+from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import Context, Row, blocks, fold, text, under_sections
+from memory_actors.kinds.context.state import ContextState, Row, blocks, fold, text, under_sections
 from memory_actors.kinds.phrasing import text_digest
 
 NAME = "context"
 
 
-def after(state: Context, events: Sequence[Event], now_us: int) -> Context:
+def after(state: ContextState, events: Sequence[Event], now_us: int) -> ContextState:
     """Return the state that events would lead to."""
     return fold(state, [Recorded("", 0, 0, now_us, "", event, 0, 0, b"") for event in events])
 
@@ -37,7 +37,7 @@ def fits(limits: Limits, tokens_max: int, budget: TokenBudget, document: str) ->
 
 
 def check_document(
-    name: str, old: Context, new: Context, limits: Limits, budget: TokenBudget
+    name: str, old: ContextState, new: ContextState, limits: Limits, budget: TokenBudget
 ) -> None:
     """Refuse a document that has grown to its limit of tokens, or beyond that of bytes.
 
@@ -58,7 +58,7 @@ def check_document(
         _refuse_tokens(name, tokens - before, before, limits, budget)
 
 
-def check_text(name: str, asked: str, state: Context, limits: Limits) -> None:
+def check_text(name: str, asked: str, state: ContextState, limits: Limits) -> None:
     """Refuse a text that a document cannot hold, by its bytes alone: before any work on it.
 
     :raises QuotaExceededError: it is beyond the limit, and not smaller than what there is.
@@ -71,7 +71,7 @@ def check_text(name: str, asked: str, state: Context, limits: Limits) -> None:
 
 
 def check_changes(
-    name: str, changes: Sequence[Change], state: Context, limits: Limits, *, auto_archive: bool
+    name: str, changes: Sequence[Change], state: ContextState, limits: Limits, *, auto_archive: bool
 ) -> None:
     """Refuse changes that no document can take: before they are carried out.
 
@@ -115,7 +115,7 @@ def _refuse_document_bytes(name: str, new: int, used: int, limits: Limits) -> No
 # --- limits of all documents
 
 
-def check_quotas(old: Context, new: Context, limits: Limits) -> None:
+def check_quotas(old: ContextState, new: ContextState, limits: Limits) -> None:
     """Refuse what has grown beyond the limits on all documents of a user.
 
     :raises QuotaExceededError: too many documents or entries, or too many bytes.
@@ -145,18 +145,18 @@ def _check_entries(was: int, asked: int, limits: Limits) -> None:
 # --- the archive
 
 
-def roomy(room: Room) -> int:
+def roomy(room: DocumentRoom) -> int:
     """Return up to how many tokens so much of the soft limit is free that nothing has to go."""
     return round(room.budget.soft_tokens * (1 - room.free))
 
 
 def archiving(
-    state: Context, document: str, memory_ids: Collection[str], cause: str
+    state: ContextState, document: str, memory_ids: Collection[str], cause: str
 ) -> EntriesArchived:
     """Return the event by which living entries go to the archive, with what they stood under."""
     gone = set(memory_ids)
     entries = [
-        Archived(
+        ArchivedEntry(
             memory_id=row.memory_id,
             digest=text_digest(entry_text(row.raw or "")),
             section=None if heading is None else _section(heading),
@@ -172,7 +172,7 @@ def _section(row: Row) -> Section:
 
 
 def stalest(
-    state: Context, document: str, read_at_us: Mapping[str, int], new: Collection[str] = ()
+    state: ContextState, document: str, read_at_us: Mapping[str, int], new: Collection[str] = ()
 ) -> list[Row]:
     """Return the entries that may be archived, the least recently used first; new ones last."""
     rows = [row for row in blocks(state, document) if row.heading is None and not row.pinned]
@@ -187,7 +187,7 @@ def stalest(
 
 
 def fewest(
-    state: Context, document: str, rows: Sequence[Row], enough: Callable[[str], bool]
+    state: ContextState, document: str, rows: Sequence[Row], enough: Callable[[str], bool]
 ) -> int | None:
     """Return how many of these entries, from the first, must go until a text is small enough.
 
@@ -199,7 +199,7 @@ def fewest(
     return found if found <= len(rows) else None
 
 
-def without(state: Context, document: str, rows: Sequence[Row]) -> str:
+def without(state: ContextState, document: str, rows: Sequence[Row]) -> str:
     """Return the text of a document without some of its entries."""
     gone = {row.memory_id for row in rows}
     return text(row for row in blocks(state, document) if row.memory_id not in gone)

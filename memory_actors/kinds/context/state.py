@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.kinds import kind
 from memory_actors.kinds.context.events import (
-    Archived,
+    ArchivedEntry,
     BlockEdited,
     BlockImported,
     BlockInserted,
     BlockRemoved,
+    ContextDocumentDeleted,
     DocumentCreated,
-    DocumentDeleted,
     DocumentRenamed,
     DocumentSynced,
     EntriesArchived,
@@ -67,7 +67,7 @@ class Synced(msgspec.Struct, frozen=True, array_like=True):
     label: str
 
 
-class Document(msgspec.Struct, frozen=True):
+class DocumentState(msgspec.Struct, frozen=True):
     """One document: its blocks and archived entries by id."""
 
     created_at_us: int
@@ -77,10 +77,10 @@ class Document(msgspec.Struct, frozen=True):
     synced: Synced | None = None
 
 
-class Context(msgspec.Struct, frozen=True):
+class ContextState(msgspec.Struct, frozen=True):
     """All documents by name, and where each block is."""
 
-    documents: Map[str, Document] = Map()
+    documents: Map[str, DocumentState] = Map()
     names: Map[str, str] = Map()
     """The document of each block or archived entry, by id."""
     entries: int = 0
@@ -92,17 +92,17 @@ class Context(msgspec.Struct, frozen=True):
     """Of the blocks, whose texts are in the state."""
 
 
-initial = Context()
+initial = ContextState()
 
 # --- evolve
 
 
-def evolve(state: Context, recorded: Recorded[Event]) -> Context:
+def evolve(state: ContextState, recorded: Recorded[Event]) -> ContextState:
     """Fold one event into the state."""
     return fold(state, (recorded,))
 
 
-def fold(state: Context, events: Iterable[Recorded[Event]]) -> Context:
+def fold(state: ContextState, events: Iterable[Recorded[Event]]) -> ContextState:
     """Fold many events into the state."""
     draft = _Draft(state)
     for recorded in events:
@@ -113,22 +113,22 @@ def fold(state: Context, events: Iterable[Recorded[Event]]) -> Context:
 class _Pages:
     """A document that changes in place."""
 
-    def __init__(self, document: Document):
+    def __init__(self, document: DocumentState):
         self.created_at_us = document.created_at_us
         self.updated_at_us = document.updated_at_us
         self.blocks = document.blocks.mutate()
         self.archived = document.archived.mutate()
         self.synced = document.synced
 
-    def finish(self) -> Document:
+    def finish(self) -> DocumentState:
         blocks, archived = self.blocks.finish(), self.archived.finish()
-        return Document(self.created_at_us, self.updated_at_us, blocks, archived, self.synced)
+        return DocumentState(self.created_at_us, self.updated_at_us, blocks, archived, self.synced)
 
 
 class _Draft:
     """A state that changes in place, for one fold. Events about unknown blocks change nothing."""
 
-    def __init__(self, state: Context):
+    def __init__(self, state: ContextState):
         self._documents = state.documents.mutate()
         self._names = state.names.mutate()
         self._open: dict[str, _Pages] = {}
@@ -158,10 +158,10 @@ class _Draft:
 
     def _apply_to_document(
         self,
-        event: DocumentCreated | DocumentRenamed | DocumentDeleted | DocumentSynced,
+        event: DocumentCreated | DocumentRenamed | ContextDocumentDeleted | DocumentSynced,
         recorded: Recorded[Event],
     ) -> None:
-        if isinstance(event, DocumentDeleted):
+        if isinstance(event, ContextDocumentDeleted):
             for memory_id in event.memory_ids:
                 self._drop(memory_id, None)
             self._open.pop(event.document, None)
@@ -193,7 +193,7 @@ class _Draft:
         """Return a document that changes in place; one that is not there begins."""
         pages = self._open.get(name)
         if pages is None:
-            document = self._documents.get(name) or Document(now_us, now_us)
+            document = self._documents.get(name) or DocumentState(now_us, now_us)
             pages = self._open[name] = _Pages(document)
         return pages
 
@@ -233,11 +233,11 @@ class _Draft:
         self._stored_bytes += sign * row.stored_bytes
         self._living_bytes += 0 if row.archived else sign * row.size_bytes
 
-    def finish(self) -> Context:
+    def finish(self) -> ContextState:
         """Return what has become of the state."""
         for name, pages in self._open.items():
             self._documents[name] = pages.finish()
-        return Context(
+        return ContextState(
             self._documents.finish(),
             self._names.finish(),
             self._entries,
@@ -265,7 +265,7 @@ def _inserted(event: BlockInserted, recorded: Recorded[Event]) -> Row:
     return row
 
 
-def _in_archive(row: Row, archived: Archived) -> Row:
+def _in_archive(row: Row, archived: ArchivedEntry) -> Row:
     return replace(row, raw=None, digest=archived.digest, section=archived.section)
 
 
@@ -311,7 +311,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=place)
 
 
-def blocks(state: Context, document: str) -> list[Row]:
+def blocks(state: ContextState, document: str) -> list[Row]:
     """Return the living blocks of a document in order; none of one that is not there."""
     found = state.documents.get(document)
     return [] if found is None else in_order(found.blocks.values())
@@ -332,7 +332,7 @@ def under_sections(rows: Iterable[Row]) -> Iterator[tuple[Row, Row | None]]:
             heading = row
 
 
-def block(state: Context, memory_id: str) -> Row | None:
+def block(state: ContextState, memory_id: str) -> Row | None:
     """Return a heading, an entry or an archived entry by id."""
     name = state.names.get(memory_id)
     if name is None:
@@ -365,22 +365,22 @@ class Dump(msgspec.Struct, frozen=True):
     documents: list[DumpedDocument] = []
 
 
-def dump(state: Context) -> Dump:
+def dump(state: ContextState) -> Dump:
     """Return the state as plain rows."""
     return Dump([_dumped(name, state.documents[name]) for name in sorted(state.documents)])
 
 
-def _dumped(name: str, document: Document) -> DumpedDocument:
+def _dumped(name: str, document: DocumentState) -> DumpedDocument:
     rows = in_order([*document.blocks.values(), *document.archived.values()])
     return DumpedDocument(
         name, document.created_at_us, document.updated_at_us, rows, document.synced
     )
 
 
-def load(dumped: Dump) -> Context:
+def load(dumped: Dump) -> ContextState:
     """Return the state back."""
     rows = [row for one in dumped.documents for row in one.rows]
-    return Context(
+    return ContextState(
         Map({one.name: _loaded(one) for one in dumped.documents}),
         Map({row.memory_id: row.document for row in rows}),
         sum(row.heading is None for row in rows),
@@ -390,8 +390,8 @@ def load(dumped: Dump) -> Context:
     )
 
 
-def _loaded(one: DumpedDocument) -> Document:
-    return Document(
+def _loaded(one: DumpedDocument) -> DocumentState:
+    return DocumentState(
         one.created_at_us,
         one.updated_at_us,
         Map({row.memory_id: row for row in one.rows if not row.archived}),

@@ -30,13 +30,13 @@ from memory_actors.kinds.entity.decide import (
     decide,
 )
 from memory_actors.kinds.entity.events import Event, Observation, registry
-from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.entity.relationships import known_as
 from memory_actors.kinds.entity.room import NAME
 from memory_actors.kinds.entity.state import (
     Dump,
     Entities,
-    Entity,
+    EntityRow,
     dump,
     evolve,
     fact_in,
@@ -60,7 +60,7 @@ from memory_actors.kinds.kind import (
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 
-Row = Entity | Relationship
+Row = EntityRow | RelationshipRow
 
 # --- reads
 
@@ -97,7 +97,7 @@ def rows(state: Entities) -> Iterable[Row]:
 indexed_rows = rows
 
 
-def said(state: Entities, command: Relate) -> Relationship | None:
+def said(state: Entities, command: Relate) -> RelationshipRow | None:
     """Return the relationship that says what the command does: in the end its receipt's one."""
     return known_as(command, state.graph)
 
@@ -105,14 +105,14 @@ def said(state: Entities, command: Relate) -> Relationship | None:
 def passages(row: Row) -> Sequence[Passage]:
     """Return the name and each observation of an entity; the text of a relationship."""
     first = Passage(kind.label(row.version), row.digest)
-    if isinstance(row, Relationship):
+    if isinstance(row, RelationshipRow):
         return (first,)
     return (first, *(Passage(held.label, held.digest) for held in row.observations))
 
 
 def passage_text(row: Row, passage_label: int, events: Events) -> str:
     """Return what was embedded; an observation says whom it is about."""
-    if isinstance(row, Relationship):
+    if isinstance(row, RelationshipRow):
         return content(row, events)
     if not index_of(passage_label):
         return name_text(row.name, row.type)
@@ -121,13 +121,13 @@ def passage_text(row: Row, passage_label: int, events: Events) -> str:
 
 def sources(row: Row) -> Sequence[int]:
     """Return the versions of the events with name and observations, or with the fact."""
-    held = row.observations if isinstance(row, Entity) else ()
+    held = row.observations if isinstance(row, EntityRow) else ()
     return sorted({row.version, *(version_of(observation.label) for observation in held)})
 
 
 def content(row: Row, events: Events) -> str:
     """Return an entity with one observation a line; a relationship as its fact, or in words."""
-    if isinstance(row, Relationship):
+    if isinstance(row, RelationshipRow):
         event = events[row.version].data
         return fact_text(event.source, row.relation, event.target, fact_in(event))
     name, observations = name_text(row.name, row.type), _observations(row, events)
@@ -136,7 +136,7 @@ def content(row: Row, events: Events) -> str:
 
 def data(row: Row, events: Events) -> dict[str, Any]:
     """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
-    if isinstance(row, Entity):
+    if isinstance(row, EntityRow):
         return {"name": row.name, "type": row.type, "observations": _observations(row, events)}
     event = events[row.version].data
     return {
@@ -151,7 +151,7 @@ def data(row: Row, events: Events) -> dict[str, Any]:
     }
 
 
-def _observations(row: Entity, events: Events) -> list[str]:
+def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
 
 

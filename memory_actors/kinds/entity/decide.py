@@ -38,7 +38,7 @@ from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entiti
 from memory_actors.kinds.entity.state import (
     LIVES,
     Entities,
-    Entity,
+    EntityRow,
     as_it_was,
     find,
     named,
@@ -130,11 +130,11 @@ def _check_id(command: AddEntity, state: Entities) -> None:
     for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
         if it is None:
             continue
-        if not isinstance(it, EntityAdded | Entity) or _key(it) != _key(command):
+        if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(command):
             refuse_id(command.memory_id)
 
 
-def _key(it: EntityAdded | Entity | AddEntity) -> tuple[str, str]:
+def _key(it: EntityAdded | EntityRow | AddEntity) -> tuple[str, str]:
     return name_key(it.name), name_key(it.type)
 
 
@@ -156,7 +156,7 @@ def _bytes(observations: Sequence[Any]) -> int:
 
 
 def _check_observations(
-    name: str, new: Sequence[Observation], row: Entity | None, limits: Limits
+    name: str, new: Sequence[Observation], row: EntityRow | None, limits: Limits
 ) -> None:
     """Refuse more observations than one entity may have.
 
@@ -178,7 +178,7 @@ def _check_observations(
         _refuse_more(row, held_bytes, OBSERVATIONS_BYTES_MAX, "bytes", limits)
 
 
-def _refuse_more(row: Entity, used: int, limit: int, unit: str, limits: Limits) -> NoReturn:
+def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limits) -> NoReturn:
     has, most = (f"{used:,}", f"{limit:,}") if unit == "count" else (size(used), size(limit))
     raise QuotaExceededError(
         f"Entity {row.name!r:.80} has {has}{'' if unit == 'count' else ' of'} observations (max: "
@@ -187,7 +187,7 @@ def _refuse_more(row: Entity, used: int, limit: int, unit: str, limits: Limits) 
     )  # fmt: skip
 
 
-def _merge(command: AddEntity, row: Entity, state: Entities, limits: Limits) -> Sequence[Event]:
+def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add to an entity what the command knows and the entity does not."""
     known = {observation.digest for observation in row.observations}
     new = _new(_as_named(row, command), known)
@@ -207,7 +207,7 @@ def _merge(command: AddEntity, row: Entity, state: Entities, limits: Limits) -> 
     return [*make_room(state, limits, Room(size_bytes=_bytes(new)), victims), observed]
 
 
-def _as_named(row: Entity, command: AddEntity) -> Sequence[Observation]:
+def _as_named(row: EntityRow, command: AddEntity) -> Sequence[Observation]:
     """Return the observations with the digests they have under the entity's own spelling.
 
     Else the same observation of ALICE and of Alice would be two, and be found by no text.
@@ -259,7 +259,7 @@ def _delete(command: DeleteEntity, state: Entities, _limits: Limits) -> Sequence
     return [EntityDeleted(memory_id=memory_id, relationship_ids=gone)]
 
 
-def _living(state: Entities, memory_id: str) -> Entity:
+def _living(state: Entities, memory_id: str) -> EntityRow:
     row = state.held.rows.get(memory_id)
     if row is None:
         raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")

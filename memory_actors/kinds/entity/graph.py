@@ -57,7 +57,7 @@ def relation_key(relation: str) -> str:
 # --- the graph
 
 
-class Relationship(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class RelationshipRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A relationship without its text. What it says was true from `occurred_at_us` on."""
 
     source_id: str
@@ -91,7 +91,7 @@ class Relationship(Row, frozen=True, kw_only=True, array_like=True, gc=False):
 class Graph(msgspec.Struct, frozen=True):
     """The living relationships. Never changes: a `draft` makes the next one."""
 
-    held: Held[Relationship] = Held()
+    held: Held[RelationshipRow] = Held()
     outgoing: Edges = Map()
     incoming: Edges = Map()
     unended: Edges = Map()
@@ -100,7 +100,9 @@ class Graph(msgspec.Struct, frozen=True):
     """Source id -> relation key -> no one of these with an end has a later one."""
 
     @classmethod
-    def of(cls, rows: Iterable[Relationship], ended_us: Mapping[str, Mapping[str, int]]) -> "Graph":
+    def of(
+        cls, rows: Iterable[RelationshipRow], ended_us: Mapping[str, Mapping[str, int]]
+    ) -> "Graph":
         """Return the graph of these relationships."""
         draft = cls().draft()
         for row in rows:
@@ -126,7 +128,7 @@ class GraphDraft:
         self.unended = graph.unended.mutate()
         self.ended_us = graph.ended_us.mutate()
 
-    def put(self, row: Relationship) -> None:
+    def put(self, row: RelationshipRow) -> None:
         """Add a relationship, or replace the one with its id; its endpoints stay what they are."""
         old = self.held.rows.get(row.memory_id)
         if old is not None:
@@ -148,7 +150,7 @@ class GraphDraft:
         if relation in ended and relation not in self.outgoing.get(source_id, _NONE):
             _put(self.ended_us, source_id, ended.delete(relation))
 
-    def _link_end(self, row: Relationship) -> None:
+    def _link_end(self, row: RelationshipRow) -> None:
         if row.valid_to_us is None:
             _link(self.unended, row.outward, row.memory_id)
             return
@@ -157,7 +159,7 @@ class GraphDraft:
         latest = max(ended.get(relation, row.valid_to_us), row.valid_to_us)
         self.ended_us[source_id] = ended.set(relation, latest)
 
-    def _unlink_end(self, row: Relationship) -> None:
+    def _unlink_end(self, row: RelationshipRow) -> None:
         if row.valid_to_us is None:
             _unlink(self.unended, row.outward, row.memory_id)
 
@@ -203,14 +205,14 @@ def _put(edges: Any, key: str, value: Map[str, Any]) -> None:
 # --- reads
 
 
-def valid_at(row: Relationship, time_us: int) -> bool:
+def valid_at(row: RelationshipRow, time_us: int) -> bool:
     """Say whether a relationship is true at a time."""
     return row.valid_from_us <= time_us and (row.valid_to_us is None or time_us < row.valid_to_us)
 
 
 def alike(
     graph: Graph, source_id: str, relation: str, target_id: str | None, since_us: int
-) -> list[Relationship]:
+) -> list[RelationshipRow]:
     """Return the relationships of a source by one relation, to one target or to any.
 
     Those that are over by `since_us` may be missing.
@@ -236,7 +238,7 @@ def relationships(
     as_of_us: int | None = None,
     relation: str | None = None,
     direction: Direction = "both",
-) -> list[Relationship]:
+) -> list[RelationshipRow]:
     """Return the relationships of an entity that are true at a time, or ever; newest first."""
     key = None if relation is None else relation_key(relation)
     ways = {"out": [graph.outgoing], "in": [graph.incoming]}
@@ -253,7 +255,7 @@ def _ids(edges: Edges, entity_id: str, relation: str | None) -> Iterator[str]:
     return chain.from_iterable(ids for by_other in chosen for ids in by_other.values())
 
 
-class Neighbour(msgspec.Struct, frozen=True):
+class Reached(msgspec.Struct, frozen=True):
     """An entity that is reached from another one."""
 
     memory_id: str
@@ -272,7 +274,7 @@ def neighbours(
     direction: Direction = "both",
     as_of_us: int | None = None,
     limit: int | None = None,
-) -> list[Neighbour]:
+) -> list[Reached]:
     """Return the entities within `depth` relationships of one, the nearest first.
 
     Each is reached by a shortest path, over the newest relationships where there are several. With
@@ -287,16 +289,16 @@ def neighbours(
 
 
 def _walk(
-    entity_id: str, depth: int, steps: Callable[[str], Iterable[Relationship]]
-) -> Iterator[Neighbour]:
+    entity_id: str, depth: int, steps: Callable[[str], Iterable[RelationshipRow]]
+) -> Iterator[Reached]:
     """Go breadth first, and to no entity twice."""
-    known, queue = {entity_id}, deque([Neighbour(entity_id, 0, ())])
+    known, queue = {entity_id}, deque([Reached(entity_id, 0, ())])
     while queue and queue[0].distance < depth:
         here = queue.popleft()
         for row in steps(here.memory_id):
             other = row.target_id if row.source_id == here.memory_id else row.source_id
             if other not in known:
                 known.add(other)
-                there = Neighbour(other, here.distance + 1, (*here.path, row.memory_id))
+                there = Reached(other, here.distance + 1, (*here.path, row.memory_id))
                 queue.append(there)
                 yield there

@@ -25,9 +25,9 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity.graph import Graph, Relationship, alike, relation_key, valid_at
+from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, relation_key, valid_at
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, Entity, find, tentatively
+from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id, same_json
 from memory_actors.kinds.rows import derived, update_of
 
@@ -94,7 +94,7 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     return [*pruned, placed(_added(command, source.name, target.name), left.graph)]
 
 
-def _end(state: Entities, entity_id: str) -> Entity:
+def _end(state: Entities, entity_id: str) -> EntityRow:
     entity = state.held.rows.get(entity_id)
     if entity is None:
         raise NotFoundError(f"no entity {entity_id!r} to relate: add it first")
@@ -112,7 +112,7 @@ def _check_id(command: Relate, state: Entities) -> None:
     for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
         if it is None:
             continue
-        if not isinstance(it, RelationshipAdded | Relationship) or _key(it) != _key(command):
+        if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(command):
             refuse_id(command.memory_id)
 
 
@@ -124,11 +124,11 @@ def _said_before(command: Relate, graph: Graph) -> bool:
     return row is not None or command.memory_id in command.used
 
 
-def _key(it: RelationshipAdded | Relationship | Relate) -> tuple[str, str, str]:
+def _key(it: RelationshipAdded | RelationshipRow | Relate) -> tuple[str, str, str]:
     return it.source_id, relation_key(it.relation), it.target_id
 
 
-def known_as(command: Relate, graph: Graph) -> Relationship | None:
+def known_as(command: Relate, graph: Graph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
     After the command was carried out: the one that says it now, whatever its id.
@@ -166,14 +166,14 @@ def placed(added: A, graph: Graph) -> A:
     return replace(added, valid_to_us=valid_to_us, closed_ids=closed_ids)
 
 
-def _true_at(rows: Sequence[Relationship], time_us: int) -> list[Relationship]:
+def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[RelationshipRow]:
     """Return those that are true at a time, in an order that does not depend on hashes."""
     found = [row for row in rows if valid_at(row, time_us)]
     return sorted(found, key=lambda row: (row.version, row.memory_id))
 
 
 def _say_again(
-    command: Relate, row: Relationship, state: Entities, limits: Limits
+    command: Relate, row: RelationshipRow, state: Entities, limits: Limits
 ) -> Sequence[Event]:
     """Bring a known relationship up to date, and end what it contradicts."""
     changed = _changed(command, row, state)
@@ -185,7 +185,7 @@ def _say_again(
     return [*pruned, *changed, *_endings(command, row, left.graph)]
 
 
-def _changed(command: Relate, row: Relationship, state: Entities) -> list[RelationshipUpdated]:
+def _changed(command: Relate, row: RelationshipRow, state: Entities) -> list[RelationshipUpdated]:
     """Return what a relationship becomes by being said again; what is left out stays."""
     fact = None if command.digest == row.digest else command.fact
     metadata = merged(row.metadata, command.metadata)
@@ -198,7 +198,7 @@ def _changed(command: Relate, row: Relationship, state: Entities) -> list[Relati
 
 def _with_fact(
     updated: RelationshipUpdated,
-    row: Relationship,
+    row: RelationshipRow,
     command: Relate | UpdateRelationship,
     fact: str,
     state: Entities,
@@ -213,7 +213,7 @@ def _with_fact(
     )
 
 
-def _endings(command: Relate, row: Relationship, graph: Graph) -> list[RelationshipEnded]:
+def _endings(command: Relate, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
     """Return what ends when a known relationship is said again, maybe with an end of its own."""
     endings = []
     if command.valid_to_us is not None and _ends_after(row, command.valid_to_us):
@@ -228,7 +228,7 @@ def _endings(command: Relate, row: Relationship, graph: Graph) -> list[Relations
     ]
 
 
-def _ends_after(row: Relationship, time_us: int) -> bool:
+def _ends_after(row: RelationshipRow, time_us: int) -> bool:
     return row.valid_to_us is None or row.valid_to_us > time_us
 
 
@@ -269,7 +269,7 @@ def delete(command: DeleteRelationship, state: Entities, _limits: Limits) -> Seq
     return [RelationshipDeleted(memory_id=row.memory_id)]
 
 
-def _living(state: Entities, memory_id: str) -> Relationship:
+def _living(state: Entities, memory_id: str) -> RelationshipRow:
     row = state.graph.held.rows.get(memory_id)
     if row is None:
         raise NotFoundError(f"no relationship {memory_id!r}: it was never there, or it was deleted")

@@ -12,7 +12,7 @@ import msgspec
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.kinds.entity.events import EntitiesPruned
 from memory_actors.kinds.entity.graph import touching
-from memory_actors.kinds.entity.state import Entities, Entity
+from memory_actors.kinds.entity.state import Entities, EntityRow
 from memory_actors.kinds.rows import oldest
 
 NAME = "entity"
@@ -87,13 +87,13 @@ def oldest_entities(
     return None if going is None else (*going, *touching(state.graph, going))
 
 
-def _prunable(state: Entities, keep: str | None) -> dict[str, Entity]:
+def _prunable(state: Entities, keep: str | None) -> dict[str, EntityRow]:
     pinned = (row for row in state.graph.held.rows.values() if row.pinned)
     kept = {keep, *(end for row in pinned for end in (row.source_id, row.target_id))}
     return {key: row for key, row in state.held.rows.items() if key not in kept and not row.pinned}
 
 
-def _with_relationships(state: Entities, prunable: dict[str, Entity]) -> dict[str, Entity]:
+def _with_relationships(state: Entities, prunable: dict[str, EntityRow]) -> dict[str, EntityRow]:
     """Return entities with all the bytes that go when they go, the oldest first."""
     goes = dict.fromkeys(prunable, 0)
     for row in state.graph.held.rows.values():
@@ -106,5 +106,5 @@ def _with_relationships(state: Entities, prunable: dict[str, Entity]) -> dict[st
     }
 
 
-def _age(row: Entity) -> tuple[int, int]:
+def _age(row: EntityRow) -> tuple[int, int]:
     return row.occurred_at_us, row.version

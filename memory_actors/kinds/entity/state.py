@@ -31,7 +31,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipUpdated,
     registry,
 )
-from memory_actors.kinds.entity.graph import Graph, Relationship, name_key
+from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
 from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
 from memory_actors.kinds.lives import Life, Lives
 from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
@@ -49,7 +49,7 @@ class ObservationRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size_bytes: int
 
 
-class Entity(Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """An entity without the texts of its observations; `version` is of the event with its name."""
 
     name: str
@@ -68,7 +68,7 @@ class Entity(Row, frozen=True, kw_only=True, array_like=True, gc=False):
 class Entities(msgspec.Struct, frozen=True):
     """The living entities with their relationships, and how many of both were pruned so far."""
 
-    held: Held[Entity] = Held()
+    held: Held[EntityRow] = Held()
     names: Groups = Map()
     """Name key -> type key -> memory id."""
     graph: Graph = Graph()
@@ -130,11 +130,11 @@ class _Draft:
         _unname(self.names, row)
 
 
-def _name(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
+def _name(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
     put_in(names, name_key(row.name), name_key(row.type), row.memory_id)
 
 
-def _unname(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
+def _unname(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
     key, type_key = name_key(row.name), name_key(row.type)
     # Another one has the name if a newer Unicode made two names one: a replay goes on all the same.
     if names.get(key, _NONE).get(type_key) == row.memory_id:
@@ -142,7 +142,7 @@ def _unname(names: MapMutation[str, Map[str, str]], row: Entity) -> None:
 
 
 def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
-    row = new_row(Entity, recorded, observations=_observed(event.observations, recorded))
+    row = new_row(EntityRow, recorded, observations=_observed(event.observations, recorded))
     draft.held.put(row)
     _name(draft.names, row)
 
@@ -190,8 +190,8 @@ def _entity_updated(draft: _Draft, event: EntityUpdated, recorded: Recorded[Even
 
 
 def _with_observations(
-    row: Entity, observations: tuple[ObservationRow, ...], recorded: Recorded[Event]
-) -> Entity:
+    row: EntityRow, observations: tuple[ObservationRow, ...], recorded: Recorded[Event]
+) -> EntityRow:
     return replace(
         row,
         size_bytes=row.name_bytes + sum(observation.size_bytes for observation in observations),
@@ -215,7 +215,7 @@ def _entities_pruned(draft: _Draft, event: EntitiesPruned, _recorded: Recorded[E
 def _relationship_added(draft: _Draft, event: RelationshipAdded, recorded: Recorded[Event]) -> None:
     for memory_id in event.closed_ids:
         _end(draft, memory_id, event.valid_from_us, 0)
-    row = new_row(Relationship, recorded, occurred_at_us=event.valid_from_us)
+    row = new_row(RelationshipRow, recorded, occurred_at_us=event.valid_from_us)
     draft.graph.put(row)
 
 
@@ -280,8 +280,8 @@ _FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = MappingProx
 class Dump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their names' and texts' versions."""
 
-    entities: list[Entity] = []
-    relationships: list[Relationship] = []
+    entities: list[EntityRow] = []
+    relationships: list[RelationshipRow] = []
     pruned: int = 0
     ended_us: dict[str, dict[str, int]] = {}
     """As in the graph."""
@@ -306,18 +306,18 @@ def load(dumped: Dump) -> Entities:
 # --- look-ups
 
 
-def find(state: Entities, memory_id: str) -> Entity | Relationship | None:
+def find(state: Entities, memory_id: str) -> EntityRow | RelationshipRow | None:
     """Return the row of a living entity or relationship."""
     return state.held.rows.get(memory_id) or state.graph.held.rows.get(memory_id)
 
 
-def named(state: Entities, name: str, entity_type: str) -> Entity | None:
+def named(state: Entities, name: str, entity_type: str) -> EntityRow | None:
     """Return the entity of this name and type, however they are spelled."""
     memory_id = state.names.get(name_key(name), _NONE).get(name_key(entity_type))
     return None if memory_id is None else state.held.rows[memory_id]
 
 
-def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[Entity, ...]:
+def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[EntityRow, ...]:
     """Return the entities of this name, however it is spelled; of one type or of any.
 
     Oldest first; at most one if the type is given.
@@ -331,13 +331,15 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
 
 # --- an entity or a relationship that has gone
 
-LIVES: Lives[Entity | Relationship] = Lives("entity or relationship", registry, initial, fold, find)
+LIVES: Lives[EntityRow | RelationshipRow] = Lives(
+    "entity or relationship", registry, initial, fold, find
+)
 
 
-def as_it_was(life: Life[Entity | Relationship]) -> EntityRestored | RelationshipRestored:
+def as_it_was(life: Life[EntityRow | RelationshipRow]) -> EntityRestored | RelationshipRestored:
     """Return the event by which one comes back."""
     row, events = life.row, life.by_version
-    if isinstance(row, Entity):
+    if isinstance(row, EntityRow):
         told = tuple(
             derived(Observation, held, text=observation_at(held.label, events))
             for held in row.observations

@@ -44,7 +44,7 @@ from memory_actors.kinds.episodic.state import (
     Dump,
     Episodic,
     Row,
-    Step,
+    StepRow,
     Text,
     dump,
     evolve,
@@ -183,7 +183,7 @@ def data(row: Row, events: Events) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, events: Events) -> dict[str, Any]:
+def _step(step: StepRow, events: Events) -> dict[str, Any]:
     event = events[version_of(step.label)].data
     return {
         "number": step.number,

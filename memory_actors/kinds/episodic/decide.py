@@ -32,7 +32,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeSummaryAdded,
     EpisodeUpdated,
     Event,
-    Evicted,
+    EvictedStep,
     RowEvent,
     StepAdded,
     SummaryEvent,
@@ -77,7 +77,7 @@ class PutEpisode(StartEpisode, frozen=True, kw_only=True):
     """In the order of their numbers."""
     end: EpisodeFinished | None = None
     """None: it is running."""
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[EvictedStep, ...] = ()
     steps_evicted: int = 0
 
 

@@ -18,7 +18,7 @@ from memory_actors.kinds.kind import Pruned, Updated
 registry = KindRegistry()
 
 
-class Evicted(msgspec.Struct, frozen=True, gc=False):
+class EvictedStep(msgspec.Struct, frozen=True, gc=False):
     """The marker of a step that made room for a newer one."""
 
     number: int
@@ -50,7 +50,7 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     """An episode that had gone came back; its steps and its end follow as events of their own."""
 
     created_at_us: int
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[EvictedStep, ...] = ()
     """The last of its evicted steps."""
     steps_evicted: int = 0
     keep: bool = False
@@ -74,7 +74,7 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     observation: str | None = None
     outcome: str | None = None
     error: str | None = None
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[EvictedStep, ...] = ()
     origins: tuple[Origin, ...] = ()
     """The sources of its words, where it came back with its episode."""
 

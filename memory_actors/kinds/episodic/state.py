@@ -33,7 +33,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeSummaryAdded,
     EpisodeUpdated,
     Event,
-    Evicted,
+    EvictedStep,
     RowEvent,
     StepAdded,
     SummaryEvent,
@@ -66,7 +66,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     compressed: bool
 
 
-class Step(Text, frozen=True, kw_only=True, array_like=True, gc=False):
+class StepRow(Text, frozen=True, kw_only=True, array_like=True, gc=False):
     """A step that is kept."""
 
     number: int
@@ -86,10 +86,10 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     session_id: str | None
     status: Status
     goal: Text
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepRow, ...] = ()
     result: Text | None = None
     """None while it runs, and where it ended without words."""
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[EvictedStep, ...] = ()
     """The steps that left last, in the order they left."""
     steps_evicted: int = 0
 
@@ -138,7 +138,7 @@ def _text(recorded: Recorded[Any]) -> Text:
 
 def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
     step = derived(
-        Step,
+        StepRow,
         _text(recorded),
         number=event.number,
         sha256=event.sha256,
@@ -148,7 +148,7 @@ def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
     return _with_text(row, None, step, steps=(*row.steps, step))
 
 
-def without_steps(row: Row, evicted: tuple[Evicted, ...]) -> Row:
+def without_steps(row: Row, evicted: tuple[EvictedStep, ...]) -> Row:
     """Return a row without some of its steps, which leave their markers."""
     if not evicted:
         return row
@@ -205,7 +205,7 @@ def _resized(row: Row, **fields: Any) -> Row:
 # --- what a decision asks of a row
 
 
-def leaving(older: Sequence[Step], steps_max: int) -> list[Step]:
+def leaving(older: Sequence[StepRow], steps_max: int) -> list[StepRow]:
     """Return which of the `older` steps leave, for them and the newest to keep to a limit.
 
     Of those between the first and the newest the oldest leaves, errors last; then the first.
@@ -215,9 +215,9 @@ def leaving(older: Sequence[Step], steps_max: int) -> list[Step]:
     return in_order[: max(0, over)]
 
 
-def markers(steps: Sequence[Step]) -> tuple[Evicted, ...]:
+def markers(steps: Sequence[StepRow]) -> tuple[EvictedStep, ...]:
     """Return what is left of steps that leave."""
-    return tuple(Evicted(step.number, step.sha256, step.snippet) for step in steps)
+    return tuple(EvictedStep(step.number, step.sha256, step.snippet) for step in steps)
 
 
 # --- all of a user's episodes

@@ -11,7 +11,7 @@ from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import context, episodic, provenance
 from memory_actors.kinds.context.state import block
-from memory_actors.kinds.entity.graph import Relationship
+from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging.command import Purge, made_of
@@ -61,7 +61,7 @@ class _Work:
         """Return those of the memories that live, relationships before the entities they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
-        return sorted(living, key=lambda one: not isinstance(one.row, Relationship))
+        return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
 
     def events(self) -> list[Any]:
         """Return the events, with one behind them that says what they come to."""

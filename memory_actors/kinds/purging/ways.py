@@ -41,7 +41,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipAdded,
     RelationshipDeleted,
 )
-from memory_actors.kinds.entity.graph import Relationship, touching
+from memory_actors.kinds.entity.graph import RelationshipRow, touching
 from memory_actors.kinds.entity.state import LIVES as ENTITY_LIVES
 from memory_actors.kinds.entity.state import as_it_was as entity_as_it_was
 from memory_actors.kinds.episodic import events as episodic_events
@@ -49,7 +49,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeDeleted,
     EpisodeRestored,
     EpisodeStarted,
-    Evicted,
+    EvictedStep,
     StepAdded,
 )
 from memory_actors.kinds.episodic.state import LIVES as EPISODE_LIVES
@@ -140,7 +140,7 @@ def _memory_left(past: TaintedPast) -> Restored | None:
 
 
 def _entity_without(past: TaintedPast, row: Any, state: Any, _limits: Limits) -> list[Any] | None:
-    if isinstance(row, Relationship):
+    if isinstance(row, RelationshipRow):
         return _relationship_without(past)
     related = bool(touching(state.graph, (row.memory_id,)))
     begin = next((e.data for e in past.events if isinstance(e.data, EntityAdded)), None)
@@ -169,7 +169,7 @@ def _relationship_without(past: TaintedPast) -> list[Any] | None:
 
 
 def _entity_deleted(row: Any, state: Any) -> list[Any]:
-    if isinstance(row, Relationship):
+    if isinstance(row, RelationshipRow):
         return [RelationshipDeleted(memory_id=row.memory_id)]
     ids = tuple(touching(state.graph, (row.memory_id,)))
     return [EntityDeleted(memory_id=row.memory_id, relationship_ids=ids)]
@@ -224,7 +224,7 @@ def _without_markers(recorded: Recorded[Any], numbers: set[int]) -> Recorded[Any
 
 
 def _with_numbers(event: EpisodeRestored, steps: list[StepAdded]) -> EpisodeRestored:
-    wordless = [Evicted(step.number, step.sha256, "") for step in steps]
+    wordless = [EvictedStep(step.number, step.sha256, "") for step in steps]
     evicted = sorted((*event.evicted, *wordless), key=lambda one: one.number)
     counted = event.steps_evicted + len(steps)
     return replace(event, evicted=tuple(evicted), steps_evicted=counted)

@@ -34,7 +34,7 @@ from eventlog.files.regular import ANEW, opened, read_bytes
 from memory_actors.search.dot_products import coded_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.centring import cosines, direction_of, distances
-from memory_actors.search.indexes.graph import Graph, GraphFacts, is_whole
+from memory_actors.search.indexes.graph import GraphFacts, HnswGraph, is_whole
 from memory_actors.search.indexes.rows import CAPACITY_MIN, Sample, VectorRows, View
 
 EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
@@ -61,7 +61,7 @@ class _Centred(NamedTuple):
 class Graphed(NamedTuple):
     """A graph, and the rows that it has not got."""
 
-    graph: Graph
+    graph: HnswGraph
     beside: Rows
     """Of those before `until`."""
     until: int
@@ -320,7 +320,7 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
     vectors = rows.view().vectors
     count = len(vectors)
     if graphed is None:
-        graph = Graph.empty(rows.dimension, capacity=int(count * 1.5))
+        graph = HnswGraph.empty(rows.dimension, capacity=int(count * 1.5))
         graphed = Graphed(graph, np.empty(0, np.intp), 0)
     # Nodes that were added and never adopted, as after a cancellation, are there already.
     missing = np.setdiff1d(graphed.tail(count), graphed.graph.rows)
@@ -361,7 +361,7 @@ def _load_graph(path: Path, model: str, rows: VectorRows) -> Graphed | None:
     if len(saved.labels) != 8 * saved.facts.count:
         return None
     nodes = rows.rows_of_all(np.frombuffer(saved.labels, np.int64).tolist())
-    graph = Graph.load(path.with_suffix(".graph"), saved.facts, nodes)
+    graph = HnswGraph.load(path.with_suffix(".graph"), saved.facts, nodes)
     if graph is None:
         return None
     return Graphed(graph, np.setdiff1d(np.arange(rows.count), nodes), rows.count)

@@ -43,7 +43,7 @@ class GraphFacts(msgspec.Struct, frozen=True):
     crc: int
 
 
-class Graph:
+class HnswGraph:
     """Vectors as nodes 0 to `count` - 1, searchable by inner product."""
 
     def __init__(self, dimension: int, index: hnswlib.Index, rows: Rows):
@@ -56,7 +56,7 @@ class Graph:
         index.set_num_threads(1)
 
     @classmethod
-    def empty(cls, dimension: int, capacity: int) -> "Graph":
+    def empty(cls, dimension: int, capacity: int) -> "HnswGraph":
         """Return a graph without rows, with room for `capacity`."""
         index = hnswlib.Index(space="ip", dim=dimension)
         index.init_index(max_elements=capacity, M=M, ef_construction=EF_CONSTRUCTION, random_seed=1)
@@ -107,7 +107,7 @@ class Graph:
             return facts, self.rows
 
     @classmethod
-    def load(cls, path: Path, facts: GraphFacts, rows: Rows) -> "Graph | None":
+    def load(cls, path: Path, facts: GraphFacts, rows: Rows) -> "HnswGraph | None":
         """Return the graph in a file, None if it is not the one that `facts` describe."""
         if not is_whole(path, facts):
             return None

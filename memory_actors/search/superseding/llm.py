@@ -13,7 +13,7 @@ from typing import Final, Unpack
 import msgspec
 
 from memory_actors.base.errors import LLMError
-from memory_actors.base.llm import AsksModel, Connection
+from memory_actors.base.llm import AsksModel, ModelConnection
 from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 
 TEXT_CHARACTERS_MAX: Final = 1_000
@@ -45,7 +45,7 @@ class OpenAISuperseding(AsksModel):
     :raises InvalidInputError: a setting makes no sense, or model or key are missing.
     """
 
-    def __init__(self, model: str | None = None, **connection: Unpack[Connection]):
+    def __init__(self, model: str | None = None, **connection: Unpack[ModelConnection]):
         super().__init__(model, **connection)
 
     def reach(self, text: str) -> Reach:  # noqa: ARG002 - the model reads what the rules do not

@@ -23,11 +23,11 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
-from memory_actors.kinds.context.commands import FREE, RestoreEntries, Room
+from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
-from memory_actors.kinds.context.state import Context, Row, blocks, text
+from memory_actors.kinds.context.state import ContextState, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import After, Handle
@@ -114,9 +114,9 @@ class ContextWriting(Handle):
         """The number of tokens that a document may have."""
         return self._scope.services.settings.context_budget()
 
-    def _room(self, *, auto_archive: bool = False, free: float = FREE) -> Room:
+    def _room(self, *, auto_archive: bool = False, free: float = FREE) -> DocumentRoom:
         """Return how much room a document has, and whether its stalest entries make some."""
-        return Room(budget=self._budget, auto_archive=auto_archive, free=free)
+        return DocumentRoom(budget=self._budget, auto_archive=auto_archive, free=free)
 
     def _adding(
         self, document: str, item: Item, *, auto_archive: bool, section: str | None = None
@@ -194,7 +194,7 @@ class ContextWriting(Handle):
             latency_ms=(perf_counter() - written.started_s) * 1e3,
         )
 
-    def _size(self, document: str, state: Context) -> ContextSize:
+    def _size(self, document: str, state: ContextState) -> ContextSize:
         """Return how large a document is in this state."""
         budget, said = self._budget, text(blocks(state, document))
         return ContextSize(

@@ -176,7 +176,7 @@ class EntityGraph(Handle):
         self._scope.check_writable()
         async with self._scope.live() as live:
             row = entity.find(live.state.entity, check_name(relationship_id, "relationship_id"))
-        if not isinstance(row, graph.Relationship):
+        if not isinstance(row, graph.RelationshipRow):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
         now_us, at_us = self._scope.now_us(), time_us(at, "at")
         command = entity.EndRelationship(
@@ -303,7 +303,7 @@ class EntityGraph(Handle):
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
-        is_entity = isinstance(row, entity.Entity)
+        is_entity = isinstance(row, entity.EntityRow)
         texts = [] if content is None else [content]
         if is_entity:
             texts = [observation_text(row.name, text) for text in texts]
@@ -324,7 +324,7 @@ class EntityGraph(Handle):
         async with self._scope.live() as live:
             return live.state
 
-    async def _entity(self, entity_ref: str) -> entity.Entity:
+    async def _entity(self, entity_ref: str) -> entity.EntityRow:
         return resolve((await self._state()).entity, entity_ref)
 
     def _time(self, as_of: Time | None) -> int:

@@ -7,14 +7,14 @@ from memory_actors.kinds.entity import Entities, Observation
 from memory_actors.kinds.phrasing import observation_text, text_digest
 
 
-def resolve(state: Entities, entity_ref: str, type: str | None = None) -> entity.Entity:  # noqa: A002
+def resolve(state: Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
     """Return the entity with this id or name.
 
     :raises NotFoundError: there is none.
     :raises InvalidInputError: several have this name.
     """
     row = entity.find(state, check_name(entity_ref, "entity"))
-    if isinstance(row, entity.Entity):
+    if isinstance(row, entity.EntityRow):
         return row
     found = entity.find_named(state, entity_ref, type)
     if not found:

@@ -16,7 +16,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
-    Evicted,
+    EvictedStep,
     StepAdded,
     step_bytes,
     step_sha256,
@@ -85,13 +85,13 @@ def steps_of(given: Episode) -> tuple[StepAdded, ...]:
     )
 
 
-def evicted_of(given: Episode) -> tuple[Evicted, ...]:
+def evicted_of(given: Episode) -> tuple[EvictedStep, ...]:
     """Return the markers of the steps that an episode has lost, as many as are kept.
 
     :raises InvalidInputError: a digest is not hexadecimal.
     """
     return tuple(
-        Evicted(gone.number, _sha256(gone.sha256), gone.snippet)
+        EvictedStep(gone.number, _sha256(gone.sha256), gone.snippet)
         for gone in given.evicted[-MARKERS_MAX:]
     )
 

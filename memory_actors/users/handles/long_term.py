@@ -43,7 +43,7 @@ from memory_actors.users.live_user import LiveUser
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
-class LongTerm(Summarized):
+class LongTermMemory(Summarized):
     """Facts, at most 10,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term

@@ -201,7 +201,7 @@ async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every read says erased, also where the payload is still in the file."""
-    monkeypatch.setattr(erase.Erasing, "step", failing(DiskFull("no room")))
+    monkeypatch.setattr(erase.StreamErasing, "step", failing(DiskFull("no room")))
     async with opened(tmp_path) as log:
         await fill(log)
         with pytest.raises(DiskFull):
@@ -238,7 +238,7 @@ async def test_a_second_call_or_opening_finishes_after_an_error(
     async with opened(tmp_path) as log:
         await fill(log)
         with monkeypatch.context() as patched:
-            patched.setattr(erase.Erasing, step, failing(DiskFull("no room")))
+            patched.setattr(erase.StreamErasing, step, failing(DiskFull("no room")))
             with pytest.raises(DiskFull):
                 await log.erase(NAME, projections=["canary view"])
         await log.append(NAME, [Noted("new", "new")], 40)
@@ -260,7 +260,7 @@ async def test_a_full_disk_at_opening_leaves_the_rest_for_later(
     async with opened(tmp_path) as log:
         await fill(log)
         with monkeypatch.context() as patched:
-            patched.setattr(erase.Erasing, "step", failing(DiskFull("no room")))
+            patched.setattr(erase.StreamErasing, "step", failing(DiskFull("no room")))
             with pytest.raises(DiskFull):
                 await log.erase(NAME, projections=["canary view"])
     with monkeypatch.context() as patched:

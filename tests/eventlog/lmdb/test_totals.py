@@ -26,7 +26,7 @@ from eventlog import (
 from eventlog.core.requests import count
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.tables import TABLES, seal_record
-from eventlog.lmdb.totals import ROW, Counting, Tally, TotalsRecord, load_totals, put_totals
+from eventlog.lmdb.totals import ROW, Counting, TotalsRecord, TotalsTally, load_totals, put_totals
 
 pytestmark = pytest.mark.anyio
 
@@ -334,7 +334,7 @@ def test_certain_appends_are_accepted_beside_open_ones(
     committed: Deltas, under_way: list[tuple[Deltas, bool]], counters: Deltas
 ):
     """An append that fits in any case is accepted, whatever comes of those under way."""
-    tally = Tally(committed)
+    tally = TotalsTally(committed)
     relaxed = [deltas for deltas, is_relaxed in under_way if is_relaxed]
     others = [deltas for deltas, is_relaxed in under_way if not is_relaxed]
     for deltas in relaxed:

@@ -12,7 +12,7 @@ import pytest
 from eventlog import DiskFull, Environment, WrongExpectedVersion
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.totals import Counting
-from eventlog.lmdb.writer import Job, Writer
+from eventlog.lmdb.writer import WriteJob, Writer
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ class Harness:
             deliver=self.deliver,
         )
 
-    def deliver(self, batch: list[Job], outcomes: list[Any], _state: Any) -> None:
+    def deliver(self, batch: list[WriteJob], outcomes: list[Any], _state: Any) -> None:
         self.deliveries.append(len(batch))
         for job, outcome in zip(batch, outcomes, strict=True):
             job.done(outcome)
@@ -74,7 +74,7 @@ class Harness:
             return name
 
         self.env.sizes[name] = size
-        self.writer.put(Job(run, events, size, future.set_result))
+        self.writer.put(WriteJob(run, events, size, future.set_result))
         return future
 
     async def hold(self) -> asyncio.Future[Any]:
@@ -198,7 +198,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
         lambda txn: txn.put(b"3", b"", db=env.tables["rows"]),
     ]
     for run, future in zip(jobs, futures, strict=True):
-        writer.put(Job(run, 1, 1, future.set_result))
+        writer.put(WriteJob(run, 1, 1, future.set_result))
 
     with anyio.fail_after(5):
         outcomes = [await future for future in futures]
@@ -231,7 +231,7 @@ async def test_a_job_that_adds_nothing_needs_no_room():
     """A job that adds nothing is let in when there is no room."""
     harness = Harness(FakeEnvironment(room=0))
     freed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    harness.writer.put(Job(lambda _txn: "freed", 1, 50, freed.set_result))
+    harness.writer.put(WriteJob(lambda _txn: "freed", 1, 50, freed.set_result))
 
     (outcome,) = await harness.finish(freed)
 
@@ -248,7 +248,7 @@ def test_a_loop_that_has_gone_does_not_break_the_writer():
 
     harness = asyncio.run(start())
     for name in ("a", "b"):
-        harness.writer.put(Job(lambda txn, name=name: txn.append(name), 1, 1, print))
+        harness.writer.put(WriteJob(lambda txn, name=name: txn.append(name), 1, 1, print))
     harness.writer.stop()
 
     assert [name for batch in env.batches for name in batch] == ["a", "b"]

@@ -24,6 +24,7 @@ from memory_actors.kinds.context.commands import (
     ChangeDocument,
     DeleteDocuments,
     DeleteEntry,
+    DocumentRoom,
     EditBlock,
     EditEntry,
     ImportBlock,
@@ -32,7 +33,6 @@ from memory_actors.kinds.context.commands import (
     RemoveBlock,
     RenameDocuments,
     RestoreEntries,
-    Room,
     TouchEntries,
 )
 from memory_actors.kinds.context.events import (
@@ -83,7 +83,10 @@ class User:
         if "room" in command_type.__struct_fields__:
             room = {name: fields.pop(name) for name in ("auto_archive", "free") if name in fields}
             read_at_us = fields.pop("read_at_us", {})
-            return {"room": Room(budget=self.budget, read_at_us=read_at_us, **room), **fields}
+            return {
+                "room": DocumentRoom(budget=self.budget, read_at_us=read_at_us, **room),
+                **fields,
+            }
         if command_type is RestoreEntries:
             past = {one: self.past(one) for one in fields["memory_ids"]}
             return {"budget": self.budget, "past": past, **fields}
@@ -325,7 +328,7 @@ def test_an_archiving_add_may_exceed_one_document() -> None:
     change = {"document": "d", "changes": blocks}
     with pytest.raises(QuotaExceededError):
         user.do(ChangeDocument, **change)
-    assert user.do(ChangeDocument, **change, room=Room(auto_archive=True))
+    assert user.do(ChangeDocument, **change, room=DocumentRoom(auto_archive=True))
 
 
 # --- archive

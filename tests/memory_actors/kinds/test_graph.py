@@ -149,11 +149,11 @@ def test_relationships_come_newest_first_by_relation_and_direction(town: graph.G
 
 def test_neighbours_are_found_nearest_first_with_the_way_to_them(town: graph.Graph) -> None:
     assert graph.neighbours(town, "ann", 2) == [
-        graph.Neighbour("q", 1, ("aq",)),
-        graph.Neighbour("p", 1, ("ap",)),
-        graph.Neighbour("bob", 1, ("ab",)),
-        graph.Neighbour("dee", 2, ("ap", "dp")),
-        graph.Neighbour("cid", 2, ("ab", "bc")),
+        graph.Reached("q", 1, ("aq",)),
+        graph.Reached("p", 1, ("ap",)),
+        graph.Reached("bob", 1, ("ab",)),
+        graph.Reached("dee", 2, ("ap", "dp")),
+        graph.Reached("cid", 2, ("ab", "bc")),
     ]
 
 

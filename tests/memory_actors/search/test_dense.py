@@ -242,7 +242,7 @@ def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     held = {label: row for label, row in enumerate(rows) if label != 7}
     held[600] = vectors(1, seed=8)[0]
-    monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(dense.HnswGraph, "extend", lambda *_: pytest.fail("built again"))
     loaded = loaded_from(tmp_path / "i.index", held, "model")
     assert loaded.has_graph
     assert sorted(loaded.labels()) == sorted(held)

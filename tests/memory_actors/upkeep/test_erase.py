@@ -285,7 +285,7 @@ async def test_the_next_call_erases_what_an_error_left(
     monkeypatch.setattr("eventlog.archive.block.zstandard", None)
     async with open_memory(summarizer=SHORT) as memory:
         await canaries_everywhere(memory, USER)
-        for owner, name in ((VectorTable, "erase"), (stream_erasing.Erasing, "step")):
+        for owner, name in ((VectorTable, "erase"), (stream_erasing.StreamErasing, "step")):
             with monkeypatch.context() as patched:
                 patched.setattr(owner, name, fail)
                 with pytest.raises(DiskFull):

@@ -137,7 +137,7 @@ async def test_a_large_user_gets_a_graph_that_survives_reopening(open_memory, mo
             await asyncio.sleep(0.01)
         assert await _has_graph(memory), "the graph was built in the background"
         await ada.delete((await ada.retrieve("memory number 77"))[0].memory_id)
-    monkeypatch.setattr(dense.Graph, "extend", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(dense.HnswGraph, "extend", lambda *_: pytest.fail("built again"))
     async with open_memory(check_replay=False) as memory:
         ada = memory.user("ada")
         assert (await ada.retrieve("memory number 123"))[0].content == "memory number 123"
