@@ -427,7 +427,7 @@ def tokens(
     "class, crosses, floors, imports; `all` of all.",
 )  # fmt: skip
 def house(listed: str | None, options: Options) -> Any:
-    """Measure how the product is built: rooms, floors, files that a call crosses, words."""
+    """Measure how the product is built: packages, floors, files that a call crosses, words."""
     from bench.house import run
 
     return run(listed, options)

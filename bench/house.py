@@ -1,7 +1,7 @@
-"""Measures of the house: rooms, floors, files that a call crosses, words, lines.
+"""Measures of the house: entries, floors, files that a call crosses, words, lines.
 
-All of it is read from the tree and from one real store; no room is known by name. A room is an
-entry in the root of a package, a module or a folder; `__init__` is the door and no room. The
+All of it is read from the tree and from one real store; no entry is known by name. An entry is a
+module or a folder in the root of a package; `__init__` is the door and no entry. The
 figures are to be looked at, they are no limits: where one disagrees with good sense, sense wins.
 """
 
@@ -32,7 +32,7 @@ RECORDS = {
 }
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 FIELDS_MIN = 3  # that a function, a class or a literal names before it counts as a list of them
-FILE_LINES_MAX = 400  # a file past this wants to be two rooms
+FILE_LINES_MAX = 400  # a file past this wants to be two files
 
 GOALS = {
     "entries in the root of memory_actors": "<= 16",
@@ -59,8 +59,8 @@ _NO_NOUN = re.compile(
 NOTES = tuple(
     " ".join(note.split())
     for note in f"""\
-floors: the longest chain of imports between rooms, at run time (also from within functions, not
-under TYPE_CHECKING); rooms that import each other in a circle count as one floor
+floors: the longest chain of imports between entries, at run time (also from within functions, not
+under TYPE_CHECKING); entries that import each other in a circle count as one floor
 ---
 files crossed: files of the two packages in which a function, a lambda or a comprehension ran
 between each of {CALLS} calls and its result, in any thread and task, after two that warm up
@@ -110,7 +110,7 @@ def run(listed: str | None, options: Options) -> Report:
             lines = [(detail,) for detail in measure.details]
             tables.append(Table(f"Of {measure.name}", ("detail",), lines))
     found = [circle for package in PACKAGES for circle in circles(room_imports(package))]
-    notes = [*NOTES, *(f"rooms that import each other: {', '.join(circle)}" for circle in found)]
+    notes = [*NOTES, *(f"entries that import each other: {', '.join(circle)}" for circle in found)]
     return Report("house", {"details": "--list WORD"}, tables, notes)
 
 
@@ -275,7 +275,7 @@ def _lengths(read_files: Sequence[File]) -> Iterator[Measure]:
     yield Measure(f"files over {FILE_LINES_MAX} lines", len(at), at)
 
 
-# --- rooms and floors
+# --- entries and floors
 
 
 def _rooms() -> Iterator[Measure]:

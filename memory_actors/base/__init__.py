@@ -1,1 +1,1 @@
-"""The base of all rooms: records, errors, settings, limits, checks of input."""
+"""The base of all packages: records, errors, settings, limits, checks of input."""

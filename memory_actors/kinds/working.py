@@ -138,7 +138,7 @@ class UpdateKey(Update, frozen=True, kw_only=True):
     """Replace the value of an entry with a text, its metadata, or both."""
 
     least_recent: tuple[str, ...] | None = None
-    """As in `SetKey`."""
+    """Keys, as in `SetKey`."""
 
     async def informed(self, state: Any, outside: Outside) -> Self:
         """Return the command with the order of last use."""

@@ -284,7 +284,7 @@ class Dump(msgspec.Struct, frozen=True):
     relationships: list[RelationshipRow] = []
     pruned: int = 0
     ended_us: dict[str, dict[str, int]] = {}
-    """As in the graph."""
+    """Source id -> relation key -> the latest end, as in the graph."""
 
 
 def dump(state: Entities) -> Dump:
