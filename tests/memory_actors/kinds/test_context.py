@@ -560,7 +560,7 @@ def test_events_about_what_is_not_there_change_nothing() -> None:
     given = Given(context, EntriesTouched(memory_ids=("none",)), DocumentCreated(document="d"))
     assert (given.state.entries, list(given.state.documents)) == (0, ["d"])
     before = given.state
-    archived = context.events.Archived(memory_id="none", digest=b"")
+    archived = context.events.ArchivedEntry(memory_id="none", digest=b"")
     for event in (
         context.events.BlockRemoved(memory_id="none"),
         context.events.BlockEdited(memory_id="none", raw="x"),
