@@ -33,6 +33,14 @@ from memory_actors.cli import App, main
 from memory_actors.search.embedding.default import DefaultEmbedder
 
 ROOT = Path(__file__).parents[1]
+AWAITED = """
+import asyncio, ast, sys
+code = compile(sys.stdin.read(), "tutorial", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+async def main(): await eval(code, {})
+asyncio.run(main())
+"""
+"""From Python 3.13 on, the prompt of asyncio takes no block of several lines out of a pipe."""
+PROMPT = ("-m", "asyncio") if sys.version_info < (3, 13) else ("-c", AWAITED)
 PRINTED = re.compile(r"^ *print\(.*?\)(?:  # (.*))?$", re.MULTILINE)
 PROMPTS = re.compile(r"^(?:(?:>>>|\.\.\.) )+", re.MULTILINE)
 RAISED = re.compile(r"^[\w.]*Error\b", re.MULTILINE)
@@ -94,7 +102,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     first, *others = blocks("docs/tutorial.md")
     shown = printed_by(directory, "-c", first)
     session = "".join(f"{block}\n" for block in others if not is_program(block))
-    shown += printed_by(directory, "-m", "asyncio", stdin=session)
+    shown += printed_by(directory, *PROMPT, stdin=session)
     return directory, shown + printed_by(directory, "-c", others[-1])
 
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from bench.faults import example
@@ -65,7 +66,9 @@ def _as_an_ordinary_user(whole: Path, store: Path, name: str, mode: int) -> tupl
         spare = store.with_name("spare")
         shutil.rmtree(spare, ignore_errors=True)
         shutil.copytree(whole, spare)
-        asyncio.run(_erased(spare))  # who becomes another may be unable to import anything more
+        # Who becomes another may be unable to import anything more.
+        asyncio.run(_erased(spare))
+        import_module("numpy.ma")  # some releases of numpy import it on first use
         for each in (store.parent, store, *store.rglob("*")):
             os.chown(each, NOBODY, NOBODY)
         os.setgroups([])

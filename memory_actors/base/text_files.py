@@ -88,9 +88,12 @@ def real_path(path: str | Path) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(f"path must be a string or a Path, not {type(path).__name__}")
     try:
-        return Path(path).resolve()
+        real = Path(path).resolve()
     except (OSError, RuntimeError, ValueError) as error:
         raise ContextFileError(f"{str(path)!r:.80} leads to no file: {error}") from error
+    if real.is_symlink():  # from Python 3.13 on, links in a circle are left as they are
+        raise ContextFileError(f"{str(path)!r:.80} leads to no file: its links lead in a circle")
+    return real
 
 
 def mode_of(path: Path) -> int:

@@ -38,7 +38,7 @@ from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
-from memory_actors.kinds.long_term import MemorySeen, SummaryAdded
+from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.structured.state import DocumentPut
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
@@ -206,8 +206,10 @@ class UserMachine(
         if again and not isinstance(decided.command, UndoCompaction):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)
-            # A copy within the command that was counted is counted again.
-            assert not [one for one in events if not isinstance(one, MemorySeen)]
+            # A copy within the command that was counted is counted again; and to restore a
+            # superseded memory that has come back says that it holds.
+            lasting = (MemorySeen, MemoryReinstated)
+            assert not [one for one in events if not isinstance(one, lasting)]
 
     def check_compaction(self, decided: Decided) -> None:
         """A summary takes the place of exactly the originals it names, and they can come back."""
