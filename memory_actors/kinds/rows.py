@@ -55,15 +55,18 @@ def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content:
     """Return a row after an update; `with_content` changes too if the content does."""
     if event.metadata is not None:
         row = replace(row, metadata=event.metadata)
-    if event.content is None:
-        return row
+    return row if event.content is None else reworded(row, recorded, **with_content)
+
+
+def reworded(row: R, recorded: Recorded[Any], **fields: Any) -> R:
+    """Return a row whose text is that of an event from now on; `fields` change with it."""
     return replace(
         row,
         version=recorded.version,
-        size_bytes=event.size_bytes,
+        size_bytes=recorded.data.size_bytes,
         stored_bytes=recorded.stored_bytes,
         compressed=recorded.compressed,
-        **with_content,
+        **fields,
     )
 
 

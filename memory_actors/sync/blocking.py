@@ -18,32 +18,17 @@ from typing import Any, Final, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from memory_actors.api.operations import OWNERS
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
-from memory_actors.api.user import UserMemory
-from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
 from memory_actors.users.handles.context_document import ContextDocument
-from memory_actors.users.handles.documents import Documents
-from memory_actors.users.handles.entities import EntityGraph
-from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.working import WorkingMemory
 
 NAME: Final = "memory_actors.sync"
 """Of the thread, and where the classes are found."""
 
-WRAPPED: Final = (
-    MemorySystem,
-    UserMemory,
-    PastMemory,
-    WorkingMemory,
-    ShortTermMemory,
-    EntityGraph,
-    Episodes,
-    Documents,
-    ContextDocument,
-    UserContext,
+WRAPPED: Final = sorted(
+    (*OWNERS.values(), PastMemory, ContextDocument), key=lambda kind: len(kind.__mro__)
 )
 """The classes of the async API that have one here; a base before those that are based on it."""
 

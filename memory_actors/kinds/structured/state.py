@@ -13,7 +13,7 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Events, Pruned
 from memory_actors.kinds.lives import Life, Lives
-from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
+from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, reworded, take_from
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 
@@ -161,15 +161,7 @@ def _evolved(old: Row | None, recorded: Recorded[Event]) -> Row:
     row = old if event.metadata is None else replace(old, metadata=event.metadata)
     if event.value is None:
         return row
-    return replace(
-        row,
-        version=recorded.version,
-        size_bytes=event.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-        compressed=recorded.compressed,
-        digest=event.digest,
-        value_digest=event.value_digest,
-    )
+    return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)
 
 
 # --- snapshot

@@ -171,11 +171,10 @@ class DenseIndex:
         """
         view, graphed = self._rows.view(), self._graphed
         rows = None if graphed is None else graphed.proposed(vector, k, view)
-        if rows is None:
-            cosines = coded_dots(view.codes, view.steps, vector)
-            rows = np.flatnonzero(view.alive)
-            return _best(view, rows, cosines[rows], k)
-        return _best(view, rows, coded_dots(view.codes[rows], view.steps[rows], vector), k)
+        if rows is not None:
+            return self.nearest_of(rows, vector, k)
+        rows = np.flatnonzero(view.alive)
+        return _best(view, rows, coded_dots(view.codes, view.steps, vector)[rows], k)
 
     def nearest_of(self, rows: Rows, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
         """Return the same of these living rows alone."""

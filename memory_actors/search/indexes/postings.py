@@ -63,8 +63,7 @@ class Postings:
 
     def of(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return the rows that have a term, removed ones included, and how often each."""
-        # A copy: an array that lends its memory cannot grow.
-        packed = np.frombuffer(self.packed[term].tobytes(), np.uint32)
+        packed = self._packed(term)
         rows = (packed >> COUNT_BITS).astype(np.int64)
         return rows, (packed & COUNT_MAX).astype(np.float32)
 
@@ -85,10 +84,12 @@ class Postings:
             rows = rows[has[rows]]
         return rows
 
-    def _rows_of(self, term: int) -> npt.NDArray[np.uint32]:
+    def _packed(self, term: int) -> npt.NDArray[np.uint32]:
         # A copy: an array that lends its memory cannot grow.
-        packed = np.frombuffer(self.packed[term].tobytes(), np.uint32)
-        return np.asarray(packed >> COUNT_BITS, np.uint32)
+        return np.frombuffer(self.packed[term].tobytes(), np.uint32)
+
+    def _rows_of(self, term: int) -> npt.NDArray[np.uint32]:
+        return np.asarray(self._packed(term) >> COUNT_BITS, np.uint32)
 
     def words_of(self, row: int) -> dict[str, int]:
         """Return the words of a row with their counts."""

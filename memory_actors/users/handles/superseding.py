@@ -118,9 +118,9 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
         return []
     near: list[tuple[Row, float]] = []
     for one, cosine in _nearest(index, row, reach):
-        other = long_term.find(live.state.long_term, index.owner(one) or "")
         if cosine < reach.similarity_min:
             break
+        other = long_term.find(live.state.long_term, index.owner(one) or "")
         if other is not None and other is not row and _is_fact(other):
             near.append((other, cosine))
     return near[: min(reach.count_max, NEAR_MAX)]
