@@ -150,7 +150,6 @@ PROBE = "This text is embedded once, to see what comes of it."
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
 Outcome: TypeAlias = Embedded | EmbedderError
-_Begun: TypeAlias = "tuple[list[_Wanted], asyncio.Future[list[Outcome]]]"
 
 
 @dataclass(slots=True, eq=False)
@@ -167,6 +166,10 @@ class _Wanted:
                 caller.set_result(outcome)
 
 
+_Begun: TypeAlias = tuple[list[_Wanted], "asyncio.Future[list[Outcome]]"]
+"""A batch that a thread is at, and what will come of it."""
+
+
 class _Lane:
     """A thread, and the texts that wait for it: those that cannot wait and those that can."""
 
@@ -178,11 +181,6 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
         self._background_next = False
         """Says whose turn it is if both have something."""
-
-    @property
-    def waiting(self) -> int:
-        """The number of texts that wait."""
-        return len(self.urgent) + len(self.background)
 
     def take(self) -> list[_Wanted]:
         """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
@@ -231,7 +229,7 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """The number of texts that are queued."""
-        return sum(lane.waiting for lane in self._lanes)
+        return sum(len(lane.urgent) + len(lane.background) for lane in self._lanes)
 
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
         """Return what is known of each text, or why nothing is; `background` is what can wait."""
@@ -242,10 +240,7 @@ class Batcher:
         return outcomes
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Return what is known of each text.
-
-        :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
-        """
+        """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
         found: list[Embedded] = []
         for outcome in await self.embed_each(texts):
             if isinstance(outcome, EmbedderError):
