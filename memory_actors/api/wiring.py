@@ -42,9 +42,9 @@ from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, Lo
 from memory_actors.observing.latency import LatencyWatch
 from memory_actors.observing.metrics import Metrics
 from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.search.embedding.batcher import LEAVE_S_MAX
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.thread import LEAVE_S_MAX
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding

@@ -32,8 +32,7 @@ from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
-from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.lexical_files import Saved
+from memory_actors.search.indexes.lexical import LexicalIndex, Saved
 from memory_actors.search.indexes.rows import View
 from memory_actors.search.indexes.traits import (
     NONE,
