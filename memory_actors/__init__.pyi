@@ -29,17 +29,8 @@ from eventlog import (
     VerifyReport as VerifyReport,
     WrongExpectedVersion as WrongExpectedVersion,
 )
-from memory_actors.api.past import (
-    PastMemory as PastMemory,
-)
 from memory_actors.api.statistics import (
     SystemStatistics as SystemStatistics,
-)
-from memory_actors.api.system import (
-    MemorySystem as MemorySystem,
-)
-from memory_actors.api.user import (
-    UserMemory as UserMemory,
 )
 from memory_actors.base.api_keys import (
     KeyFileError as KeyFileError,
@@ -182,6 +173,11 @@ from memory_actors.observing.metrics import (
 )
 from memory_actors.observing.monitor import (
     MemoryMonitor as MemoryMonitor,
+)
+from memory_actors.sharing.system import (
+    MemorySystem as MemorySystem,
+    PastMemory as PastMemory,
+    UserMemory as UserMemory,
 )
 from memory_actors.search.embedding.protocol import (
     Embedded as Embedded,

@@ -17,7 +17,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from memory_actors.api.operations import OPERATIONS, OWNERS
 from memory_actors.api.user import UserMemory
 from memory_actors.users.handles.context_document import ContextDocument
-from memory_actors.users.handles.summaries import Summarized
 
 FILE = Path(__file__).parents[1] / "memory_actors/sharing/declared.py"
 HEAD = '''"""Made by scripts/declared.py from the methods of the API: do not edit."""'''

@@ -11,7 +11,6 @@ import click
 import msgspec
 from rich.text import Text
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.reports import (
     ClusterReport,
@@ -44,6 +43,7 @@ from memory_actors.cli.running import (
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
+from memory_actors.sharing.system import MemorySystem
 
 INTERRUPTED = 130
 STEPS = 1000  # of the progress bar

@@ -10,7 +10,6 @@ import anyio
 import click
 import structlog
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.settings import Settings
@@ -20,6 +19,7 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
+from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5

@@ -108,9 +108,9 @@ def _write(path: Path, data: bytes) -> None:
     scratch.replace(path)
 
 
-def forget(directory: Path) -> None:
-    """Remove what says where the owner is."""
-    for name in (SOCKET, FILE):
+def forget(directory: Path, *, file: bool) -> None:
+    """Remove the socket; with `file`, also what says who has the store."""
+    for name in (SOCKET, FILE) if file else (SOCKET,):
         with suppress(OSError):
             (directory / name).unlink(missing_ok=True)
 
@@ -123,6 +123,30 @@ def reachable(directory: Path, address: Address) -> Iterator[tuple[socket.socket
         return
     with _short(directory) as path:
         yield socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
+
+
+def is_served(directory: Path) -> bool:
+    """Say whether somebody listens for clients of a store."""
+    address = read_address(directory)
+    if address is None:
+        return False
+    with reachable(directory, address) as (found, where), found:
+        found.setblocking(False)
+        return found.connect_ex(where) in (0, errno.EAGAIN, errno.EINPROGRESS)
+
+
+def is_shared(directory: Path) -> bool:
+    """Say whether a process that lives has said that it shares a store, or is about to close it."""
+    address = read_address(directory)
+    if address is None:
+        return False
+    try:
+        os.kill(address.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 class Turn:

@@ -209,7 +209,7 @@ class Session:
             self._send(frames.Yielded(number, result(item)))
         return result(None)
 
-    def _found(self, number: int, argument: int, is_event: bool) -> Any:  # noqa: FBT001
+    def _found(self, number: int, argument: int, is_event: bool) -> Any:
         """Return what stands here for a function or an event of the client."""
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())

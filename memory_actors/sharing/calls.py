@@ -32,9 +32,7 @@ class On(msgspec.Struct, frozen=True, array_like=True):
 class Caller(Protocol):
     """Carries out operations somewhere else."""
 
-    async def call(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation, and return its result."""
         ...
 

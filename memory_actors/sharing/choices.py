@@ -15,13 +15,17 @@ from memory_actors.base.settings import Settings
 Choices = dict[str, str]
 
 
-def described(choices: Mapping[str, Any], defaults: Mapping[str, Any]) -> Choices:
-    """Return the choices that differ from the defaults, each as a text that says what it is."""
-    return {
+def described(parts: Mapping[str, Any]) -> Choices:
+    """Return the choices that were made, each as a text that says what it is.
+
+    None and False are none; `reindex` is about this opening alone.
+    """
+    said = {
         name: _settings(value) if isinstance(value, Settings) else _said(value)
-        for name, value in choices.items()
-        if value is not defaults[name]
+        for name, value in parts.items()
+        if value is not None and value is not False and name != "reindex"
     }
+    return {name: text for name, text in said.items() if text}
 
 
 def _settings(settings: Settings) -> str:

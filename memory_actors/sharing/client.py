@@ -30,10 +30,17 @@ from memory_actors.base.errors import (
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, Turn, reachable, read_address
+from memory_actors.sharing.address import (
+    Address,
+    Turn,
+    is_served,
+    is_shared,
+    reachable,
+    read_address,
+)
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.calls import On, Then
-from memory_actors.sharing.choices import Choices, check
+from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import decoder, error_of, packed, unpacked
@@ -45,6 +52,8 @@ SILENCE_S: Final = 10.0
 """The owner's loop answers a ping within milliseconds: who says nothing for so long is frozen."""
 RECONNECT_S: Final = DEADLINE_S
 """A store that nobody has opened again for so long does not come back by itself."""
+MADE_S_MAX: Final = 2.0
+"""The time between the lock of a store and a word of who has it."""
 ERASURES: Final = "system.watch_erasures"
 REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
@@ -83,7 +92,7 @@ class _Waiting:
         self.items.put_nowait(None)
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """The owner does not want this client."""
 
     def __init__(self, error: BaseException):
@@ -121,9 +130,7 @@ class Client:
 
     # --- operations
 
-    async def call(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation, and return its result.
 
         :raises DeadlineExceededError: the owner has the store and says nothing.
@@ -175,7 +182,11 @@ class Client:
         as_of = kwargs["as_of"]
         exact = as_of if isinstance(as_of, int) else moment.at
         then = Then(exact, kwargs["dropped"])
-        return On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then), moment, lost
+        return (
+            On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then),
+            moment,
+            lost,
+        )
 
     async def end_replay(self, on: On) -> None:
         """Let go of a replay."""
@@ -309,7 +320,7 @@ class Client:
         elif isinstance(message, frames.Welcome):
             self._settle_welcome(message, None)
         elif isinstance(message, frames.Refused):
-            self._settle_welcome(None, _RefusedError(error_of(message.error)))
+            self._settle_welcome(None, RefusedError(error_of(message.error)))
         elif isinstance(message, frames.Closing) and link is self._link:
             self._link = None
 
@@ -330,9 +341,7 @@ class Client:
             if self._link is not None:
                 self._link.send(frames.Cancel(message.number))
 
-    def _settle_welcome(
-        self, welcome: frames.Welcome | None, error: BaseException | None
-    ) -> None:
+    def _settle_welcome(self, welcome: frames.Welcome | None, error: BaseException | None) -> None:
         if self._welcomed is None or self._welcomed.done():
             return
         if welcome is None:
@@ -356,7 +365,8 @@ class Client:
 
     async def _connected(self) -> None:
         try:
-            await self.start()
+            if await self.start() is not None:
+                await self.join()
             for waiting in [self._waiting[number] for number in sorted(self._waiting)]:
                 self._send(waiting)
         except Exception as error:
@@ -369,27 +379,36 @@ class Client:
         for one in waiting:
             one.fail(error)
 
-    async def start(self, until_s: float | None = None) -> None:
-        """Find the owner, or become it, and connect.
+    async def start(self, *, is_new: bool = False) -> Any:
+        """Find the owner and connect, or become it; return the store if it is open here.
+
+        `is_new` says that the directory was just made, perhaps by somebody else, too.
 
         :raises InvalidInputError: the owner has made other choices.
         :raises DeadlineExceededError: a process has the store and says nothing.
+        :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
-        until_s = until_s or self._loop.time() + RECONNECT_S
+        begun_s = self._loop.time()
         while True:
             try:
                 return await self.join()
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 raise refused.error from None
             except OSError:
                 pass
-            if await self._took_over():
-                continue
-            if self._loop.time() > until_s:
+            late_s = self._loop.time() - begun_s
+            try:
+                if (owned := await self._own_in_turn()) is not None:
+                    return owned
+            except LogLocked:
+                may_come = late_s < MADE_S_MAX and (is_new or self._welcome is not None)
+                if not may_come and (late_s > RECONNECT_S or not is_shared(self.directory)):
+                    raise
+            if late_s > RECONNECT_S:
                 raise UnavailableError(
-                    f"nobody serves the store {self.directory}: {holder(self.directory)}; open it "
-                    "in one process with the settings that it has"
+                    f"nobody serves the store {self.directory}: open it in one process with the "
+                    "settings that it had"
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -433,20 +452,20 @@ class Client:
                 raise
         return link
 
-    async def _took_over(self) -> bool:
-        """Become the owner if nobody is; return whether it is to be looked for at once."""
+    async def _own_in_turn(self) -> Any:
+        """Open the store here, if nobody has it and this process may; return None if not.
+
+        A client may, if it was opened with what the owner was: any other would be another store.
+        """
+        may_own = self._welcome is None or self._welcome.choices == self.choices
         turn = Turn(self.directory)
-        if not turn.taken():
-            return False
+        if not may_own or not turn.taken():
+            return None
         try:
-            with suppress(OSError, _RefusedError):
-                await self.join()
-                return True
+            if is_served(self.directory):
+                return None
             self._owned = await self._own()
-        except LogLocked:
-            return False
-        else:
-            return self._owned is not None
+            return self._owned
         finally:
             turn.ended()
 
@@ -461,12 +480,6 @@ class Client:
                 self._fail(DeadlineExceededError(_silent(self._welcome.pid)))
             elif silent_s > PING_S:
                 self._link.send(frames.Ping())
-
-
-def holder(directory: Path) -> str:
-    """Say which process has a store, as far as is known."""
-    address = read_address(directory)
-    return "no process has it" if address is None else f"process {address.pid} had it last"
 
 
 def _silent(pid: int) -> str:

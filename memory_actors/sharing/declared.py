@@ -1,7 +1,7 @@
 """Made by scripts/declared.py from the methods of the API: do not edit."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from eventlog.core.records import BackedUp, Exported, Heads, VerifyReport
 from memory_actors.api.statistics import SystemStatistics
@@ -112,15 +112,16 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "context.size": Declared(AWAITED, ContextSize),
     "context.synced": Declared(AWAITED, tuple[tuple[str, bytes], ...] | None),
     "context.touch": Declared(AWAITED, ContextReceipt),
-    "system.backup": Declared(AWAITED, BackedUp, ("directory",)),
+    "system.backup": Declared(AWAITED, BackedUp, (0, "directory")),
     "system.check_replay": Declared(AWAITED, list[str]),
     "system.compact": Declared(AWAITED, CompactionReport),
     "system.compaction_stats": Declared(AWAITED, CompactionStats),
     "system.diff": Declared(AWAITED, Diff),
     "system.erase": Declared(AWAITED, EraseReceipt),
     "system.events": Declared(ITERATED, LogEntry),
-    "system.export_since": Declared(AWAITED, Exported, ("file",)),
+    "system.export_since": Declared(AWAITED, Exported, (1, "file")),
     "system.heads": Declared(AWAITED, Heads),
+    "system.opened": Declared(AWAITED, Self, (10, "encrypt")),
     "system.purge": Declared(AWAITED, PurgeReport),
     "system.recalls": Declared(AWAITED, list[Recall]),
     "system.usage": Declared(AWAITED, SystemUsage),

@@ -24,7 +24,7 @@ UNREAD_BYTES_MAX = 320 << 20  # written, and not taken by the peer: a frame, and
 _PREFIX = 4
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True, tag_field="message"):
+class Message(msgspec.Struct, array_like=True, tag_field="message"):
     """Something that one side says to the other."""
 
 
@@ -63,8 +63,7 @@ class Call(Message, tag=3):
     number: int
     operation: str
     """Its name in declared.py."""
-    on: bytes
-    """The handle that it is called on: an `On` of calls.py."""
+    on: On
     arguments: bytes
     """See values.py."""
     deadline_s: float | None = None

@@ -3,21 +3,63 @@
 What is imported here is all of the engine: a client does so only when it becomes the owner.
 """
 
+from abc import ABCMeta
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from memory_actors.api.opening import opened
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
 from memory_actors.sharing import remote
+from memory_actors.sharing.address import forget
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.serving import Server
+from memory_actors.sharing.system import MemorySystem as Shared
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
+
+for here, there in (
+    (MemorySystem, Shared),
+    (UserMemory, remote.UserMemory),
+    (PastMemory, remote.PastMemory),
+    (UserContext, remote.UserContext),
+    (ContextDocument, remote.ContextDocument),
+    (WorkingMemory, remote.WorkingMemory),
+    (ShortTermMemory, remote.ShortTermMemory),
+    (EntityGraph, remote.EntityGraph),
+    (Episodes, remote.Episodes),
+    (Documents, remote.Documents),
+):
+    cast("ABCMeta", there).register(here)
+
+
+async def owned_alone(directory: Path, parts: dict[str, Any]) -> MemorySystem:
+    """Open a store for this process and no other."""
+    return await MemorySystem.opened(directory, **parts, held=AsyncExitStack())
+
+
+async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> MemorySystem:
+    """Open a store in this process, and serve it to others until it is closed."""
+    held, served = AsyncExitStack(), False
+
+    def forget_all() -> None:
+        if served:  # else it may be another's
+            forget(directory, file=True)
+
+    held.callback(forget_all)  # last of all: who reads the file waits for the store to be closed
+    memory = await MemorySystem.opened(directory, **parts, held=held)
+    server = Server(memory, directory, choices)
+    try:
+        await server.start()
+    except BaseException:
+        await memory.close()
+        raise
+    served = True
+    held.push_async_callback(server.close)
+    return memory

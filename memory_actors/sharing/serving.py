@@ -77,7 +77,7 @@ class Server:
         """Take no more calls, wait for those in hand, and end all connections."""
         self.closing = True
         OWNED_HERE.pop(self.address.secret, None)
-        forget(self._directory)
+        forget(self._directory, file=False)  # the store is open yet
         self._server.close()
         for peer in self._peers:
             peer.link.send(frames.Closing())

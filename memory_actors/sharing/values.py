@@ -202,7 +202,7 @@ class Error(msgspec.Struct, array_like=True):
 def error_bytes(error: BaseException) -> bytes:
     """Return an error as bytes; what it keeps of the process stays there."""
     kept = {name: value for name, value in vars(error).items() if _is_plain(value)}
-    name = next((kind.__name__ for kind in type(error).__mro__ if _error(kind.__name__) is kind))
+    name = next(kind.__name__ for kind in type(error).__mro__ if _error(kind.__name__) is kind)
     return _encode(Error(name, _message(error), kept))
 
 
