@@ -74,46 +74,6 @@ class MemorySystem(SystemUpkeep):
         self._alerts = made.alerts
         self._compaction = made.compaction
 
-    @classmethod
-    async def opened(
-        cls,
-        directory: Path,
-        *,
-        embedder: Embedder | str | None,
-        summarizer: Summarizer | None,
-        supersedes: Supersedes | Superseding | bool | None,
-        clock: Callable[[], int] | None,
-        new_id: Callable[[int], str] | None,
-        settings: Settings | None,
-        alerts: Sequence[AlertSink] | None,
-        metrics: Metrics | None,
-        reindex: bool,
-        encrypt: Encrypt,
-        held: AsyncExitStack,
-    ) -> Self:
-        """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
-
-        `held` is closed with it, at the end.
-        """
-        choices = Choices(
-            directory=directory,
-            settings=settings or Settings(),
-            embedder=embedder_of(embedder),
-            summarizer=summarizer or ExtractiveSummarizer(),
-            superseding=superseding(supersedes),
-            sinks=alerts,
-            metrics=metrics or NoMetrics(),
-            clock=checked_clock(clock or system_clock_us),
-            new_id=new_id or new_memory_id,
-            reindex=reindex,
-            key_file=key_file_of(directory, encrypt),
-        )
-        made = await held.enter_async_context(wired(choices))
-        memory = cls(made, held)
-        watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
-        held.callback(watched)
-        return memory
-
     async def close(self) -> None:
         """Close the system, as the end of its block does; once is enough, and more does no harm.
 
@@ -320,3 +280,42 @@ class MemorySystem(SystemUpkeep):
             recalls_failed=services.recalls.failed,
             latency_violations=services.latency.violations,
         )
+
+
+async def open_alone(
+    directory: Path,
+    *,
+    embedder: Embedder | str | None,
+    summarizer: Summarizer | None,
+    supersedes: Supersedes | Superseding | bool | None,
+    clock: Callable[[], int] | None,
+    new_id: Callable[[int], str] | None,
+    settings: Settings | None,
+    alerts: Sequence[AlertSink] | None,
+    metrics: Metrics | None,
+    reindex: bool,
+    encrypt: Encrypt,
+    held: AsyncExitStack,
+) -> MemorySystem:
+    """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
+
+    `held` is closed with it, at the end.
+    """
+    choices = Choices(
+        directory=directory,
+        settings=settings or Settings(),
+        embedder=embedder_of(embedder),
+        summarizer=summarizer or ExtractiveSummarizer(),
+        superseding=superseding(supersedes),
+        sinks=alerts,
+        metrics=metrics or NoMetrics(),
+        clock=checked_clock(clock or system_clock_us),
+        new_id=new_id or new_memory_id,
+        reindex=reindex,
+        key_file=key_file_of(directory, encrypt),
+    )
+    made = await held.enter_async_context(wired(choices))
+    memory = MemorySystem(made, held)
+    watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+    held.callback(watched)
+    return memory

@@ -44,7 +44,7 @@ def read_address(directory: Path) -> Address | None:
     """Return who has a store, or had it when they ended; None if nobody says so."""
     try:
         return msgspec.json.decode((directory / FILE).read_bytes(), type=Address)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):  # a name that no file can have, or no JSON
         return None
 
 
@@ -103,7 +103,7 @@ def _write(path: Path, data: bytes) -> None:
     with suppress(FileNotFoundError):
         scratch.unlink()
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
-    with open(descriptor, "wb") as file:
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     scratch.replace(path)
 
@@ -123,6 +123,14 @@ def reachable(directory: Path, address: Address) -> Iterator[tuple[socket.socket
         return
     with _short(directory) as path:
         yield socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
+
+
+def is_missing(directory: Path) -> bool:
+    """Say whether there is no such directory: several processes may make it at once."""
+    try:
+        return not directory.exists()
+    except ValueError:  # a name that no directory can have: opening it says so
+        return True
 
 
 def is_served(directory: Path) -> bool:
@@ -164,7 +172,7 @@ class Turn:
         """Take it, and return whether that went; a directory that is not there is nobody's."""
         try:
             descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except (OSError, ValueError):
             return True  # opening the store says what is wrong, or makes it
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,5 +58,5 @@ def check(ours: Choices, owners: Choices, pid: int) -> None:
     if other:
         raise InvalidInputError(
             f"the store is open in process {pid}, with another {' and another '.join(other)}: leave "
-            "that out here, give the same there, or close it there and open it with share=False"
+            "that out here, or give the same there; or close it there, and open it with share=False"
         )

@@ -33,6 +33,7 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     Address,
     Turn,
+    is_missing,
     is_served,
     is_shared,
     reachable,
@@ -60,6 +61,9 @@ REPLAYED: Final = decoder(tuple[Moment, int])
 
 Own: TypeAlias = Callable[[], Awaitable[Any]]
 """Opens the store in this process, and serves it; returns what closes it, or None: it may not."""
+
+
+_Answer: TypeAlias = frames.Result | frames.Failed | frames.Yielded | frames.Called
 
 
 class _Waiting:
@@ -306,17 +310,9 @@ class Client:
     # --- hearing
 
     def _heard(self, link: Link, message: Said) -> None:
-        if isinstance(message, frames.Result):
-            if waiting := self._waiting.get(message.number):
-                waiting.settle(message.value)
-        elif isinstance(message, frames.Failed):
-            if waiting := self._waiting.get(message.number):
-                self._failed(waiting, error_of(message.error))
-        elif isinstance(message, frames.Yielded):
-            if waiting := self._waiting.get(message.number):
-                waiting.items.put_nowait(message.value)
-        elif isinstance(message, frames.Called):
-            self._called(message)
+        if isinstance(message, _Answer):
+            if (waiting := self._waiting.get(message.number)) is not None:
+                self._answered(waiting, message)
         elif isinstance(message, frames.Welcome):
             self._settle_welcome(message, None)
         elif isinstance(message, frames.Refused):
@@ -324,15 +320,24 @@ class Client:
         elif isinstance(message, frames.Closing) and link is self._link:
             self._link = None
 
+    def _answered(self, waiting: _Waiting, message: "_Answer") -> None:
+        if isinstance(message, frames.Result):
+            waiting.settle(message.value)
+        elif isinstance(message, frames.Failed):
+            self._failed(waiting, error_of(message.error))
+        elif isinstance(message, frames.Yielded):
+            waiting.items.put_nowait(message.value)
+        else:
+            self._called(waiting, message)
+
     def _failed(self, waiting: _Waiting, error: BaseException) -> None:
         if isinstance(error, SystemClosedError) and not waiting.message.on.then:
             return  # the owner is closing: it is asked of the next one
         waiting.fail(error)
 
-    def _called(self, message: frames.Called) -> None:
+    def _called(self, waiting: _Waiting, message: frames.Called) -> None:
         """Call a function that was given as an argument; what it raises ends the operation."""
-        waiting = self._waiting.get(message.number)
-        if waiting is None or waiting.result.done():
+        if waiting.result.done():
             return
         try:
             waiting.kept[message.argument](*unpacked(message.values, _nothing))
@@ -379,17 +384,15 @@ class Client:
         for one in waiting:
             one.fail(error)
 
-    async def start(self, *, is_new: bool = False) -> Any:
+    async def start(self) -> Any:
         """Find the owner and connect, or become it; return the store if it is open here.
-
-        `is_new` says that the directory was just made, perhaps by somebody else, too.
 
         :raises InvalidInputError: the owner has made other choices.
         :raises DeadlineExceededError: a process has the store and says nothing.
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
-        begun_s = self._loop.time()
+        begun_s, is_new = self._loop.time(), is_missing(self.directory)
         while True:
             try:
                 return await self.join()

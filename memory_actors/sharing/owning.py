@@ -3,13 +3,12 @@
 What is imported here is all of the engine: a client does so only when it becomes the owner.
 """
 
-from abc import ABCMeta
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
 from memory_actors.api.past import PastMemory
-from memory_actors.api.system import MemorySystem
+from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
 from memory_actors.sharing import remote
@@ -36,12 +35,12 @@ for here, there in (
     (Episodes, remote.Episodes),
     (Documents, remote.Documents),
 ):
-    cast("ABCMeta", there).register(here)
+    cast("Any", there).register(here)
 
 
 async def owned_alone(directory: Path, parts: dict[str, Any]) -> MemorySystem:
     """Open a store for this process and no other."""
-    return await MemorySystem.opened(directory, **parts, held=AsyncExitStack())
+    return await open_alone(directory, **parts, held=AsyncExitStack())
 
 
 async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> MemorySystem:
@@ -53,7 +52,7 @@ async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> Mem
             forget(directory, file=True)
 
     held.callback(forget_all)  # last of all: who reads the file waits for the store to be closed
-    memory = await MemorySystem.opened(directory, **parts, held=held)
+    memory = await open_alone(directory, **parts, held=held)
     server = Server(memory, directory, choices)
     try:
         await server.start()

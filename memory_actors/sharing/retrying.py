@@ -90,7 +90,7 @@ class RetriedScope(Scope):
         """Return a scope for a call of which some commands were carried out."""
         retried = cls.__new__(cls)
         vars(retried).update(vars(scope))
-        retried._done = done
+        retried._done = done  # noqa: SLF001 - its own
         return retried
 
     @asynccontextmanager

@@ -150,7 +150,7 @@ class _Peer:
         if hello.protocol != frames.PROTOCOL:
             raise UnavailableError(
                 f"process {os.getpid()} has the store and speaks version {frames.PROTOCOL} of the "
-                f"protocol, this one {hello.protocol}: run the same version of memory-actors in both"
+                f"protocol, this one {hello.protocol}: run one version of memory-actors in both"
             )
         if server.is_full:
             raise UnavailableError(f"{CONNECTIONS_MAX} clients are connected: close some of them")
@@ -192,7 +192,7 @@ class _Peer:
             with suppress(asyncio.CancelledError):
                 return await asyncio.shield(running[name])
         task = running[name] = asyncio.create_task(session.answer(call))
-        task.add_done_callback(lambda done: running.pop(name, None))
+        task.add_done_callback(lambda _: running.pop(name, None))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

@@ -132,7 +132,7 @@ async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
         return await owned(directory, parts, choices)
 
     client = Client(directory, choices, own)
-    return await client.start(is_new=not directory.exists()) or _remote(client)
+    return await client.start() or _remote(client)
 
 
 def _remote(client: Client) -> Any:
