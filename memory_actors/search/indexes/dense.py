@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.files.regular import ANEW, opened, read_bytes
+from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.search.dot_products import coded_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.graph import GraphFacts, HnswGraph, is_whole

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from eventlog.files.regular import ANEW, opened, read_bytes
+from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
