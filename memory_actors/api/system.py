@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_datetime
 from eventlog.core.requests import checked_clock

@@ -57,6 +57,6 @@ def check(ours: Choices, owners: Choices, pid: int) -> None:
     other = [name for name, said in ours.items() if owners.get(name) != said]
     if other:
         raise InvalidInputError(
-            f"the store is open in process {pid}, with another {' and another '.join(other)}: leave "
+            f"process {pid} has the store open with another {' and another '.join(other)}: leave "
             "that out here, or give the same there; or close it there, and open it with share=False"
         )

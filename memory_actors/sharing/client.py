@@ -397,7 +397,8 @@ class Client:
             try:
                 return await self.join()
             except RefusedError as refused:
-                raise refused.error from None
+                if not isinstance(refused.error, SystemClosedError):
+                    raise refused.error from None
             except OSError:
                 pass
             late_s = self._loop.time() - begun_s

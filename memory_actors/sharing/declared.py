@@ -1,7 +1,7 @@
 """Made by scripts/declared.py from the methods of the API: do not edit."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from eventlog.core.records import BackedUp, Exported, Heads, VerifyReport
 from memory_actors.api.statistics import SystemStatistics
@@ -121,7 +121,6 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "system.events": Declared(ITERATED, LogEntry),
     "system.export_since": Declared(AWAITED, Exported, (1, "file")),
     "system.heads": Declared(AWAITED, Heads),
-    "system.opened": Declared(AWAITED, Self, (10, "encrypt")),
     "system.purge": Declared(AWAITED, PurgeReport),
     "system.recalls": Declared(AWAITED, list[Recall]),
     "system.usage": Declared(AWAITED, SystemUsage),

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
+from eventlog.core.waiting import to_the_end
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import UserMemory
@@ -53,12 +54,12 @@ async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> Mem
 
     held.callback(forget_all)  # last of all: who reads the file waits for the store to be closed
     memory = await open_alone(directory, **parts, held=held)
+    served = True
     server = Server(memory, directory, choices)
+    held.push_async_callback(server.close)
     try:
-        await server.start()
+        await to_the_end(server.start())
     except BaseException:
         await memory.close()
         raise
-    served = True
-    held.push_async_callback(server.close)
     return memory

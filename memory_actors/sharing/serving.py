@@ -46,7 +46,7 @@ class Server:
         """The calls that are being carried out, by client and number."""
         self._directory = directory
         self._peers: set[_Peer] = set()
-        self._server: asyncio.Server
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen."""
@@ -76,6 +76,8 @@ class Server:
     async def close(self) -> None:
         """Take no more calls, wait for those in hand, and end all connections."""
         self.closing = True
+        if self._server is None:
+            return
         OWNED_HERE.pop(self.address.secret, None)
         forget(self._directory, file=False)  # the store is open yet
         self._server.close()
@@ -127,21 +129,19 @@ class _Peer:
 
     def _hello(self, hello: frames.Hello) -> None:
         self._late.cancel()
+        server = self._server
         try:
             self._check(hello)
+            position = server.answering.position
         except Exception as error:
             self.link.send(frames.Refused(error_bytes(error)))
             self.link.close()
             return
-        server = self._server
         self.link.frames.bytes_max = frames.FRAME_BYTES_MAX
         self._client = hello.client
         self._session = Session(server.answering, hello.client, self.link.send)
-        self.link.send(
-            frames.Welcome(
-                os.getpid(), server.address.since, server.answering.position, server.choices
-            )
-        )
+        since = server.address.since
+        self.link.send(frames.Welcome(os.getpid(), since, position, server.choices))
 
     def _check(self, hello: frames.Hello) -> None:
         server = self._server

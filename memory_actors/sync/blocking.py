@@ -8,7 +8,7 @@ nothing but the loop's thread ever touches the memory, and any number of threads
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
@@ -129,7 +129,8 @@ class Blocking:
         return f"<{type(self).__module__}.{type(self).__name__}>"
 
     def _wrapped(self, value: Any) -> Any:
-        kind = blocking_class(type(value))
+        its: Any = type(value)
+        kind = blocking_class(its)
         return value if kind is None else kind(self._loop, value)
 
 
@@ -179,9 +180,9 @@ def blocking(kind: type) -> type[Blocking]:
     return type(kind.__name__, tuple(bases), {**methods, **about})
 
 
-def own_members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public members of a class that none of `WRAPPED` gives it, those of bases first."""
-    known = {name for base in kind.__mro__[1:] if base in WRAPPED for name in dir(base)}
+def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple[str, Any]]:
+    """Yield the public members of a class that no base among `given` has, those of bases first."""
+    known = {name for base in kind.__mro__[1:] if base in given for name in dir(base)}
     names = [name for base in reversed(kind.__mro__[:-1]) for name in vars(base)]
     for name in dict.fromkeys(names):
         if (name == "__call__" or not name.startswith("_")) and name not in known:
