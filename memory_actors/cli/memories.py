@@ -9,7 +9,7 @@ import msgspec
 from memory_actors.api.user import TAKES
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
 from memory_actors.cli import options
-from memory_actors.cli.deriving import WORDS, mirrors
+from memory_actors.cli.deriving import flag_of, mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, say
 from memory_actors.cli.showing import memory_table, print_memory, say_added
@@ -20,7 +20,7 @@ def _check(_app: App, given: Mapping[str, Any]) -> None:
     kind = MemoryType(given["memory_type"])
     for name in sorted(set().union(*TAKES.values()) - TAKES[kind]):
         if given.get(name) not in (None, False):
-            raise click.UsageError(f"{WORDS[name][0]} does not go with --type {kind}")
+            raise click.UsageError(f"{flag_of(name)} does not go with --type {kind}")
 
 
 @mirrors(

@@ -13,7 +13,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import working
 from memory_actors.kinds.kind import Command, Kind
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Handle, taken
 
 
 class WorkingMemory(Handle):
@@ -23,7 +23,7 @@ class WorkingMemory(Handle):
     """
 
     kind: ClassVar[Kind] = working
-    takes = frozenset({"key"})
+    takes = taken(working.KeySet)
     _delete_command = working.DeleteKey
     _relaxed = True
 
