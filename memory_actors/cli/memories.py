@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from memory_actors.api.finding import SEARCHED
 from memory_actors.api.user import TAKES
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
 from memory_actors.cli import options
@@ -42,7 +43,7 @@ def add(receipt: Receipt) -> None:
 
 
 ALL_TYPES = tuple(MemoryType)
-SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)
+SEARCHED_TYPES = tuple(kind.NAME for kind in SEARCHED)
 
 filters = options.filters("fields of the metadata")
 

@@ -107,8 +107,6 @@ class Handle(ABC):
     """The optional fields of an `Item` that mean something for this kind."""
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
-    _relaxed: ClassVar[bool] = False
-    """True if it is answered before it is on disk."""
 
     def __init__(self, scope: Scope):
         self._scope = scope
@@ -224,7 +222,7 @@ class Handle(ABC):
         self, command: Command, after: After | None = None
     ) -> tuple[Reply, str | None]:
         async with self._scope.writable() as live:
-            reply = await self._scope.ask(live, command, relaxed=self._relaxed)
+            reply = await self._scope.ask(live, command, relaxed=self.kind.NATURE.is_cache)
             return reply, None if after is None else await after(live, reply)
 
     async def _append_texts(

@@ -25,7 +25,6 @@ class WorkingMemory(Handle):
     kind: ClassVar[Kind] = working
     takes = taken(working.KeySet)
     _delete_command = working.DeleteKey
-    _relaxed = True
 
     async def set(
         self,
@@ -58,7 +57,7 @@ class WorkingMemory(Handle):
                 row = live.state.working.held.get(check_name(key, "key"))
                 if row is None:
                     return default
-                live.touch(key)
+                live.touch(row.memory_id)
                 return json_copy(row.value, "value")
 
     async def delete(self, key: str) -> Receipt:
