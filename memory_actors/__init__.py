@@ -79,7 +79,6 @@ from memory_actors.base.records import (
     Item,
     KindUsage,
     Memory,
-    MemoryType,
     Neighbour,
     Origin,
     QuotaUse,
@@ -140,6 +139,7 @@ from memory_actors.improve.bounded import BoundedDict, BoundedList
 from memory_actors.integrations.memory_tool import MemoryTool, MemoryToolError
 from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.user_state import MemoryType
 from memory_actors.observing.alerts import Alert, AlertSink, CallbackSink, LogSink, WebhookSink
 from memory_actors.observing.metrics import Metrics, PrometheusMetrics
 from memory_actors.observing.monitor import MemoryMonitor
