@@ -51,7 +51,7 @@ from memory_actors.base.validation import (
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
-from memory_actors.history.moments import AsOf
+from memory_actors.history.past_user import AsOf
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of

@@ -5,7 +5,7 @@ The score of a passage is a sum of signals, each times its weight (`weights.py`)
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
 - words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
-- meaning: centred cosine of the vectors (`indexes/centring.py`), -1 to 1
+- meaning: centred cosine of the vectors (`indexes/rows.py`), -1 to 1
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: 1 if it ends in a question mark: a question seldom answers one
@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.search.dates import closeness, named_spans
-from memory_actors.search.embedding.protocol import Embedded, Vectors
-from memory_actors.search.embedding.tokens import unpack
+from memory_actors.search.embedding.protocol import Embedded, Vectors, unpack
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE
 from memory_actors.search.query import Query

@@ -58,7 +58,7 @@ from memory_actors.base.reports import (
 from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import Summarizer
-from memory_actors.history.moments import AsOf
+from memory_actors.history.past_user import AsOf
 from memory_actors.kinds.context.commands import Change
 from memory_actors.kinds.entity.graph import Direction
 from memory_actors.kinds.user_state import MemoryType

@@ -1,0 +1,49 @@
+"""Packages whose names are imported at first use, so that importing one of them loads nothing else.
+
+The stub of such a package says where its names come from: type checkers read it, and so does the
+package itself. `from there import name as name` is how a stub says that a name is public.
+"""
+
+import ast
+import sys
+from importlib import import_module
+from pkgutil import get_data
+from types import ModuleType
+
+
+class LazyPackage(ModuleType):
+    """A package that imports a public name when somebody asks for it."""
+
+    __all__: list[str]
+    _module_of: dict[str, str]
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self._module_of:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(self._module_of[name]), name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute, but let no module hide a public name: the import system would."""
+        if not (isinstance(value, ModuleType) and name in self._module_of):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._module_of})
+
+
+def import_lazily(package: str) -> None:
+    """Make the package that calls this import its names at first use, from where its stub says."""
+    module = sys.modules[package]
+    module_of = public_names(package)
+    vars(module).update(__all__=sorted(module_of), _module_of=module_of)
+    module.__class__ = LazyPackage
+
+
+def public_names(package: str) -> dict[str, str]:
+    """Return the names that the stub of a package makes public, and the module of each."""
+    stub = get_data(package, "__init__.pyi")
+    assert stub is not None
+    imports = (node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom))
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
