@@ -80,7 +80,6 @@ from memory_actors.base.records import (
     Item as Item,
     KindUsage as KindUsage,
     Memory as Memory,
-    MemoryType as MemoryType,
     Neighbour as Neighbour,
     Origin as Origin,
     QuotaUse as QuotaUse,
@@ -159,6 +158,9 @@ from memory_actors.kinds.context.commands import (
 )
 from memory_actors.kinds.phrasing import (
     text_digest as text_digest,
+)
+from memory_actors.base.memory_type import (
+    MemoryType as MemoryType,
 )
 from memory_actors.observing.alerts import (
     Alert as Alert,

@@ -22,17 +22,9 @@ from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
+from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.origins import wanted
-from memory_actors.base.records import (
-    HistoryEntry,
-    Hit,
-    Memory,
-    MemoryType,
-    Order,
-    Time,
-    Trust,
-    Usage,
-)
+from memory_actors.base.records import HistoryEntry, Hit, Memory, Order, Time, Trust, Usage
 from memory_actors.base.reports import Why
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,

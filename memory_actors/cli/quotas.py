@@ -6,8 +6,9 @@ import click
 from rich.text import Text
 
 from memory_actors.api.user import UserMemory
+from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.quota import GIB
-from memory_actors.base.records import KindUsage, MemoryType, QuotaUse, Tier, Usage
+from memory_actors.base.records import KindUsage, QuotaUse, Tier, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app

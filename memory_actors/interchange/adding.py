@@ -18,8 +18,9 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step
+from memory_actors.base.records import Episode, EvictedStep, Item, Memory, Receipt, Step
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (

@@ -18,6 +18,7 @@ from eventlog import (
     VerifyReport,
 )
 from memory_actors.api.statistics import SystemStatistics
+from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.records import (
     Document,
     Entity,
@@ -26,7 +27,6 @@ from memory_actors.base.records import (
     Hit,
     Item,
     Memory,
-    MemoryType,
     Metadata,
     Neighbour,
     OnDuplicate,
