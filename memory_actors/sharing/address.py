@@ -74,13 +74,18 @@ def listening(directory: Path) -> tuple[socket.socket, Address]:
     except OSError:
         found = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         port = found.getsockname()[1]
-    address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
     try:
-        _write(directory / FILE, msgspec.json.encode(address))
+        return found, note(directory, port)
     except BaseException:
         found.close()
         raise
-    return found, address
+
+
+def note(directory: Path, port: int | None = None) -> Address:
+    """Write down that this process has a store."""
+    address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
+    _write(directory / FILE, msgspec.json.encode(address))
+    return address
 
 
 def _listening_here(directory: Path) -> socket.socket:

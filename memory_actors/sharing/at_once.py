@@ -32,7 +32,7 @@ def ask_at_once(directory: Path, client: str, choices: Choices, call: frames.Cal
         raise UnavailableError(f"nobody serves the store {directory}: try again")
     if address.secret in OWNED_HERE:
         return OWNED_HERE[address.secret](call)
-    hello = frames.Hello(frames.PROTOCOL, address.secret, client, os.getpid(), choices)
+    hello = frames.Hello(frames.PROTOCOL, address.secret, client, os.getpid(), choices, keeps=False)
     try:
         return _asked(directory, address, hello, call)
     except TimeoutError:

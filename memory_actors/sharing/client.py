@@ -13,7 +13,6 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -55,12 +54,15 @@ RECONNECT_S: Final = DEADLINE_S
 """A store that nobody has opened again for so long does not come back by itself."""
 MADE_S_MAX: Final = 2.0
 """The time between the lock of a store and a word of who has it."""
+GIVEN_S: Final = 2.0
+"""The time in which who wanted a store opens it."""
 ERASURES: Final = "system.watch_erasures"
 REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
 
-Own: TypeAlias = Callable[[], Awaitable[Any]]
-"""Opens the store in this process, and serves it; returns what closes it, or None: it may not."""
+Own: TypeAlias = Callable[[Callable[[], object]], Awaitable[Any]]
+"""Opens the store in this process, and serves it; returns what closes it. Its argument gives the
+store up, for who keeps it no longer than others want it."""
 
 
 _Answer: TypeAlias = frames.Result | frames.Failed | frames.Yielded | frames.Called
@@ -107,12 +109,13 @@ class RefusedError(Exception):
 class Client:
     """Carries out operations in the process that owns a store. It belongs to one event loop.
 
-    `own` opens the store here, where there is no owner any more; None: others have to. In a forked
-    child it connects anew.
+    `own` opens the store here, where there is no owner any more. One that does not keep the store
+    then gives it to the first who comes and does. In a forked child it connects anew.
     """
 
-    def __init__(self, directory: Path, choices: Choices, own: Own):
+    def __init__(self, directory: Path, choices: Choices, own: Own, *, keeps: bool = True):
         self.directory = directory
+        self.keeps = keeps
         self.choices = choices
         self._own = own
         self._begin_here()
@@ -130,6 +133,8 @@ class Client:
         self._pings: asyncio.Task[None] | None = None
         self._followers: set[asyncio.Task[None]] = set()
         self._owned: Any = None
+        self._given_up: asyncio.Task[None] | None = None
+        self._given_up_s = -GIVEN_S
         self._closed = False
 
     # --- operations
@@ -227,6 +232,8 @@ class Client:
             self._link.close()
         if self._owned is not None:
             await self._owned.close()
+        if self._given_up is not None:
+            await self._given_up
 
     # --- asking
 
@@ -303,8 +310,7 @@ class Client:
     def _forked(self) -> None:
         """Begin anew in a child process: what was open is its parent's."""
         if self._link is not None:
-            with suppress(OSError):
-                os.close(self._link.transport.get_extra_info("socket").fileno())
+            self._link.close_in_child()
         self._begin_here()
 
     # --- hearing
@@ -427,17 +433,17 @@ class Client:
             raise FileNotFoundError(self.directory)
         link = await self._linked(address)
         self._welcomed = self._loop.create_future()
-        link.send(
-            frames.Hello(frames.PROTOCOL, address.secret, self._id, os.getpid(), self.choices)
-        )
+        secret, pid = address.secret, os.getpid()
+        hello = frames.Hello(frames.PROTOCOL, secret, self._id, pid, self.choices, self.keeps)
+        link.send(hello)
         try:
             async with asyncio.timeout(SILENCE_S):
                 self._welcome = await self._welcomed
         except TimeoutError:
-            link.transport.abort()
+            link.abort()
             raise DeadlineExceededError(_silent(address.pid)) from None
         except BaseException:
-            link.transport.abort()
+            link.abort()
             raise
         self._link = link
         if self._pings is None:
@@ -462,16 +468,24 @@ class Client:
         A client may, if it was opened with what the owner was: any other would be another store.
         """
         may_own = self._welcome is None or self._welcome.choices == self.choices
+        may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         turn = Turn(self.directory)
         if not may_own or not turn.taken():
             return None
         try:
             if is_served(self.directory):
                 return None
-            self._owned = await self._own()
+            self._owned = await self._own(self._give_up)
             return self._owned
         finally:
             turn.ended()
+
+    def _give_up(self) -> None:
+        """Close the store that is open here: somebody came who keeps it, and is asked from now."""
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            self._given_up_s = self._loop.time()
+            self._given_up = asyncio.create_task(owned.close())
 
     async def _watch(self) -> None:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""

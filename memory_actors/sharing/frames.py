@@ -9,7 +9,9 @@ connection. So has one that does not read: what waits to be written is limited a
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -38,6 +40,8 @@ class Hello(Message, tag=0):
     pid: int
     choices: dict[str, str]
     """The settings and parts that it was opened with. See choices.py."""
+    keeps: bool
+    """False: it is there for one call, and so is the store, should it be the one who opens it."""
 
 
 class Welcome(Message, tag=1):
@@ -201,7 +205,7 @@ class Link(asyncio.Protocol):
         self.frames = Frames(bytes_max)
         self.alive_s = 0.0
         """When the peer was last heard of, by the clock of the loop."""
-        self.transport: asyncio.Transport
+        self.transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -215,10 +219,10 @@ class Link(asyncio.Protocol):
         try:
             messages = self.frames.fed(data)
         except NotAFrameError:
-            self.transport.abort()
+            self.abort()
             return
         for message in messages:
-            if self.transport.is_closing():
+            if self.is_closing:
                 return
             self._heard(self, message)
 
@@ -241,12 +245,38 @@ class Link(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Send a message; a peer that has not read what came before has lost its connection."""
-        if self.transport.is_closing():
+        if self.transport is None or self.transport.is_closing():
             return
         self.transport.write(framed(message))
         if self.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
             self.transport.abort()
 
+    @property
+    def is_closing(self) -> bool:
+        """True if nothing more is sent."""
+        return self.transport is None or self.transport.is_closing()
+
     def close(self) -> None:
         """End the connection when all is written."""
-        self.transport.close()
+        if self.transport is not None:
+            self.transport.close()
+
+    def close_in_child(self) -> None:
+        """Close this process's copy of the socket, in a forked child: the link is its parent's."""
+        if self.transport is not None:
+            with suppress(OSError):
+                os.close(self.transport.get_extra_info("socket").fileno())
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def read(self, *, go_on: bool) -> None:
+        """Read no further, or go on."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if go_on:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()

@@ -3,6 +3,7 @@
 What is imported here is all of the engine: a client does so only when it becomes the owner.
 """
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
@@ -44,8 +45,16 @@ async def owned_alone(directory: Path, parts: dict[str, Any]) -> MemorySystem:
     return await open_alone(directory, **parts, held=AsyncExitStack())
 
 
-async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> MemorySystem:
-    """Open a store in this process, and serve it to others until it is closed."""
+async def owned(
+    directory: Path,
+    parts: dict[str, Any],
+    choices: Choices,
+    give_up: Callable[[], object] | None = None,
+) -> MemorySystem:
+    """Open a store in this process, and serve it to others until it is closed.
+
+    `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
+    """
     held, served = AsyncExitStack(), False
 
     def forget_all() -> None:
@@ -55,7 +64,7 @@ async def owned(directory: Path, parts: dict[str, Any], choices: Choices) -> Mem
     held.callback(forget_all)  # last of all: who reads the file waits for the store to be closed
     memory = await open_alone(directory, **parts, held=held)
     served = True
-    server = Server(memory, directory, choices)
+    server = Server(memory, directory, choices, give_up)
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())

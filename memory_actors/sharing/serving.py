@@ -11,6 +11,7 @@ waits for the one that runs.
 import asyncio
 import hmac
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -37,8 +38,16 @@ CLOSE_S: Final = 10.0
 class Server:
     """Serves a store to other processes, from `start` until `close`."""
 
-    def __init__(self, memory: MemorySystem, directory: Path, choices: Choices):
+    def __init__(
+        self,
+        memory: MemorySystem,
+        directory: Path,
+        choices: Choices,
+        give_up: Callable[[], object] | None,
+    ):
         self.choices = choices
+        self.give_up = give_up
+        """None: this process keeps the store. Otherwise it goes to the first who wants to."""
         self.answering = Answering(memory)
         self.address: Address
         self.closing = False
@@ -103,16 +112,13 @@ class _Peer:
         self._paused = False
         self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX)
         loop = asyncio.get_running_loop()
-        self._late = loop.call_later(HELLO_S_MAX, self._abort)
-
-    def _abort(self) -> None:
-        self.link.transport.abort()
+        self._late = loop.call_later(HELLO_S_MAX, self.link.abort)
 
     def _heard(self, _: Link, message: Said) -> None:
         if isinstance(message, frames.Hello):
             self._hello(message)
         elif self._session is None:
-            self._abort()
+            self.link.abort()
         elif isinstance(message, frames.Call):
             self._call(message, self._session)
         elif isinstance(message, frames.Cancel):
@@ -154,6 +160,9 @@ class _Peer:
             )
         if server.is_full:
             raise UnavailableError(f"{CONNECTIONS_MAX} clients are connected: close some of them")
+        if server.give_up is not None and hello.keeps and not server.closing:
+            server.give_up()
+            raise SystemClosedError("the store is about to be yours: try again")
         if server.closing:
             raise SystemClosedError("the memory system is closing: try again")
         check(hello.choices, server.choices, os.getpid())
@@ -169,7 +178,7 @@ class _Peer:
             self._iterations.add(call.number)
         if len(self._tasks) >= CALLS_MAX and not self._paused:
             self._paused = True
-            self.link.transport.pause_reading()
+            self.link.read(go_on=False)
 
     async def _answered(self, call: frames.Call, session: Session) -> None:
         try:
@@ -205,8 +214,7 @@ class _Peer:
         session.done(call.number)
         if self._paused and len(self._tasks) < CALLS_MAX // 2:
             self._paused = False
-            if not self.link.transport.is_closing():
-                self.link.transport.resume_reading()
+            self.link.read(go_on=True)
 
     # --- the end
 

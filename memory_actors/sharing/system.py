@@ -4,9 +4,9 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.files.datafile import named
 from memory_actors.base.opening import Opening
@@ -29,6 +29,12 @@ else:  # the same operations, without what carries them out
     from memory_actors.sharing.remote import RemoteSystem as Operations
 
 __all__ = ["MemorySystem", "PastMemory", "UserMemory"]
+
+NOTHING: Final[Mapping[str, Any]] = {
+    "embedder": None, "summarizer": None, "supersedes": None, "clock": None, "new_id": None,
+    "settings": None, "alerts": None, "metrics": None, "reindex": False, "encrypt": False,
+}  # fmt: skip
+"""The parts of a store for which nothing was chosen."""
 
 
 class MemorySystem(Operations):
@@ -115,6 +121,28 @@ class MemorySystem(Operations):
         return Opening("MemorySystem.open(...)", opened)
 
 
+def open_for_one_call(directory: Path, **parts: Any) -> "Opening[MemorySystem]":
+    """Open a store for a program that does one thing and ends: a command, say.
+
+    If a process has the store, this is a client of it, and `parts` mean nothing. If none has, the
+    store is open here until somebody comes who keeps it: what is left to do is done there.
+    """
+    store = named(directory)
+
+    async def own(give_up: Callable[[], object]) -> Any:
+        from memory_actors.sharing.owning import owned  # an owner loads the engine
+
+        return await owned(store, {**NOTHING, **parts}, {}, give_up)
+
+    async def opened() -> Any:
+        client = Client(store, {}, own, keeps=False)
+        if await client.start() is not None:
+            await client.join()
+        return _remote(client)
+
+    return Opening("open_for_one_call(...)", opened)
+
+
 async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
     """Open a store for this process and no other."""
     from memory_actors.sharing.owning import owned_alone  # an owner loads the engine, and no client
@@ -126,7 +154,7 @@ async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
     """Open a store, or become a client of the process that has it."""
     choices = described(parts)
 
-    async def own() -> Any:
+    async def own(_: Callable[[], object]) -> Any:
         from memory_actors.sharing.owning import owned  # as above
 
         return await owned(directory, parts, choices)

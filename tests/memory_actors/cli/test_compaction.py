@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors import MemorySystem
+from memory_actors.api.system import MemorySystem
 from memory_actors.base.reports import CompactionProgress
 from memory_actors.cli.showing import short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
