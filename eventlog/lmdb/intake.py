@@ -181,7 +181,12 @@ class Intake:
         """Queue an append after which its stream is at `head`, None if that is not sure."""
 
         def landed(outcome: Outcome) -> None:
-            self._leave(request.stream, outcome)
+            in_flight = self._in_flight[request.stream]
+            in_flight.appends -= 1
+            if isinstance(outcome, Exception):
+                in_flight.head = None
+            if in_flight.appends == 0:
+                del self._in_flight[request.stream]
             if request.counters:
                 self.tally.leave(request.counters, relaxed=head is not None)
             if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
@@ -205,14 +210,6 @@ class Intake:
             self.tally.enter(request.counters, relaxed=head is not None)
         if head is not None:
             request.counted()
-
-    def _leave(self, stream: str, outcome: Outcome) -> None:
-        in_flight = self._in_flight[stream]
-        in_flight.appends -= 1
-        if isinstance(outcome, Exception):
-            in_flight.head = None
-        if in_flight.appends == 0:
-            del self._in_flight[stream]
 
     async def _accepted(self, stream: str) -> StreamHead:
         """Return where a stream stands with everything accepted so far."""

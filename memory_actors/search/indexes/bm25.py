@@ -199,7 +199,11 @@ class Postings:
         if row != len(self.ends) or row >= ROWS_MAX:
             raise OverflowError(f"row {row} after {len(self.ends)} rows, {ROWS_MAX} at most")
         for word, count in counts.items():
-            self._post(self._id(word), row, count)
+            term = self._id(word)
+            self.packed[term].append(row << COUNT_BITS | count)
+            self.frequencies[term] += 1
+            self.term_ids.append(term)
+            self.counts.append(count)
         self.ends.append(len(self.term_ids))
 
     def forget(self, row: int) -> None:
@@ -242,12 +246,6 @@ class Postings:
         counts = self.counts[self._start(row) : self.ends[row]]
         pairs = zip(self._terms_of(row), counts, strict=True)
         return {self.terms[term]: count for term, count in pairs}
-
-    def _post(self, term: int, row: int, count: int) -> None:
-        self.packed[term].append(row << COUNT_BITS | count)
-        self.frequencies[term] += 1
-        self.term_ids.append(term)
-        self.counts.append(count)
 
     def _id(self, word: str) -> int:
         known = self.id_of.get(word)

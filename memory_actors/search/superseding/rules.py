@@ -153,7 +153,11 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
     if old.attribute == "partner":
         return _other_partner(old, new)
     if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
-        return _moved(old, new)
+        # Another place of the same kind; who moves leaves what contains it, too.
+        one, other = old.value, new.value
+        if one.content <= other.content or other.content <= one.content:
+            return False
+        return one.kind == other.kind or (new.changed and "dwelling" not in (one.kind, other.kind))
     if not _same_noun(old, new, newer) or ((old.many or new.many) and not new.changed):
         return False
     if old.holds and new.holds:
@@ -177,14 +181,6 @@ def _other_partner(old: Claim, new: Claim) -> bool:
             "rung 0" not in (old.value.kind, new.value.kind) and (old.value.kind < new.value.kind)
         )
     return new.holds if not old.holds else same or not new.value.content
-
-
-def _moved(old: Claim, new: Claim) -> bool:
-    """Say whether a place is another one of its kind; who moves leaves what contains it, too."""
-    one, other = old.value, new.value
-    if one.content <= other.content or other.content <= one.content:
-        return False
-    return one.kind == other.kind or (new.changed and "dwelling" not in (one.kind, other.kind))
 
 
 def _same_noun(old: Claim, new: Claim, newer: Reading) -> bool:
