@@ -248,20 +248,21 @@ class KeyFile:
             fresh, self._fresh = self._fresh, {}
             try:
                 with storing(self.path):
-                    records = b"".join(
-                        self._record(self._identity, *made) for made in fresh.items()
-                    )
-                    with opened_file(self.path, os.O_RDWR) as file:
-                        file.seek(self._end)
-                        file.write(records)
-                        file.truncate()
-                        file.flush()
-                        os.fsync(file.fileno())
-                    self._end += len(records)
+                    self._append(fresh)
             except (DiskFull, StorageFailed):
                 self._ciphers.clear()  # those of keys that are nowhere now
                 raise
             self._keys |= fresh
+
+    def _append(self, fresh: dict[bytes, bytes]) -> None:
+        records = b"".join(self._record(self._identity, *made) for made in fresh.items())
+        with opened_file(self.path, os.O_RDWR) as file:
+            file.seek(self._end)
+            file.write(records)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        self._end += len(records)
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""

@@ -21,13 +21,12 @@ import msgspec
 
 from eventlog.core.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Appended, StreamHead
-from eventlog.core.requests import AppendRequest
+from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
+from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.totals import TotalsTally
 from eventlog.lmdb.writer import Landed, Outcome, WriteJob, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
@@ -264,3 +263,63 @@ class Intake:
             self.position = landed.tail.position
             self._wake_tail_waiters()
         self._wake_room_waiters()
+
+
+# --- totals: see ledger.py
+
+
+class TotalsTally:
+    """The totals as the event loop knows them, without reading: committed, and under way.
+
+    A relaxed append counts from when it is accepted; every other one once it is committed.
+    """
+
+    def __init__(self, committed: dict[str, int]):
+        self.committed = committed
+        """With every commit that has been delivered. Replaced, never changed."""
+        self._accepted: dict[str, int] = {}  # by relaxed appends under way
+        self._swing: dict[str, int] = {}  # the others under way may change a total by this, or not
+
+    def now(self) -> dict[str, int]:
+        """Return the totals, with relaxed appends that are accepted."""
+        now = dict(self.committed)
+        for name, delta in self._accepted.items():
+            _add(now, name, delta)
+        return now
+
+    def enter(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
+        """Take note of an append that is under way from now on."""
+        for name, delta in counters.items():
+            if relaxed:
+                _add(self._accepted, name, delta)
+            else:
+                _add(self._swing, name, abs(delta))
+
+    def leave(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
+        """Take note that it has landed or was refused; `committed` tells which."""
+        for name, delta in counters.items():
+            if relaxed:
+                _add(self._accepted, name, -delta)
+            else:
+                _add(self._swing, name, -abs(delta))
+
+    def is_certain(self, counters: Mapping[str, int]) -> bool:
+        """Say whether these deltas pass `count`, whatever comes of the appends under way."""
+        names = {*self.committed, *self._accepted, *self._swing, *counters}
+        return len(names) <= TOTALS_MAX and all(
+            self._is_certain(name, delta) for name, delta in counters.items()
+        )
+
+    def _is_certain(self, name: str, delta: int) -> bool:
+        total = self.committed.get(name, 0) + self._accepted.get(name, 0) + delta
+        swing = self._swing.get(name, 0)
+        return swing <= total <= I64_MAX - swing
+
+
+def _add(sums: dict[str, int], name: str, delta: int) -> None:
+    """Add to one of the sums in place; what comes to zero goes, so that names do not pile up."""
+    total = sums.get(name, 0) + delta
+    if total:
+        sums[name] = total
+    else:
+        sums.pop(name, None)

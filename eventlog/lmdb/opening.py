@@ -28,10 +28,9 @@ from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import StreamErasing, finish
-from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import TABLES, all_segments, seal, seal_record, unseal, unseal_record
-from eventlog.lmdb.totals import load_totals, put_totals
 
 # 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
 # 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.

@@ -26,7 +26,7 @@ from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
-from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.ledger import Ledger, unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import LogReading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
@@ -43,7 +43,6 @@ from eventlog.lmdb.tables import (
     unseal,
     unseal_record,
 )
-from eventlog.lmdb.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
 META_ROWS = 2  # the format and the totals; one more if it is encrypted

@@ -16,24 +16,12 @@ The last form is weak: of all that it fits, only the nearest is meant. So is "sw
 iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from memory_actors.search.superseding.attributes import (
-    alcohol,
-    changed_by,
-    diet,
-    noun,
-    one_at_a_time,
-    partner,
-    partner_noun,
-    price,
-    profession,
-    residence,
-    work,
-)
+from memory_actors.search.superseding.attributes import claims
 from memory_actors.search.superseding.clauses import Clause, clauses
 from memory_actors.search.superseding.forms import (
     THEY,
@@ -72,34 +60,6 @@ class Reading(NamedTuple):
         return bool(self.claims) or any(
             not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
         )
-
-
-Reader = Callable[[Clause], Iterator[Claim]]
-_READERS: Final[tuple[Reader, ...]] = (
-    residence,
-    work,
-    profession,
-    partner,
-    partner_noun,
-    diet,
-    alcohol,
-    one_at_a_time,
-    price,
-    noun,
-    changed_by,
-)
-
-
-def claims(clause: Clause) -> list[Claim]:
-    """Return what a clause claims of attributes that have one value at a time."""
-    if clause.besides:
-        return []
-    if clause.who == ("they",):
-        return list(changed_by(clause))
-    found: list[Claim] = []
-    for reader in _READERS:
-        found += reader(clause)
-    return found
 
 
 @lru_cache(READINGS_MAX)
