@@ -306,14 +306,12 @@ class TotalsTally:
     def is_certain(self, counters: Mapping[str, int]) -> bool:
         """Say whether these deltas pass `count`, whatever comes of the appends under way."""
         names = {*self.committed, *self._accepted, *self._swing, *counters}
-        return len(names) <= TOTALS_MAX and all(
-            self._is_certain(name, delta) for name, delta in counters.items()
-        )
-
-    def _is_certain(self, name: str, delta: int) -> bool:
-        total = self.committed.get(name, 0) + self._accepted.get(name, 0) + delta
-        swing = self._swing.get(name, 0)
-        return swing <= total <= I64_MAX - swing
+        for name, delta in counters.items():
+            total = self.committed.get(name, 0) + self._accepted.get(name, 0) + delta
+            swing = self._swing.get(name, 0)
+            if not swing <= total <= I64_MAX - swing:
+                return False
+        return len(names) <= TOTALS_MAX
 
 
 def _add(sums: dict[str, int], name: str, delta: int) -> None:

@@ -291,17 +291,13 @@ def price(clause: Clause) -> Iterator[Claim]:
 
 
 def _cost(clause: Clause, amount: Sequence[Token], what: Sequence[Token]) -> Claim:
-    return claim_of(clause, f"cost {_key(what)}", Value(_amount(amount), "number"))
+    stems = content(what) - {"month", "year", "week", "day"}
+    return claim_of(clause, f"cost {' '.join(sorted(stems))}", Value(_amount(amount), "number"))
 
 
 def _amount(words: Sequence[Token]) -> tuple[Token, ...]:
     end = next((n for n, w in enumerate(words) if w.low in ("a", "an", "each", "per", "every")), 9)
     return tuple(words[:end])
-
-
-def _key(words: Sequence[Token]) -> str:
-    left_out = {"month", "year", "week", "day"}
-    return " ".join(sorted(stem for stem in content(words) if stem not in left_out))
 
 
 # --- something of somebody's
