@@ -89,7 +89,6 @@ from memory_actors.base.records import (
     Item as Item,
     KindUsage as KindUsage,
     Memory as Memory,
-    MemoryType as MemoryType,
     Neighbour as Neighbour,
     Origin as Origin,
     QuotaUse as QuotaUse,
@@ -168,6 +167,9 @@ from memory_actors.kinds.context.commands import (
 )
 from memory_actors.kinds.phrasing import (
     text_digest as text_digest,
+)
+from memory_actors.kinds.user_state import (
+    MemoryType as MemoryType,
 )
 from memory_actors.observing.alerts import (
     Alert as Alert,

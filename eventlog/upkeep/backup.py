@@ -111,8 +111,7 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
             also(scratch)
         verify_copy(scratch, files.registry, now_us)
         manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
-        with opened(scratch / MANIFEST, ANEW | os.O_EXCL) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(manifest)))
+        _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         _sync_all(scratch)
         put_in_place(scratch, directory)
     size = sum(listed.size_bytes for listed in manifest.files)
@@ -328,6 +327,11 @@ def _listed(directory: Path) -> list[BackupFile]:
             name = path.relative_to(directory).as_posix()
             found.append(BackupFile(name, file.tell(), digest))
     return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    with opened(path, ANEW | os.O_EXCL) as file:
+        file.write(data)
 
 
 def _sync_all(directory: Path) -> None:

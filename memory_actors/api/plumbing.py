@@ -9,8 +9,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt
 from memory_actors.base.reports import ContextReceipt
-from memory_actors.base.validation import check_memory_type
 from memory_actors.kinds.context.commands import Change
+from memory_actors.kinds.user_state import check_memory_type
 from memory_actors.users.handles.context_document import Base, ContextDocument
 from memory_actors.users.handles.summaries import Summarized
 

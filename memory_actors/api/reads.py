@@ -23,16 +23,7 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
-from memory_actors.base.records import (
-    HistoryEntry,
-    Hit,
-    Memory,
-    MemoryType,
-    Order,
-    Time,
-    Trust,
-    Usage,
-)
+from memory_actors.base.records import HistoryEntry, Hit, Memory, Order, Time, Trust, Usage
 from memory_actors.base.reports import Why
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -49,6 +40,7 @@ from memory_actors.base.validation import (
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import MemoryType
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories

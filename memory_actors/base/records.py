@@ -69,18 +69,6 @@ Order: TypeAlias = Literal["score", "kind"]
 """Of hits: the best first, or kind by kind, working memory first, the best of each first."""
 
 
-class MemoryType(StrEnum):
-    """The kinds of memory. Every parameter that takes one also takes its string."""
-
-    WORKING = "working"
-    SHORT_TERM = "short_term"
-    LONG_TERM = "long_term"
-    ENTITY = "entity"
-    EPISODIC = "episodic"
-    STRUCTURED = "structured"
-    CONTEXT = "context"
-
-
 class Tier(StrEnum):
     """The subscription of a user: it sets the limits of their memory."""
 

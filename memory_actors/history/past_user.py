@@ -211,7 +211,7 @@ class PastUser:
         )
         self.values = Values(services.log, stream)
 
-    def touch(self, key: str) -> None:
+    def touch(self, memory_id: str) -> None:
         """Do nothing: a read of what was is no use of it."""
 
     def note_read(self, entry_id: str, now_us: int) -> None:

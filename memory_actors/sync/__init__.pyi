@@ -26,7 +26,6 @@ from memory_actors.base.records import (
     Hit,
     Item,
     Memory,
-    MemoryType,
     Metadata,
     Neighbour,
     OnDuplicate,
@@ -62,6 +61,7 @@ from memory_actors.compaction.summarizers import Summarizer
 from memory_actors.history.past_user import AsOf
 from memory_actors.kinds.context.commands import Change
 from memory_actors.kinds.entity.graph import Direction
+from memory_actors.kinds.user_state import MemoryType
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.search.embedding.protocol import Embedder
