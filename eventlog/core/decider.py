@@ -13,13 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 
-from eventlog.core.errors import (
-    KeyGone,
-    LogClosed,
-    LogUnavailable,
-    PoisonedStream,
-    StorageFailed,
-)
+from eventlog.core.errors import KeyGone, LogClosed, LogUnavailable, PoisonedStream, StorageFailed
 from eventlog.core.port import EventStore
 from eventlog.core.records import OnDropped, Recorded
 

@@ -52,6 +52,10 @@ class CorruptLog(EventLogError):
     """Stored bytes are not what was written: restore a backup, or run a verification."""
 
 
+class MissingSegment(CorruptLog):
+    """A file of the archive is not there: restore a backup."""
+
+
 class LogLocked(EventLogError):
     """Another process has the log open: close it there, or open another directory."""
 

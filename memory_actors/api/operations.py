@@ -20,9 +20,9 @@ import msgspec
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
+from memory_actors.base.context_documents import ContextReceipt
 from memory_actors.base.records import Receipt
-from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
-from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.base.reports import CompactionReport, EraseReceipt, Purged, PurgeReport
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes

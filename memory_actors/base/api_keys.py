@@ -29,7 +29,7 @@ import msgspec
 
 from eventlog.files.datafile import make_directory, write_whole
 from eventlog.files.regular import MADE, open_regular, read_bytes
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
 from memory_actors.base.validation import check_name, check_tier
 
@@ -99,10 +99,6 @@ def _digest(token: str) -> str:
 
 
 # --- the file
-
-
-class KeyFileError(MemoryActorsError):
-    """The file of API keys cannot be read or written: the message says which and why."""
 
 
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,8 +22,7 @@ events only the last are gone reads there as those before left it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import Any, TypeAlias
+from typing import Any
 
 from eventlog import (
     Dropped,
@@ -37,15 +36,13 @@ from eventlog import (
 from eventlog.core.records import OnDropped, to_datetime
 from eventlog.core.subscription import last_version
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import UserState
 from memory_actors.users.live_user import UserDecider
-
-AsOf: TypeAlias = int | date | str | None
-"""A position of the log, a time (ISO 8601 will do), or None for now."""
 
 
 async def moment(

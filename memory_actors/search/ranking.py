@@ -24,15 +24,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dates import closeness, named_spans
-from memory_actors.search.embedding.protocol import Embedded, Vectors
-from memory_actors.search.embedding.tokens import unpack
-from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import NONE
-from memory_actors.search.query import Query
-from memory_actors.search.weights import (
+from memory_actors.base.weights import (
     AROUND,
-    CHANCE,
     FIRST,
     FIRST_FOREIGN,
     LONG_TOKENS,
@@ -42,6 +35,13 @@ from memory_actors.search.weights import (
     between,
     usual_weights,
 )
+from memory_actors.search.chance import CHANCE
+from memory_actors.search.dates import closeness, named_spans
+from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.tokens import unpack
+from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.traits import NONE
+from memory_actors.search.query import Query
 
 Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

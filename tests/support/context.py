@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from memory_actors.base.context_documents import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import parse, render
 from memory_actors.kinds.phrasing import text_digest
 

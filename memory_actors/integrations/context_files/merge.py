@@ -28,6 +28,7 @@ from enum import IntEnum
 from typing import Literal, TypeAlias
 
 from eventlog.core.records import Returned
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.errors import ContextFileError
 from memory_actors.integrations.context_files.weaving import FileBlock, added_by_both, weave, whole
 from memory_actors.kinds.context.alignment import (
@@ -39,7 +40,6 @@ from memory_actors.kinds.context.alignment import (
     matched,
     new_block_id,
 )
-from memory_actors.kinds.context.commands import Change
 from memory_actors.kinds.context.markdown import entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
@@ -67,7 +67,7 @@ class Conflict(Returned, frozen=True):
 class Merged(Returned, frozen=True):
     """The outcome of a merge."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[BlockChange, ...]
     """Changes after which the document reads `text`."""
     text: str
     file_base: Base

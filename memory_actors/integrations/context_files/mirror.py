@@ -5,8 +5,8 @@ from itertools import groupby
 from pathlib import Path
 
 from memory_actors.base import text_files as files
+from memory_actors.base.context_documents import ContextEntry
 from memory_actors.base.errors import ContextFileError
-from memory_actors.base.reports import ContextEntry
 from memory_actors.kinds.context.markdown import heading_raw
 
 MIRROR_BYTES_MAX = 64 << 20  # an archive has no limit in tokens

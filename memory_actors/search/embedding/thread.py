@@ -15,15 +15,11 @@ from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
-from memory_actors.base.errors import EmbedderError
+from memory_actors.base.errors import EmbedderClosedError, EmbedderError
 
 LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
 
 _started: "WeakSet[EmbedderThread]" = WeakSet()
-
-
-class EmbedderClosedError(EmbedderError):
-    """A request came too late: nothing has failed."""
 
 
 class EmbedderThread:
