@@ -19,8 +19,8 @@ from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.centring import centre
 from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.rows import centre
 
 K = 10
 RECALL_MIN = 0.95

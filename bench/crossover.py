@@ -18,9 +18,9 @@ from bench.closest import closest, closest_of
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.centring import centre
 from memory_actors.search.indexes.dense import DenseIndex, Graphed, Maintained
 from memory_actors.search.indexes.graph import HnswGraph
+from memory_actors.search.indexes.rows import centre
 from memory_actors.search.ranking import EXACT_MIN, PROPOSED, SECOND_STAGE
 
 SIZES = (500, 1_000, 2_000, 2_500, 3_000, 3_500, 4_000, 5_000, 7_500, 10_000, 20_000)

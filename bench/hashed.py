@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.tokens import DIMENSIONS, TOKENS_MAX, pack
+from memory_actors.search.embedding.protocol import DIMENSIONS, TOKENS_MAX, Embedded, pack
 
 WORDS = 1 << 15  # of the made-up vocabulary: it fits the 16 bits of a token's id
 _PIECE = re.compile(r"\w{1,6}|[^\w\s]")

@@ -22,8 +22,8 @@ from bench.closest import closest
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, disk_bytes, facts, percentile, scratch
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.centring import centre
 from memory_actors.search.indexes.dense import EXACT_MAX, DenseIndex
+from memory_actors.search.indexes.rows import centre
 
 K = 10
 M, EF_CONSTRUCTION, EF = 16, 100, 100

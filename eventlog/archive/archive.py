@@ -26,12 +26,12 @@ from eventlog.core.frame import Place
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
+    opened,
     remove_named,
     storing,
     sync_to_disk,
     write_whole,
 )
-from eventlog.files.regular import opened
 
 CACHE_BYTES = 16 << 20  # some 100 blocks: a scan over many streams meets each in turn
 READ_BYTES = 1 << 20

@@ -21,8 +21,7 @@ from eventlog.archive import block
 from eventlog.archive.block import BLOCK_BYTES, SLOTS_MAX, ArchiveBlock, Entry
 from eventlog.core.errors import CorruptLog, LogUnavailable, MissingSegment
 from eventlog.core.frame import STREAM_ID_BYTES, Place
-from eventlog.files.datafile import TEMPORARY
-from eventlog.files.regular import open_regular
+from eventlog.files.datafile import TEMPORARY, open_regular
 
 NUMBER_MAX = 2**32 - 1
 

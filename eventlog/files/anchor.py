@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from eventlog.core.errors import LogUnavailable
 from eventlog.core.logs import get_logger
-from eventlog.files.regular import MADE, open_regular
+from eventlog.files.datafile import MADE, open_regular
 
 _SLOT = struct.Struct(">QQ32s")
 _CRC_BYTES = 4

@@ -18,6 +18,7 @@ from pathlib import Path
 from eventlog.core.errors import LogUnavailable
 from eventlog.files.datafile import (
     DIRECTORY_MODE,
+    OWNER_ONLY,
     beside,
     lock,
     make_directory,
@@ -25,7 +26,6 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
-from eventlog.files.regular import OWNER_ONLY
 
 LOG = "log.mdb"
 """The tables."""

@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.errors import CorruptLog, LogUnavailable
-from eventlog.files.regular import opened
+from eventlog.files.datafile import opened
 
 CHECKED_BYTES_MAX = 1 << 30  # of a file whose pages are checked when it is opened: some 0.5 s
 PAGE_BYTES = tuple(1 << shift for shift in range(9, 17))  # that LMDB knows

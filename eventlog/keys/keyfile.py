@@ -43,7 +43,7 @@ from eventlog.files.datafile import (
     unlock,
     write_whole,
 )
-from eventlog.files.regular import opened as opened_file
+from eventlog.files.datafile import opened as opened_file
 from eventlog.keys.aes_gcm import KEY_BYTES, StreamCipher, check_installed
 
 MODE = 0o600

@@ -54,6 +54,7 @@ from eventlog.core.errors import (
 )
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
+    OWNER_ONLY,
     beside,
     check_disk,
     explains_no_room,
@@ -64,7 +65,6 @@ from eventlog.files.datafile import (
     unlock,
 )
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
-from eventlog.files.regular import OWNER_ONLY
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages
 

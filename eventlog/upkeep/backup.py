@@ -44,8 +44,16 @@ from eventlog.files.atomic_directory import (
     say_ready,
     written,
 )
-from eventlog.files.datafile import DIRECTORY_MODE, beside, is_there, named, sync_to_disk
-from eventlog.files.regular import ANEW, open_regular, opened
+from eventlog.files.datafile import (
+    ANEW,
+    DIRECTORY_MODE,
+    beside,
+    is_there,
+    named,
+    open_regular,
+    opened,
+    sync_to_disk,
+)
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
 from eventlog.lmdb.tables import all_segments

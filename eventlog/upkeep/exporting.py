@@ -27,8 +27,7 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable, PayloadDropped
 from eventlog.core.frame import Frame
 from eventlog.core.records import Exported
-from eventlog.files.datafile import is_there, reason, storing, written_whole
-from eventlog.files.regular import opened
+from eventlog.files.datafile import is_there, opened, reason, storing, written_whole
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled

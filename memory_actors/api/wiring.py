@@ -39,12 +39,11 @@ from memory_actors.compaction.summarizers import Summarizer
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
-from memory_actors.observing.latency import LatencyWatch
-from memory_actors.observing.metrics import Metrics
+from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.search.embedding.batcher import LEAVE_S_MAX
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.thread import LEAVE_S_MAX
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.search.superseding import Superseding

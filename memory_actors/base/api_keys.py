@@ -27,9 +27,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from eventlog.files.datafile import make_directory, write_whole
-from eventlog.files.regular import MADE, open_regular, read_bytes
-from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
+from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
+from memory_actors.base.errors import (
+    InvalidInputError,
+    KeyFileError,
+    NotFoundError,
+)
 from memory_actors.base.records import Tier
 from memory_actors.base.validation import check_name, check_tier
 

@@ -28,8 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from eventlog.files.datafile import sync_to_disk
-from eventlog.files.regular import NotARegularFile, opened, read_bytes
+from eventlog.files.datafile import NotARegularFile, opened, read_bytes, sync_to_disk
 from memory_actors.base.errors import ContextFileError, InvalidInputError
 
 FILE_BYTES_MAX = 128 << 10  # ten times what the default limit lets into a prompt

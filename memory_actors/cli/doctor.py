@@ -22,8 +22,8 @@ import numpy as np
 
 from eventlog import CorruptLog
 from eventlog.files.atomic_directory import ANCHOR, LOG
+from eventlog.files.datafile import opened
 from eventlog.files.pages import check_file
-from eventlog.files.regular import opened
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text

@@ -29,10 +29,8 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
 from memory_actors.base.validation import check_flag
-from memory_actors.compaction.archiving import archive_originals
-from memory_actors.compaction.pace import Pace, short_turns
-from memory_actors.compaction.replacing import Replacing
-from memory_actors.compaction.run import CompactionRun, Progress
+from memory_actors.compaction.replacing import Replacing, archive_originals
+from memory_actors.compaction.run import CompactionRun, Pace, Progress, short_turns
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_name

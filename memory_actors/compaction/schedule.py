@@ -35,8 +35,7 @@ from cronsim import CronSim, CronSimError
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
-from eventlog.files.datafile import write_whole
-from eventlog.files.regular import read_bytes
+from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
 

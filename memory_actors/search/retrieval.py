@@ -24,15 +24,13 @@ from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
-from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.protocol import Embedded, Vectors, unpack
 from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.tokens import unpack
-from memory_actors.search.indexes.candidates import Rows, Test, narrowed, row_test
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
-from memory_actors.search.query import SPARE, Query, foreign_share
+from memory_actors.search.query import SPARE, Query, Rows, Test, foreign_share, narrowed, row_test
 from memory_actors.search.ranking import EmbeddedQuery, Ranked, rank
 from memory_actors.search.reading import Found, fields, texts
 

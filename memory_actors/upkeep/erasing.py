@@ -37,8 +37,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.streams import is_user_stream, recall_stream_of
-from memory_actors.compaction.archiving import checkpoint_name
 from memory_actors.compaction.job import Compaction
+from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher

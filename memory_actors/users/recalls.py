@@ -40,8 +40,7 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US
-from eventlog.files.datafile import write_whole
-from eventlog.files.regular import read_bytes
+from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import Recall

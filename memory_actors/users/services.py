@@ -10,8 +10,7 @@ from eventlog import EventStore
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.settings import Settings
 from memory_actors.kinds.user_state import LimitsByTier
-from memory_actors.observing.latency import LatencyWatch
-from memory_actors.observing.metrics import Metrics
+from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.superseding import Superseding

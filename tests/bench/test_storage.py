@@ -14,7 +14,7 @@ from bench.hashed import HashedPieces
 from bench.storage import DISK_PARTS
 from bench.weigh import PARTS
 from bench.workload import chat_turns
-from memory_actors.search.embedding.tokens import unpack
+from memory_actors.search.embedding.protocol import unpack
 
 SIZES = ("--sizes", "40", "--sizes", "150")
 

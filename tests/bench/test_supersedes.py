@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.supersedes import read_pairs
-from memory_actors.search.superseding import by_rules
+from memory_actors.search.superseding import rules
 
 JUDGED = """\
 # a comment
@@ -29,7 +29,7 @@ JUDGED = """\
 def test_pairs_of_a_set_and_judged_pairs_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_rules, "SIMILARITY_MIN", -1.0)  # hashed vectors are near to none
+    monkeypatch.setattr(rules, "SIMILARITY_MIN", -1.0)  # hashed vectors are near to none
     memories = [
         {"id": "m0", "text": "User lives in Bristol.", "time": "2023-01-01T00:00:00+00:00"},
         {"id": "m1", "text": "User lives in Glasgow now.", "time": "2025-01-01T00:00:00+00:00"},

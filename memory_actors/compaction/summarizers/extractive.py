@@ -33,11 +33,11 @@ from memory_actors.compaction.summarizers.coverage import (
     Layout,
     Worth,
     choose,
+    evenly,
     share_said,
     worth,
 )
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX, Cluster, checked_words_max, day
-from memory_actors.compaction.summarizers.sampling import evenly
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 
 SHARE_MAX: Final = 0.5

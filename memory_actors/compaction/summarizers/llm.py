@@ -19,6 +19,7 @@ from typing import Final, Unpack
 from memory_actors.base.errors import LLMError, SummarizerError
 from memory_actors.base.llm import Answer, AsksModel, ModelConnection
 from memory_actors.base.quoting import quoted
+from memory_actors.compaction.summarizers.coverage import typical
 from memory_actors.compaction.summarizers.protocol import (
     NAME_CHARACTERS_MAX,
     WORDS_MAX,
@@ -27,7 +28,6 @@ from memory_actors.compaction.summarizers.protocol import (
     checked_words_max,
     day,
 )
-from memory_actors.compaction.summarizers.sampling import typical
 from memory_actors.compaction.summarizers.sentences import MARKER, count_words, sentences, within
 
 MEMORIES_MAX: Final = 50

@@ -22,8 +22,7 @@ import anyio.to_thread
 import pyphen
 
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.prose import Edit, Prose, Sentence, quote, words_of
-from memory_actors.improve.local.terms import Knowing
+from memory_actors.improve.local.faults import Edit, Knowing, Prose, Sentence, quote, words_of
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
 
 WEIGHTS: Final = MappingProxyType(

@@ -17,8 +17,7 @@ import anyio.to_thread
 from memory_actors.compaction.summarizers.coverage import concepts
 from memory_actors.compaction.summarizers.sentences import count_words
 from memory_actors.improve.local import faults
-from memory_actors.improve.local.prose import Edit, Prose, Sentence, edited, without
-from memory_actors.improve.local.terms import Knowing
+from memory_actors.improve.local.faults import Edit, Knowing, Prose, Sentence, edited, without
 from memory_actors.improve.records import Critique
 
 _PARTED: Final = ". "

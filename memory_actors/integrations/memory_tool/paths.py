@@ -1,4 +1,4 @@
-"""Paths under /memories, the names of documents, and views of files and directories.
+"""Paths under /memories, the names of documents, views of both, and refusals.
 
 `/memories/notes.md` is the document `notes.md`, `/memories/trips/rome.md` the document
 `trips/rome.md`: a directory is what names have in common, and goes with the last of them. Nothing
@@ -9,10 +9,54 @@ spelling: a model that writes one is being misled, and names go into exports and
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from types import MappingProxyType
+from typing import Final
 from urllib.parse import unquote
 
+from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import KIB
-from memory_actors.integrations.memory_tool.errors import MemoryToolError, refused
+
+# --- refusals of the memory tool, in the texts that its public documentation gives
+
+
+TEXTS: Final = MappingProxyType(
+    {
+        "missing": "Error: The path {path} does not exist",
+        "missing to view": "The path {path} does not exist. Please provide a valid path.",
+        "missing to edit": "Error: The path {path} does not exist. Please provide a valid path.",
+        "exists": "Error: File {path} already exists",
+        "destination exists": "Error: The destination {path} already exists",
+        "no directory": "Error: The path {path} is not a directory",
+        "not found": (
+            "No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
+        ),
+        "found often": (
+            "No replacement was performed. Multiple occurrences of old_str `{old_str}` in lines: "
+            "{lines}. Please ensure it is unique"
+        ),
+        "bad insert_line": (
+            "Error: Invalid `insert_line` parameter: {line}. It should be within the range of "
+            "lines of the file: [0, {lines}]"
+        ),
+        "too long": "File {path} exceeds maximum line limit of {lines_max:,} lines.",
+        "outside": "Path must start with /memories, got: {path}",
+        "escapes": "Path {path} would escape /memories directory",
+        "root": "Cannot {verb} the /memories directory itself",
+        "bad input": "Error: {what}",
+    }
+)
+
+
+class MemoryToolError(MemoryActorsError):
+    """The tool refused a command; the message is what the model is to read."""
+
+
+def refused(why: str, **values: object) -> MemoryToolError:
+    """Return the error of a refusal: one of `TEXTS`, with its values."""
+    return MemoryToolError(TEXTS[why].format(**values))
+
+
+# --- paths
 
 ROOT = "/memories"
 DECODED_TIMES_MAX = 5  # %252e is %2e is a dot: nobody encodes a name more often in good faith

@@ -44,8 +44,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eventlog.core.records import DAY_US
-from memory_actors.search.dates import absolute, relative
 from memory_actors.search.dates.days import Days, Reader, When, adjusted, day_number
+from memory_actors.search.dates.expressions import (
+    ABSOLUTE,
+    MONTH,
+    RELATIVE,
+    WEEKDAY,
+    fading_days,
+    in_digits,
+)
 
 QUERY_CHARS_MAX: Final = 2_000  # a question has 100; it bounds the time that patterns may take
 SPANS_MAX: Final = 64  # one in each of 64 years; `closeness` takes a pass over the times for each
@@ -58,7 +65,7 @@ _LOOK_BACK_CHARS: Final = 40  # "since the beginning of the" and the like
 _TIMES_MAX: Final = 16  # nobody asks of more at once; each may be in every year
 _HINT: Final = re.compile(
     r"(?=[\dadefjmnostwy])"  # all first letters: without it the search takes twice as long
-    rf"(?:\d|\b(?:{absolute.MONTH}|{relative.WEEKDAY}|(?:to|yester)day|tonight|tomorrow|night"
+    rf"(?:\d|\b(?:{MONTH}|{WEEKDAY}|(?:to|yester)day|tonight|tomorrow|night"
     r"|morning|afternoon|evening|spring|summer|autumn|fall|winter|weekend"
     r"|(?:day|week|fortnight|month|year)s?\b))",
     re.ASCII | re.IGNORECASE,
@@ -95,12 +102,12 @@ def named_spans(query: str, reference_us: int, years: Collection[int]) -> tuple[
     """
     if _HINT.search(query, 0, QUERY_CHARS_MAX) is None:
         return ()
-    text = absolute.in_digits(" ".join(query[:QUERY_CHARS_MAX].split()))
+    text = in_digits(" ".join(query[:QUERY_CHARS_MAX].split()))
     reference = min(max(reference_us // DAY_US, TODAY_MIN), TODAY_MAX)
     when = When(reference, sorted(set(years))[-SPANS_MAX:])
-    rest, found = _scan(text, absolute.RULES, when)
+    rest, found = _scan(text, ABSOLUTE, when)
     if not any(one.full for one in found):
-        found += _scan(rest, relative.RULES, when)[1]
+        found += _scan(rest, RELATIVE, when)[1]
     united = _united(_joined(text, sorted(found, key=attrgetter("start", "end"))))
     fades = [one.fades_days for one in found if one.fades_days is not None]
     # Mixed with a date, what is relative to now only says where the date lies.
@@ -113,7 +120,7 @@ def closeness(spans: Collection[Span], times_us: NDArray[np.int64]) -> NDArray[n
 
     exp(-a / 7) for `a` days after a date, exp(-b / 3) for `b` days before it: whole days, by the
     date. Around a time that is relative to now it fades within the unit that is named: see
-    `relative.fading_days`.
+    `fading_days`.
     """
     if not spans:
         return np.zeros(len(times_us), np.float32)
@@ -138,7 +145,7 @@ def _scan(
             before = text[max(0, start - _LOOK_BACK_CHARS) : start]
             days = [adjusted(one, before, when) for one in read(match, before, when)]
             if days:
-                fades = relative.fading_days(match) if rules is relative.RULES else None
+                fades = fading_days(match) if rules is RELATIVE else None
                 named = match.groupdict()
                 full = bool(named.get("day") and named.get("year"))
                 found.append(_Found(start, end, days, full, fades))

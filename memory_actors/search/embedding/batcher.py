@@ -13,20 +13,131 @@ long as that takes no longer than a batch may hold up the next.
 """
 
 import asyncio
+import atexit
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import anyio.to_thread
 
-from memory_actors.base.errors import EmbedderError
-from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm
-from memory_actors.search.embedding.thread import LEAVE_S_MAX, EmbedderThread, closed, failed
-from memory_actors.search.embedding.tokens import unpack
+from memory_actors.base.errors import EmbedderClosedError, EmbedderError
+from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, unpack
 from memory_actors.search.embedding.vector_table import as_stored
+
+# --- the thread that an embedder is called in, and how it ends
+#
+# It is a daemon: a call that hangs must not keep a process. But a daemon that comes back out of a
+# library in C++ while the interpreter is taken down aborts the process. So who closes waits for the
+# call in hand, and so does the exit of the interpreter, for `LEAVE_S_MAX` altogether.
+
+LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
+
+_started: "WeakSet[EmbedderThread]" = WeakSet()
+
+
+class EmbedderThread:
+    """One thread that runs calls in turn, started with the first."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._calls = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._given_up_at_s: float | None = None
+        """Until when it is waited for. None: it is to go on."""
+        self._begun_at_s: float | None = None
+
+    @property
+    def busy_s(self) -> float:
+        """For how long it has been at the call in hand; 0 if there is none."""
+        since_s = self._begun_at_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Begin a call; the result is what it returns or raises.
+
+        :raises EmbedderError: the thread was stopped.
+        """
+        if self._given_up_at_s is not None:
+            raise closed()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
+            self._thread.start()
+            _started.add(self)
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls.put((call, result))
+        return result
+
+    def stop(self) -> None:
+        """End the thread after the call it is at; those behind it fail."""
+        if self._given_up_at_s is None:
+            self._given_up_at_s = time.monotonic() + LEAVE_S_MAX
+            self._calls.put(None)
+
+    def join(self, wait_s: float = LEAVE_S_MAX) -> None:
+        """Wait until the stopped thread has ended, or all the time that it is given is up."""
+        if self._thread is not None and self._given_up_at_s is not None:
+            left_s = self._given_up_at_s - time.monotonic()
+            self._thread.join(max(0.0, min(wait_s, left_s)))
+
+    def _work(self) -> None:
+        while (taken := self._calls.get()) is not None:
+            call, result = taken
+            self._begun_at_s = time.monotonic()
+            outcome, failure = None, None
+            try:
+                if self._given_up_at_s is not None:
+                    raise closed()
+                outcome = call()
+            except Exception as error:
+                failure = error
+            except BaseException as error:  # a panic of a library in Rust is none of Exception
+                failure = failed(error)
+            self._begun_at_s = None
+            with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
+                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
+
+
+@atexit.register
+def _leave() -> None:
+    """Stop what nobody has closed, and wait for all that runs."""
+    threads = list(_started)
+    for thread in threads:
+        thread.stop()
+    for thread in threads:
+        thread.join()
+
+
+def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | None) -> None:
+    if result.done():
+        return
+    if failure is None:
+        result.set_result(outcome)
+    else:
+        result.set_exception(failure)
+
+
+def closed() -> EmbedderClosedError:
+    """Return what those are told who come too late."""
+    return EmbedderClosedError("the memory system is closed: open it again")
+
+
+def failed(error: BaseException) -> EmbedderError:
+    """Return what an embedder has raised as an error of ours."""
+    if isinstance(error, EmbedderError):
+        return error
+    failure = EmbedderError(f"the embedder failed: {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+# --- batches
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
@@ -51,11 +162,8 @@ class _Wanted:
                 caller.set_result(outcome)
 
 
-class _Begun(NamedTuple):
-    """A batch that a thread is at."""
-
-    batch: list[_Wanted]
-    outcomes: "asyncio.Future[list[Outcome]]"
+_Begun: TypeAlias = tuple[list[_Wanted], "asyncio.Future[list[Outcome]]"]
+"""A batch that a thread is at, and what will come of it."""
 
 
 class _Lane:
@@ -69,11 +177,6 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
         self._background_next = False
         """Says whose turn it is if both have something."""
-
-    @property
-    def waiting(self) -> int:
-        """The number of texts that wait."""
-        return len(self.urgent) + len(self.background)
 
     def take(self) -> list[_Wanted]:
         """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
@@ -122,7 +225,7 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """The number of texts that are queued."""
-        return sum(lane.waiting for lane in self._lanes)
+        return sum(len(lane.urgent) + len(lane.background) for lane in self._lanes)
 
     async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
         """Return what is known of each text, or why nothing is; `background` is what can wait."""
@@ -133,10 +236,7 @@ class Batcher:
         return outcomes
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Return what is known of each text.
-
-        :raises EmbedderError: the embedder failed, took too long, or returned what it should not.
-        """
+        """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
         found: list[Embedded] = []
         for outcome in await self.embed_each(texts):
             if isinstance(outcome, EmbedderError):
@@ -235,11 +335,12 @@ class Batcher:
     async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:
             while begun is not None:
+                batch, computed = begun
                 try:
-                    outcomes = await begun.outcomes
+                    outcomes = await computed
                 except EmbedderError as error:  # closed before the thread came to it
-                    outcomes = [error] * len(begun.batch)
-                for want, outcome in zip(begun.batch, outcomes, strict=True):
+                    outcomes = [error] * len(batch)
+                for want, outcome in zip(batch, outcomes, strict=True):
                     self.texts_embedded += not isinstance(outcome, EmbedderError)
                     del self._wanted[want.text]
                     want.settle(outcome)
@@ -250,18 +351,16 @@ class Batcher:
     def _begun(self, lane: _Lane) -> _Begun | None:
         """Give the thread the next batch, if anybody wants something."""
         while taken := lane.take():
-            batch = [want for want in taken if self._still_wanted(want)]
+            batch = []
+            for want in taken:
+                if all(caller.done() for caller in want.callers):  # nobody waits any more
+                    del self._wanted[want.text]
+                else:
+                    batch.append(want)
             if batch:
                 texts = [want.text for want in batch]
-                return _Begun(batch, lane.thread.submit(partial(self._outcomes, texts)))
+                return batch, lane.thread.submit(partial(self._outcomes, texts))
         return None
-
-    def _still_wanted(self, want: _Wanted) -> bool:
-        """Say whether somebody waits; forget a text that nobody waits for any more."""
-        if all(caller.done() for caller in want.callers):
-            del self._wanted[want.text]
-            return False
-        return True
 
     # --- in a thread
 
@@ -270,9 +369,8 @@ class Batcher:
             return list(self._embed(texts))
         except BaseException as error:
             failure = failed(error)
-        return [failure] if len(texts) == 1 else self._one_by_one(texts, failure)
-
-    def _one_by_one(self, texts: Sequence[str], failure: EmbedderError) -> list[Outcome]:
+        if len(texts) == 1:
+            return [failure]
         outcomes: list[Outcome] = []
         until_s = time.monotonic() + APART_S_MAX
         for text in texts:
@@ -281,16 +379,15 @@ class Batcher:
         return outcomes
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
-        given, tokens = self._computed(texts)
-        vectors = self._form.vectors(given, len(texts))
-        return list(map(Embedded, as_stored(vectors), tokens))
-
-    def _computed(self, texts: Sequence[str]) -> tuple[Any, Sequence[bytes | None]]:
+        given: Any
+        tokens: Sequence[bytes | None] = [None] * len(texts)
         encode = getattr(self.embedder, "encode", None)
         if encode is None:
-            return self.embedder.embed(texts), [None] * len(texts)
-        encoded = encode(texts)
-        for one in encoded:
-            if one.tokens is not None:
-                unpack(one.tokens)  # what is not whole would be found out after the commit
-        return [one.vector for one in encoded], [one.tokens for one in encoded]
+            given = self.embedder.embed(texts)
+        else:
+            encoded = encode(texts)
+            given, tokens = [one.vector for one in encoded], [one.tokens for one in encoded]
+        for states in tokens:
+            if states is not None:
+                unpack(states)  # what is not whole would be found out after the commit
+        return list(map(Embedded, as_stored(self._form.vectors(given, len(texts))), tokens))

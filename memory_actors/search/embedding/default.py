@@ -5,7 +5,7 @@ no model. The model is loaded, and installed if need be, by the first text to em
 
 General text is sentences of many kinds, about nothing in particular. Their mean vector says what
 all sentence vectors of a model have in common, which is what centring takes away (see
-`memory_actors/search/indexes/centring.py`).
+`memory_actors/search/indexes/rows.py`).
 """
 
 import math
@@ -19,9 +19,16 @@ import numpy as np
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
-from memory_actors.search.embedding.tokens import DIMENSIONS, learn_projection, pack, project
-from memory_actors.search.embedding.tokens import RECIPE as PROJECTION_RECIPE
+from memory_actors.search.embedding.protocol import (
+    DIMENSIONS,
+    Embedded,
+    Embedder,
+    Vectors,
+    learn_projection,
+    pack,
+    project,
+)
+from memory_actors.search.embedding.protocol import RECIPE as PROJECTION_RECIPE
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import (
     DIMENSION,

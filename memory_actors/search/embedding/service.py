@@ -18,12 +18,11 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.embedding.batcher import Batcher, Outcome
+from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
+from memory_actors.search.embedding.protocol import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
-from memory_actors.search.embedding.thread import LEAVE_S_MAX
-from memory_actors.search.embedding.tokens import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting

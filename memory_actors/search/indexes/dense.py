@@ -1,6 +1,6 @@
 """The vectors of one user's memories: which rows are close to a query, and how close.
 
-A score is the centred cosine (`centring.py`) of a row and a query. `ranking.py` asks
+A score is the centred cosine (`rows.py`) of a row and a query. `ranking.py` asks
 
 - `proposed` for the rows that may be among the closest, where there is a graph. Up to `EXACT_MAX`
   rows there is none: scoring all is as quick. Above, HNSW proposes rows by their inner product with
@@ -30,12 +30,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.files.regular import ANEW, opened, read_bytes
+from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.search.dot_products import coded_dots
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.centring import cosines, direction_of, distances
 from memory_actors.search.indexes.graph import GraphFacts, HnswGraph, is_whole
-from memory_actors.search.indexes.rows import CAPACITY_MIN, Sample, VectorRows, View
+from memory_actors.search.indexes.rows import (
+    CAPACITY_MIN,
+    Sample,
+    VectorRows,
+    View,
+    cosines,
+    direction_of,
+    distances,
+)
 
 EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
 GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.files.regular import ANEW, opened
+from eventlog.files.datafile import ANEW, opened
 from memory_actors.search.dot_products import Halves
 from memory_actors.search.embedding.protocol import Vectors
 

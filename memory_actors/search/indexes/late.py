@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.search.dot_products import byte_dots
-from memory_actors.search.embedding.tokens import SCALE, AnyIds, States, unpack
+from memory_actors.search.embedding.protocol import SCALE, AnyIds, States, unpack
 
 BYTES_MAX: Final = 48 << 20
 """States held in memory for one user: those of some 20,000 memories."""

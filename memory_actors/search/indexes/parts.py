@@ -26,14 +26,13 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from eventlog.files.regular import ANEW, opened, read_bytes
+from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
-from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.lexical_files import Saved
+from memory_actors.search.indexes.lexical import LexicalIndex, Saved
 from memory_actors.search.indexes.rows import View
 from memory_actors.search.indexes.traits import (
     NONE,

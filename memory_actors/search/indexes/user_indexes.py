@@ -18,11 +18,10 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.embedding.service import Embeddings
-from memory_actors.search.indexes.centring import SAMPLE_MAX, centre
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed, of_kind
 from memory_actors.search.indexes.pending import EmbeddedText
-from memory_actors.search.indexes.rows import Sample
+from memory_actors.search.indexes.rows import SAMPLE_MAX, Sample, centre
 
 AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
 

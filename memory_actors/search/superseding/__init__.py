@@ -5,16 +5,17 @@
 see kinds/long_term/decide.py.
 """
 
-from memory_actors.search.superseding.by_rules import ByRules
-from memory_actors.search.superseding.from_callable import CallableSuperseding, Supersedes
 from memory_actors.search.superseding.llm import OpenAISuperseding
 from memory_actors.search.superseding.protocol import (
     NEAR_MAX,
+    CallableSuperseding,
     Reach,
     Statement,
+    Supersedes,
     Superseding,
     Verdict,
 )
+from memory_actors.search.superseding.rules import ByRules
 
 __all__ = [
     "NEAR_MAX",

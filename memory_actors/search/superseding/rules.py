@@ -16,18 +16,37 @@ The last form is weak: of all that it fits, only the nearest is meant. So is "sw
 iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from memory_actors.search.superseding.claims import Claim, claims
+from memory_actors.search.superseding.attributes import (
+    alcohol,
+    changed_by,
+    diet,
+    noun,
+    one_at_a_time,
+    partner,
+    partner_noun,
+    price,
+    profession,
+    residence,
+    work,
+)
 from memory_actors.search.superseding.clauses import Clause, clauses
-from memory_actors.search.superseding.endings import ended
-from memory_actors.search.superseding.exchanges import exchanged
-from memory_actors.search.superseding.frames import is_event, otherwise_now, reframed
+from memory_actors.search.superseding.forms import (
+    THEY,
+    ended,
+    exchanged,
+    is_event,
+    needed,
+    otherwise_now,
+    reframed,
+)
 from memory_actors.search.superseding.lexicon import CHANGING
-from memory_actors.search.superseding.needed import THEY
-from memory_actors.search.superseding.values import differ
+from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
+from memory_actors.search.superseding.values import Claim, differ
 
 READINGS_MAX: Final = 512
 """Texts whose reading is kept, some 3 KB each: near each other, facts are read again and again."""
@@ -53,6 +72,34 @@ class Reading(NamedTuple):
         return bool(self.claims) or any(
             not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
         )
+
+
+Reader = Callable[[Clause], Iterator[Claim]]
+_READERS: Final[tuple[Reader, ...]] = (
+    residence,
+    work,
+    profession,
+    partner,
+    partner_noun,
+    diet,
+    alcohol,
+    one_at_a_time,
+    price,
+    noun,
+    changed_by,
+)
+
+
+def claims(clause: Clause) -> list[Claim]:
+    """Return what a clause claims of attributes that have one value at a time."""
+    if clause.besides:
+        return []
+    if clause.who == ("they",):
+        return list(changed_by(clause))
+    found: list[Claim] = []
+    for reader in _READERS:
+        found += reader(clause)
+    return found
 
 
 @lru_cache(READINGS_MAX)
@@ -149,3 +196,42 @@ def _same_noun(old: Claim, new: Claim, newer: Reading) -> bool:
     mentioned = any(word.stem in names for word in old.value.words if word.is_name)
     within = old.stems <= new.stems or new.stems <= old.stems
     return within and (new.changed or mentioned)
+
+
+# --- the decider
+
+UNNAMED_MAX: Final = 4
+"""Facts that one without a known attribute is compared with: what it changes is nearly the same."""
+SIMILARITY_MIN: Final = 0.1
+"""Of claims that name the same attribute: "I am dating Lukas" and "I am seeing Amir" have 0.16."""
+UNNAMED_SIMILARITY_MIN: Final = 0.45
+"""Of a fact without a known attribute: it is nearly the same as what it changes."""
+WEAK_SIMILARITY_MIN: Final = 0.45
+"""Of what is meant only by being near: a Pixel 6 and "switched to an iPhone" have 0.57."""
+
+
+class ByRules:
+    """Compares the forms of two facts."""
+
+    def reach(self, text: str) -> Reach:
+        """Return which facts near a text are worth a look, by what can be read of it."""
+        said = read(text)
+        if not said.says_anything:
+            return Reach(0)
+        words = needed(said.clauses, said.claims)
+        if said.claims:
+            return Reach(NEAR_MAX, words, SIMILARITY_MIN)
+        return Reach(UNNAMED_MAX, words, UNNAMED_SIMILARITY_MIN)
+
+    async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
+        """Return which of the older ones, nearest first, the newer one says otherwise than."""
+        said = read(newer.text)
+        verdicts: list[Verdict] = []
+        for one in older:
+            found = evidence(read(one.text), said)
+            if found is None or one.similarity < SIMILARITY_MIN:
+                continue
+            if found.weak and (verdicts or one.similarity < WEAK_SIMILARITY_MIN):
+                continue
+            verdicts.append(Verdict(one.memory_id, found.form))
+        return verdicts

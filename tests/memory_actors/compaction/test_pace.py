@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memory_actors.compaction import pace
-from memory_actors.compaction.pace import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
+from memory_actors.compaction import run
+from memory_actors.compaction.run import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -26,15 +26,15 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(run, "perf_counter", lambda: now[0])
     return now
 
 
 async def test_alone_it_does_not_rest(rests: Any, clock: Any) -> None:
     uses = [5]
-    run = Pace(lambda: uses[0], asyncio.Event())
+    pace = Pace(lambda: uses[0], asyncio.Event())
     clock[0] = 0.01
-    await run.give_way()
+    await pace.give_way()
     assert rests == [0]
 
 
@@ -42,22 +42,22 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
     rests: Any, clock: Any
 ) -> None:
     uses = [5]
-    run = Pace(lambda: uses[0], asyncio.Event())
+    pace = Pace(lambda: uses[0], asyncio.Event())
     clock[0], uses[0] = 0.01, 7
-    await run.give_way()
+    await pace.give_way()
     clock[0], uses[0] = 60.01, 9
-    await run.give_way()
+    await pace.give_way()
     clock[0] = 60.02
-    await run.give_way()
+    await pace.give_way()
     assert rests == [pytest.approx(REST * 0.01), REST_S_MAX, 0]
 
 
 async def test_who_is_to_stop_rests_no_longer(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
-    monkeypatch.setattr(pace, "REST_S_MAX", 60.0)
+    monkeypatch.setattr(run, "REST_S_MAX", 60.0)
     uses, halt = [5], asyncio.Event()
-    run = Pace(lambda: uses[0], halt)
+    pace = Pace(lambda: uses[0], halt)
     clock[0], uses[0] = 60.0, 7
-    resting = asyncio.create_task(run.give_way())
+    resting = asyncio.create_task(pace.give_way())
     await asyncio.sleep(0.02)
     assert not resting.done()
     halt.set()

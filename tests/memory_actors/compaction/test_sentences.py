@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_actors.compaction.summarizers.sampling import evenly, scattered, typical
+from memory_actors.compaction.summarizers.coverage import evenly, scattered, typical
 from memory_actors.compaction.summarizers.sentences import (
     MARKER,
     clip,

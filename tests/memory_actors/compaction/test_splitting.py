@@ -12,10 +12,9 @@ from support.compacting import summaries
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, MemorySystem, UserMemory
-from memory_actors.compaction import splitting
-from memory_actors.compaction.clusters import dbscan
+from memory_actors.compaction import clusters
+from memory_actors.compaction.clusters import dbscan, topics
 from memory_actors.compaction.selection import Old, vectors_of
-from memory_actors.compaction.splitting import topics
 from memory_actors.kinds import long_term
 from memory_actors.search.model.installed import model_path
 
@@ -178,7 +177,7 @@ def test_topics_within_topics_are_walked_without_recursion(monkeypatch: Any) -> 
     """1,000 pairs, each farther off than the last: a split within a split, 999 deep."""
     angles = np.cumsum(np.repeat(np.geomspace(1e-4, 3e-2, 300), 2) * np.tile([1e-3, 1], 300))
     vectors = np.stack([np.cos(angles / 4), np.sin(angles / 4)], axis=1).astype(np.float32)
-    monkeypatch.setattr(splitting, "NEAR", 1e-12)
+    monkeypatch.setattr(clusters, "NEAR", 1e-12)
     assert sum(map(len, topics(vectors, 2))) == 600
 
 

@@ -21,7 +21,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.streams import stream_of
-from memory_actors.history.moments import state_at
+from memory_actors.history.past_user import state_at
 from memory_actors.users import live_user
 
 pytestmark = pytest.mark.anyio

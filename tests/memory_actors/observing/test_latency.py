@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, MemorySystem, PrometheusMetrics, Settings
-from memory_actors.observing.latency import SAY_AGAIN_S, LatencyWatch
+from memory_actors.observing.metrics import SAY_AGAIN_S, LatencyWatch
 
 TARGETS_MS = {"working": 1.0, "short_term": 10.0, "long_term": 100.0}
 ALWAYS_MS = {"working": 0.001, "short_term": 0.002, "long_term": 0.003}

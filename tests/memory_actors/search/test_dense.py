@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bench.closest import closest, closest_of
 from memory_actors.search.embedding.vector_table import as_stored
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.centring import SAMPLE_MAX, centre, sample_order
 from memory_actors.search.indexes.dense import DenseIndex, Maintained
+from memory_actors.search.indexes.rows import SAMPLE_MAX, centre, sample_order
 
 DIMENSION = 24
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
@@ -40,7 +40,7 @@ def by_definition(held: dict[int, npt.NDArray[np.float32]], query, k: int) -> li
 
 
 def scores_by_definition(held: dict[int, npt.NDArray[np.float32]], query):
-    """Centre as the docstring of centring.py says, in float64 and with loops."""
+    """Centre as the docstring of rows.py says, in float64 and with loops."""
     rows = np.stack(list(held.values())).astype(np.float64)
     order = sample_order(np.array(list(held)))
     sampled = rows[np.argsort(order)[:SAMPLE_MAX]]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.search.embedding.tokens import (
+from memory_actors.search.embedding.protocol import (
     DIMENSIONS,
     TOKENS_MAX,
     learn_projection,

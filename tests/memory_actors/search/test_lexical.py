@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
-from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.chains import ROWS_BEFORE
-from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex
-from memory_actors.search.indexes.lexical_files import Saved
-from memory_actors.search.indexes.postings import COUNT_MAX, Postings
+from memory_actors.search.indexes.bm25 import COUNT_MAX, K1, ROWS_BEFORE, B, Postings
+from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]

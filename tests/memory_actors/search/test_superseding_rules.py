@@ -8,7 +8,7 @@ import pytest
 from bench.supersedes import Pair, proposes, read_pairs
 from memory_actors.search.indexes.words import words
 from memory_actors.search.superseding.clauses import CHARACTERS_MAX
-from memory_actors.search.superseding.needed import needed
+from memory_actors.search.superseding.forms import needed
 from memory_actors.search.superseding.rules import evidence, read
 
 PAIRS = list(read_pairs(Path(__file__).with_name("superseding_pairs.txt")))
