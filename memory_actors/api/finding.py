@@ -6,7 +6,7 @@ the session that was used last at the end; then working memory as it was set; th
 documents, block by block. An import in this order gives the same order again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventlog import Dropped
@@ -15,17 +15,7 @@ from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.origins import Wanted, wanted
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.base.validation import check_memory_type, check_name
-from memory_actors.kinds import (
-    context,
-    entity,
-    episodic,
-    long_term,
-    short_term,
-    structured,
-    working,
-)
 from memory_actors.kinds.kind import Kind, is_summary
-from memory_actors.kinds.short_term import Session
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
 from memory_actors.search.reading import Found
 from memory_actors.users.handles.scope import Scope
@@ -107,9 +97,8 @@ async def found_summary(scope: Scope, memory_id: str) -> Found:
     return one
 
 
-SEARCHED = tuple(kind for kind in KINDS if kind is not context)
-"""The kinds that a query searches if none is named: a context document is loaded whole, and its
-archive has a search of its own."""
+SEARCHED = tuple(kind for kind in KINDS if kind.NATURE.is_searched)
+"""The kinds that a query searches if none is named."""
 
 
 def named_kinds(
@@ -181,24 +170,5 @@ def newest_first(state: UserState, which: Chosen) -> list[Found]:
 
 def in_export_order(state: UserState) -> list[Found]:
     """Return every living row, and headings of context documents. Slow for many: in a thread."""
-    entities = state.entity
-    parts = [
-        (long_term, _oldest_first(long_term.rows(state.long_term))),
-        (entity, _oldest_first(entities.held.rows.values())),
-        (entity, _oldest_first(entities.graph.held.rows.values())),
-        (episodic, _oldest_first(episodic.rows(state.episodic))),
-        (structured, _oldest_first(structured.rows(state.structured))),
-        (short_term, _by_session(state.short_term.sessions.values())),
-        (working, list(working.rows(state.working))),
-        (context, list(context.exported(state.context))),
-    ]
-    return [Found(kind, row) for kind, rows in parts for row in rows]
-
-
-def _oldest_first(rows: Iterable[Any]) -> list[Any]:
-    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
-
-
-def _by_session(sessions: Iterable[Session]) -> list[Any]:
-    ordered = sorted(sessions, key=lambda session: max(row.version for row in session.rows))
-    return [row for session in ordered for row in session.rows]
+    ordered = sorted(KINDS, key=lambda kind: kind.NATURE.export_place)
+    return [Found(kind, row) for kind in ordered for row in kind.exported(state.of(kind))]

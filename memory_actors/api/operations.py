@@ -18,25 +18,14 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin,
 import msgspec
 
 from memory_actors.api.system import MemorySystem
-from memory_actors.api.user import UserMemory
-from memory_actors.api.user_context import UserContext
+from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.base.context_documents import ContextReceipt
 from memory_actors.base.records import Receipt
 from memory_actors.base.reports import CompactionReport, EraseReceipt, Purged, PurgeReport
-from memory_actors.users.handles.documents import Documents
-from memory_actors.users.handles.entities import EntityGraph
-from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.working import WorkingMemory
 
 OWNERS: Final[Mapping[str, type]] = {
     "": UserMemory,
-    "working": WorkingMemory,
-    "short_term": ShortTermMemory,
-    "entities": EntityGraph,
-    "episodes": Episodes,
-    "documents": Documents,
-    "context": UserContext,
+    **{name: handle for name, handle in HANDLES.items() if not name.startswith("_")},
     "system": MemorySystem,
 }
 """The classes that have operations, by the first part of their names."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_type_hints
 
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
@@ -33,22 +33,12 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.summaries import Summarized
 from memory_actors.users.handles.working import WorkingMemory
-
-TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
-    {
-        MemoryType(handle.kind.NAME): handle.takes
-        for handle in (
-            WorkingMemory, ShortTermMemory, LongTermMemory, EntityGraph, Episodes, Documents,
-            UserContext,
-        )
-    }
-)  # fmt: skip
-"""The optional fields of a memory that mean something for its type."""
 
 
 class UserMemory(UserReads):
@@ -63,24 +53,18 @@ class UserMemory(UserReads):
     entities: EntityGraph
     episodes: Episodes
     documents: Documents
+    context: UserContext
+    _long_term: LongTermMemory
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
-        self.working = WorkingMemory(scope)
-        self.short_term = ShortTermMemory(scope)
-        self._long_term = LongTermMemory(scope)
-        self.entities = EntityGraph(scope)
-        self.episodes = Episodes(scope)
-        self.documents = Documents(scope)
+        handles: dict[str, Handle] = {
+            name: handle(scope) for name, handle in HANDLES.items() if handle is not UserContext
+        }
         counter = scope.services.settings.context_budget().counter
-        self.context = UserContext(scope, partial(prompt, self, counter))
-        self._handles = {
-            handle.kind.NAME: handle
-            for handle in (
-                self.working, self.short_term, self._long_term, self.entities, self.episodes,
-                self.documents, self.context,
-            )
-        }  # fmt: skip
+        handles["context"] = UserContext(scope, partial(prompt, self, counter))
+        vars(self).update(handles)
+        self._handles = {handle.kind.NAME: handle for handle in handles.values()}
 
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
         """Return a handle for what a source says: all that is written with it comes from there.
@@ -343,3 +327,17 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+
+HANDLES: Final[Mapping[str, type[Handle]]] = MappingProxyType(
+    {
+        name: handle
+        for name, handle in get_type_hints(UserMemory).items()
+        if isinstance(handle, type) and issubclass(handle, Handle)
+    }
+)
+"""The handles of the kinds, by the names under which a user's memory has them."""
+TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
+    {MemoryType(handle.kind.NAME): handle.takes for handle in HANDLES.values()}
+)
+"""The optional fields of a memory that mean something for its type."""

@@ -16,7 +16,7 @@ from memory_actors.base.quota import (
     Plan,
     Prices,
 )
-from memory_actors.base.records import MemoryType, OnDuplicate, Tier
+from memory_actors.base.records import OnDuplicate, Tier
 from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
@@ -36,7 +36,7 @@ DEADLINE_S = 30.0
 
 
 LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
-    {MemoryType.WORKING: 1.0, MemoryType.SHORT_TERM: 10.0, MemoryType.LONG_TERM: 100.0}
+    {"working": 1.0, "short_term": 10.0, "long_term": 100.0}
 )
 
 

@@ -6,8 +6,9 @@
         say(f"Ended: {receipt.memory_id}")
 
 A parameter that has to be given is an argument. Any other one is an option, if `WORDS` has a flag
-and a help for it; type and default are those of the signature. The decorated function shows the
-result to people, and may ask for `app` and for arguments by their names; its docstring is the help.
+and a help for it, or if it is a field of a memory; type and default are those of the signature. The
+decorated function shows the result to people, and may ask for `app` and for arguments by their
+names; its docstring is the help.
 """
 
 import inspect
@@ -22,6 +23,7 @@ import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.api.user import UserMemory
+from memory_actors.base.records import Item
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count
 from memory_actors.cli.output import print_json
@@ -83,6 +85,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     }
 )  # fmt: skip
 """The option of a parameter, wherever it has no other, and its help."""
+OF_A_MEMORY: Final = frozenset(Item.__struct_fields__) - {"memory_id"}
 METAVARS: Final = MappingProxyType(
     {"sources": "SOURCE", "exclude_ids": "ID", "exclude_session": "ID"}
 )
@@ -228,8 +231,13 @@ def _parameters(
             yield click.argument(name, nargs=-1, required=True, metavar="ID...")
         elif name in AS_JSON:
             yield AS_JSON[name]
-        elif name in WORDS:
-            yield option_of(parameter, *WORDS[name])
+        elif name in WORDS or name in OF_A_MEMORY:
+            yield option_of(parameter, flag_of(name), WORDS.get(name, ("", ""))[1])
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a parameter that is an option."""
+    return WORDS[name][0] if name in WORDS else f"--{name.replace('_', '-')}"
 
 
 def option_of(parameter: Parameter, flag: str, said: str) -> Decorator:

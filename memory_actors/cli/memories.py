@@ -6,11 +6,12 @@ from typing import Any
 import click
 import msgspec
 
+from memory_actors.api.finding import SEARCHED
 from memory_actors.api.user import TAKES
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
 from memory_actors.base.weights import Weights
 from memory_actors.cli import options
-from memory_actors.cli.deriving import WORDS, mirrors
+from memory_actors.cli.deriving import flag_of, mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, say
 from memory_actors.cli.showing import memory_table, print_memory, say_added
@@ -20,7 +21,7 @@ def _check(_app: App, given: Mapping[str, Any]) -> None:
     kind = MemoryType(given["memory_type"])
     for name in sorted(set().union(*TAKES.values()) - TAKES[kind]):
         if given.get(name) not in (None, False):
-            raise click.UsageError(f"{WORDS[name][0]} does not go with --type {kind}")
+            raise click.UsageError(f"{flag_of(name)} does not go with --type {kind}")
 
 
 @mirrors(
@@ -42,7 +43,7 @@ def add(receipt: Receipt) -> None:
 
 
 ALL_TYPES = tuple(MemoryType)
-SEARCHED_TYPES = tuple(kind for kind in ALL_TYPES if kind != MemoryType.CONTEXT)
+SEARCHED_TYPES = tuple(kind.NAME for kind in SEARCHED)
 
 filters = options.filters("fields of the metadata")
 

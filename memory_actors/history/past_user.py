@@ -210,7 +210,7 @@ class PastUser:
     def _find(self, kind: Kind, memory_id: str) -> Any:
         return kind.find(self.state.of(kind), memory_id)
 
-    def touch(self, key: str) -> None:
+    def touch(self, memory_id: str) -> None:
         """Do nothing: a read of what was is no use of it."""
 
     def note_read(self, entry_id: str, now_us: int) -> None:

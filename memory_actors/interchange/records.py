@@ -38,10 +38,12 @@ report says which: what they mean was not understood.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
@@ -64,6 +66,7 @@ from memory_actors.interchange.parts import (
     parts_of,
     summary_parts,
 )
+from memory_actors.users.handles.handle import OPTIONAL
 
 Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""
@@ -94,8 +97,12 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """Things in the file that were not understood, or not taken over."""
 
 
+PLAIN: Final = {name: field for name, field in OPTIONAL.items() if name not in SAME_AS}
+"""The fields of an item that a line has under their own names."""
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One memory as a line has it, in the order an export writes it."""
+    """One memory as a line has it. Read and written is a `_WholeLine`, with all plain fields."""
 
     id: str | None = None
     timestamp: str | float | None = None
@@ -108,18 +115,26 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: Any = None
     compressed: Any = None
     metadata: dict[str, Any] | None = None
-    pinned: bool = False
-    times_seen: int | None = None
-    last_seen_at: str | float | None = None
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
 
 
+_WholeLine: Any = msgspec.defstruct(
+    "_WholeLine",
+    [
+        (name, in_json(field.type), field.default)
+        for name, field in PLAIN.items()
+        if name not in Line.__struct_fields__
+    ],
+    bases=(Line,), frozen=True, kw_only=True, omit_defaults=True,
+)  # fmt: skip
+
+
 def _fields(kind: MemoryType) -> set[str]:
     taken = {SAME_AS.get(name, name) for name in TAKES[kind]}
     return {
-        *(taken & set(Line.__struct_fields__)),
+        *(taken & set(_WholeLine.__struct_fields__)),
         *(["data"] if kind in HAVE_DATA else []),
         *(["compressed"] if kind in SUMMARY_DATA else []),
         *(["value"] if kind in HAVE_VALUE else []),
@@ -128,6 +143,7 @@ def _fields(kind: MemoryType) -> set[str]:
 
 FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
 """The fields a kind has besides those that all have."""
+_USUAL: Final = {field.name: field.default for field in msgspec.structs.fields(_WholeLine)}
 
 
 class ReadLine(NamedTuple):
@@ -160,22 +176,24 @@ def line_of(memory: Memory) -> bytes:
     has = FIELDS[MemoryType(memory.memory_type)]
     has = has - {"key", "value"} if _has_data(memory) else has
     timed = "timestamp" in has and not _is_relationship(memory)
-    again = memory.times_seen > 1
-    line = Line(
+    line = _WholeLine(
         id=memory.memory_id,
         timestamp=memory.occurred_at.isoformat() if timed else None,
         session=memory.session_id,
-        role=memory.role,
         memory_type=None if memory.memory_type == MemoryType.LONG_TERM else memory.memory_type,
-        key=memory.key if "key" in has else None,
         metadata=metadata or None,
-        pinned=memory.pinned,
-        times_seen=memory.times_seen if again else None,
-        last_seen_at=memory.last_seen_at.isoformat() if again and memory.last_seen_at else None,
         origins=memory.origins,
+        **{name: _plain_of(memory, name) for name in PLAIN if name in has},
         **_said(memory),
     )
     return msgspec.json.encode(line) + b"\n"
+
+
+def _plain_of(memory: Memory, name: str) -> Any:
+    value = getattr(memory, name)
+    if isinstance(value, datetime):
+        return None if value == memory.occurred_at else value.isoformat()
+    return value
 
 
 def _has_data(memory: Memory) -> bool:
@@ -240,13 +258,9 @@ class LineReader:
             metadata=metadata_copy(line.metadata),
             occurred_at=datetime_of(line.timestamp, "timestamp"),
             session_id=check_optional_name(line.session, "session"),
-            role=check_optional_name(line.role, "role"),
-            key=check_optional_name(line.key, "key"),
             memory_id=check_optional_name(line.id, "id")
             or self._own_id(line, kind, occurred_at_us),
-            pinned=line.pinned,
-            times_seen=1 if line.times_seen is None else line.times_seen,
-            last_seen_at=datetime_of(line.last_seen_at, "last_seen_at"),
+            **{name: _plain_in(line, name) for name in PLAIN},
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
         return ReadLine(place, kind, item, value, parts, _origins(line))
@@ -300,16 +314,17 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
         return fields.get("memory_type") in HAVE_DATA
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
-    return name in Line.__struct_fields__
+    return name in _WholeLine.__struct_fields__
 
 
 def _typed(fields: dict[str, Any]) -> Line:
     _check_origins(fields)
     try:
-        return msgspec.convert(fields, Line)
+        line: Line = msgspec.convert(fields, _WholeLine)
     except msgspec.ValidationError as error:
         reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
         raise InvalidInputError(reason) from error
+    return line
 
 
 def _check_origins(fields: Mapping[str, Any]) -> None:
@@ -329,6 +344,13 @@ def _origins(line: Line) -> Origins:
     return checked(line.origins) or origin(line.source, line.trust)
 
 
+def _plain_in(line: Line, name: str) -> Any:
+    """Return a plain field of a line as an item has it."""
+    value = getattr(line, name)
+    is_time = float in get_args(in_json(PLAIN[name].type))
+    return datetime_of(value, name) if is_time or isinstance(value, str) else value
+
+
 def _check_fields(line: Line, kind: MemoryType) -> None:
     for name in sorted(set().union(*FIELDS.values()) - FIELDS[kind]):
         if _given(line, name):
@@ -341,7 +363,7 @@ def _check_fields(line: Line, kind: MemoryType) -> None:
 
 
 def _given(line: Line, name: str) -> bool:
-    return not any(getattr(line, name) is nothing for nothing in (None, False, msgspec.UNSET))
+    return bool(getattr(line, name) != _USUAL[name])
 
 
 def _content(line: Line, kind: MemoryType) -> str:

@@ -20,11 +20,13 @@ from immutables import Map
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import Draft, Held, derived, new_row
+from memory_actors.kinds.tainted import TaintedPast
 
 PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")
@@ -346,6 +348,18 @@ def _end(content: str, start: int) -> int:
 
 class CompactedKind(kind.Kind, Protocol):
     """A kind whose old memories may become summaries."""
+
+    @property
+    def UNDONE(self) -> type[CompactionUndone]:  # noqa: N802 - a constant of the module
+        """The event by which a summary goes."""
+        ...
+
+    def returning(self, past: TaintedPast, limits: Limits, /) -> Sequence[Any] | None:
+        """Return the events that bring an original back with what others than a source have said.
+
+        None if nothing is left.
+        """
+        ...
 
     def compressible(self, row: Any, /) -> bool:
         """Say whether a memory may be compressed, however old it is."""

@@ -25,6 +25,7 @@ from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
+from memory_actors.kinds.tainted import TaintedPast
 
 S = TypeVar("S")
 Events = Mapping[int, Recorded[Any]]
@@ -42,7 +43,7 @@ class Outside(Protocol):
     """Knowledge of a live user besides the state: commands ask for it before they are decided."""
 
     last_use: Mapping[str, int]
-    """The keys of working memory that were used, the greater the number the later."""
+    """The memories of a cache that were used, the greater the number the later."""
     read_at_us: Mapping[str, int]
     """The times at which entries of context documents were last read."""
 
@@ -178,6 +179,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
         return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
 
 
+R = TypeVar("R", bound=Row)
+
+
 def is_summary(row: Row) -> bool:
     """Say whether a row stands for memories that were compressed."""
     return getattr(row, "original_count", 0) > 0
@@ -272,8 +276,23 @@ class Part(Protocol):
         ...
 
 
+class Nature(NamedTuple):
+    """The ways in which a kind may differ from most others."""
+
+    is_searched: bool = True
+    """False: a query searches it only where it is named."""
+    export_place: int = 0
+    """Kinds with a lower place come first in an export; those of the same in the order of KINDS."""
+    is_cache: bool = False
+    """True: writes are answered before they are on disk, and the least recently used leave."""
+    names_origins_by_text: bool = False
+    """True: what comes back has several texts, and each event of them names its own origins."""
+
+
 class Kind(Part, Protocol):
     """A part that holds memories: they are counted, listed, read and searched."""
+
+    NATURE: Nature
 
     def at(self, state: Any, now_us: int, /) -> Any:
         """Return the state as it reads at a time: without what has expired."""
@@ -327,6 +346,27 @@ class Kind(Part, Protocol):
         """Return what a row holds as JSON, where that is more than its content; else None."""
         ...
 
+    def exported(self, state: Any, /) -> Iterable[Any]:
+        """Return the rows of an export, in its order: an import finds in it what it needs."""
+        ...
+
+    def worded(self, state: Any, memory_id: str, /) -> Any:
+        """Return the row of whatever has words, also if it is no memory; or None."""
+        ...
+
+    def without(
+        self, past: TaintedPast, row: Any, state: Any, limits: Limits, /
+    ) -> Sequence[Any] | None:
+        """Return the events that leave a memory what others than a source have said of it.
+
+        None if nothing is left.
+        """
+        ...
+
+    def deleted(self, row: Any, state: Any, /) -> Sequence[Any]:
+        """Return the events that take a memory away."""
+        ...
+
 
 # --- for kinds that have no use for a part of it
 
@@ -358,6 +398,21 @@ def its_session(row: Any) -> str | None:
 
 def no_data(_row: Any, _events: Events) -> None:
     """Return nothing: the content says it all."""
+
+
+def by_age(rows: Callable[[S], Iterable[R]]) -> Callable[[S], list[R]]:
+    """Return a function that returns such rows, the oldest first."""
+    return lambda state: oldest_first(rows(state))
+
+
+def oldest_first(rows: Iterable[R]) -> list[R]:
+    """Return rows by the time they were true, then by the order of arrival."""
+    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
+
+
+def deleting(event: Callable[..., Any]) -> Callable[[Any, Any], Sequence[Any]]:
+    """Return a function that takes a memory away by an event with its id alone."""
+    return lambda row, _state: [event(memory_id=row.memory_id)]
 
 
 def own_version(row: Row) -> Sequence[int]:

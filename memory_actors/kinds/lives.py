@@ -5,17 +5,16 @@ row that it had. They name others, too, of which this fold knows nothing; every 
 those. Retention may have dropped what a memory said: then only what was said anew since counts.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect
 from memory_actors.kinds.kind import Events, Restore
+from memory_actors.kinds.tainted import Past
 
 R = TypeVar("R")
-Past = Sequence[Recorded[Any]]
-"""Every event about one memory, in order."""
 
 
 class Life(NamedTuple, Generic[R]):

@@ -23,6 +23,7 @@ from memory_actors.kinds.kind import (
     Command,
     Delete,
     Events,
+    Nature,
     Passage,
     Tally,
     Update,
@@ -36,9 +37,11 @@ from memory_actors.kinds.kind import (
     own_version,
 )
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import new_row, update_of, updated_row
+from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
+from memory_actors.kinds.tainted import TaintedPast
 
 NAME = "short_term"
+NATURE = Nature(export_place=1)
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
 
@@ -431,3 +434,31 @@ def passage_text(row: Row, _label: int, events: Events) -> str:
 sources = own_version
 content = its_content
 data = no_data
+worded = find
+
+
+def exported(state: ShortTerm) -> Iterable[Row]:
+    """Return the messages by session, those of the session that was used last at the end."""
+    sessions = state.sessions.values()
+    ordered = sorted(sessions, key=lambda session: max(row.version for row in session.rows))
+    return [row for session in ordered for row in session.rows]
+
+
+# --- purges
+
+
+def without(
+    past: TaintedPast, row: Row, _state: ShortTerm, _limits: Limits
+) -> list[MessageUpdated] | None:
+    """Return the event that makes a message say what others have said of it last."""
+    told = [one.data for one in past.cleaned(MessageAdded)]
+    texts = [event for event in told if getattr(event, "content", None) is not None]
+    if not texts:
+        return None
+    metadata = [event.metadata for event in told if getattr(event, "metadata", None) is not None]
+    return [derived(MessageUpdated, texts[-1], session_id=row.session_id, metadata=metadata[-1])]
+
+
+def deleted(row: Row, _state: ShortTerm) -> list[MessageDeleted]:
+    """Return the event that takes a message away."""
+    return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]

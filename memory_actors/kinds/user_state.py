@@ -51,6 +51,7 @@ PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
 
 _logger = get_logger("memory_actors.user")
 
+
 LimitsByTier = Mapping[Tier | None, Limits]
 """The limits of each tier; under None those of a user whose tier was never set."""
 
@@ -146,13 +147,13 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     def decide(command: Command, state: UserState) -> Sequence[Any]:
         mine = limits[state.account.tier]
         if isinstance(command, Purge):
-            return purge(command, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
+            return purge(command, KINDS, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
         part = _PART_OF_COMMAND[type(command)]
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
-        if part is episodic and isinstance(command, Restore):
-            return events  # each text of an episode names its own
+        if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
+            return events
         return [_with_origins(event, command, state) for event in events]
 
     def follow_up(before: UserState, after: UserState) -> Sequence[Any]:

@@ -22,6 +22,7 @@ from memory_actors.kinds.kind import (
     Command,
     Delete,
     Events,
+    Nature,
     Outside,
     Passage,
     Tally,
@@ -34,8 +35,10 @@ from memory_actors.kinds.kind import (
     timeless,
 )
 from memory_actors.kinds.rows import new_row
+from memory_actors.kinds.tainted import TaintedPast
 
 NAME = "working"
+NATURE = Nature(export_place=2, is_cache=True)
 
 registry = KindRegistry()
 
@@ -146,7 +149,8 @@ class UpdateKey(Update, frozen=True, kw_only=True):
 
 
 def _least_recent(state: Working, outside: Outside) -> tuple[str, ...]:
-    return tuple(sorted(state.held, key=lambda key: outside.last_use.get(key, 0)))
+    rows = sorted(state.held.values(), key=lambda row: outside.last_use.get(row.memory_id, 0))
+    return tuple(row.key for row in rows)
 
 
 class DeleteKey(Delete, frozen=True, kw_only=True):
@@ -323,3 +327,24 @@ def content(row: Row, _events: Events) -> str:
 def data(row: Row, _events: Events) -> Any:
     """Return the value."""
     return row.value
+
+
+exported = rows
+worded = find
+
+# --- purges
+
+
+def without(past: TaintedPast, row: Row, _state: Working, _limits: Limits) -> list[KeySet] | None:
+    """Return the event that gives a key again the value that others set last."""
+    last: KeySet | None = None
+    for recorded in past.clean:
+        event = recorded.data
+        its_own = isinstance(event, KeySet) and event.memory_id == row.memory_id
+        last = event if its_own else None  # else it was deleted, or left for another
+    return None if last is None else [replace(last, key=row.key, evicted=(), evicted_ids=())]
+
+
+def deleted(row: Row, _state: Working) -> list[KeyDeleted]:
+    """Return the event that takes a key away."""
+    return [KeyDeleted(memory_id=row.memory_id, key=row.key)]

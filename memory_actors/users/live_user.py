@@ -31,7 +31,7 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
-from memory_actors.kinds import user_state, working
+from memory_actors.kinds import user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.kind import Command, Kind, Pruned
 from memory_actors.kinds.user_state import KINDS, UserState
@@ -80,8 +80,8 @@ class UserView(Searched, Protocol):
         """The documents of it."""
         ...
 
-    def touch(self, key: str) -> None:
-        """Note that a key of working memory was used."""
+    def touch(self, memory_id: str) -> None:
+        """Note that a memory of a cache was used."""
         ...
 
     def note_read(self, entry_id: str, now_us: int) -> None:
@@ -215,30 +215,32 @@ class LiveUser:
         self, events: Sequence[Recorded[Any]], before: UserState, after: UserState
     ) -> None:
         """Keep the indexes and the order of use in step; snapshot now and then."""
+        for recorded in events:
+            kind = user_state.kind_of_event(recorded.data)
+            if isinstance(recorded.data, AlertChanged):
+                self._on_alert(self.stream, recorded.data, after)
+            elif isinstance(recorded.data, Pruned):
+                self._say_pruned(kind, recorded.data)
+            elif kind is not None and kind.NATURE.is_cache:
+                self.touch(recorded.data.memory_id)
+                self._relaxed_version = recorded.version
         for kind, memory_id in touched(events):
             old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
             self.indexes.follow(kind, old, new)
             if old is not None and (new is None or new.version != old.version):
                 self.values.forget(old.version)
-        for recorded in events:
-            if isinstance(recorded.data, working.KeySet):
-                self.touch(recorded.data.key)
-                self._relaxed_version = recorded.version
-            elif isinstance(recorded.data, working.KeyDeleted):
-                self._relaxed_version = recorded.version
-            elif isinstance(recorded.data, AlertChanged):
-                self._on_alert(self.stream, recorded.data, after)
-            elif isinstance(recorded.data, Pruned):
-                self._say_pruned(recorded.data)
+            if new is None:
+                self.last_use.pop(memory_id, None)
+                self.read_at_us.pop(memory_id, None)
         self.indexes.maintain()
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
             self._tasks.start("snapshot", self.snapshot)
 
-    def _say_pruned(self, event: Pruned) -> None:
+    def _say_pruned(self, kind: Kind | None, event: Pruned) -> None:
         """Log that memories were pruned: who gave leave may not be who looks after them."""
-        kind, user = user_state.kind_of_event(event), hashed(user_of(self.stream))
         assert kind is not None
-        _logger.warning("memories pruned", kind=kind.NAME, count=len(event.memory_ids), user=user)
+        user, count = hashed(user_of(self.stream)), len(event.memory_ids)
+        _logger.warning("memories pruned", kind=kind.NAME, count=count, user=user)
 
     def rebuilt(self, state: UserState) -> None:
         """Compare the indexes with a state that was read again from the log."""
@@ -246,22 +248,16 @@ class LiveUser:
         for kind in KINDS:
             self.indexes.compare(kind, kind.rows(state.of(kind)))
 
-    # --- the order of last use of working memory
+    # --- the order of last use
 
-    def touch(self, key: str) -> None:
-        """Note that a key of working memory was used."""
+    def touch(self, memory_id: str) -> None:
+        """Note that a memory of a cache was used."""
         self._uses += 1
-        self.last_use[key] = self._uses
-        keys = self.state.working.held
-        if len(self.last_use) > 2 * len(keys) + 16:  # most of it is about keys that are gone
-            self.last_use = {one: at for one, at in self.last_use.items() if one in keys}
+        self.last_use[memory_id] = self._uses
 
     def note_read(self, entry_id: str, now_us: int) -> None:
         """Note that an entry of a context document was read: it is not the stalest now."""
-        names, read_at_us = self.state.context.names, self.read_at_us
-        read_at_us[entry_id] = now_us
-        if len(read_at_us) > 2 * len(names) + 16:  # most of it is about entries that are gone
-            self.read_at_us = {one: at for one, at in read_at_us.items() if one in names}
+        self.read_at_us[entry_id] = now_us
 
     # --- snapshots and checks
 

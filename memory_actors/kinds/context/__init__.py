@@ -20,8 +20,9 @@ from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.decide import COMMANDS, decide
-from memory_actors.kinds.context.events import registry
+from memory_actors.kinds.context.events import BlockRemoved, registry
 from memory_actors.kinds.context.markdown import entry_text
+from memory_actors.kinds.context.purging import without
 from memory_actors.kinds.context.sizes import NAME
 from memory_actors.kinds.context.state import (
     ContextState,
@@ -38,12 +39,17 @@ from memory_actors.kinds.context.state import (
 )
 from memory_actors.kinds.kind import (
     Events,
+    Nature,
     Passage,
     Tally,
+    deleting,
     no_chain,
     none_at_hand,
     timeless,
 )
+
+NATURE = Nature(is_searched=False, export_place=3)
+"""A document is loaded whole, and its archive has a search of its own."""
 
 # --- reads
 
@@ -145,3 +151,6 @@ def data(row: Row, events: Events) -> dict[str, Any]:
 
 at_hand = none_at_hand
 chain = no_chain
+worded = block
+"""A heading is no memory, but has words."""
+deleted = deleting(BlockRemoved)

@@ -31,6 +31,7 @@ from memory_actors.kinds.entity.decide import (
 )
 from memory_actors.kinds.entity.events import Event, Observation, registry
 from memory_actors.kinds.entity.graph import RelationshipRow
+from memory_actors.kinds.entity.purging import deleted, without
 from memory_actors.kinds.entity.relationships import known_as
 from memory_actors.kinds.entity.room import NAME
 from memory_actors.kinds.entity.state import (
@@ -50,17 +51,21 @@ from memory_actors.kinds.entity.state import (
 )
 from memory_actors.kinds.kind import (
     Events,
+    Nature,
     Passage,
     Tally,
     index_of,
     no_chain,
     none_at_hand,
+    oldest_first,
     timeless,
     version_of,
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 
 Row = EntityRow | RelationshipRow
+
+NATURE = Nature()
 
 # --- reads
 
@@ -95,6 +100,13 @@ def rows(state: Entities) -> Iterable[Row]:
 
 
 indexed_rows = rows
+worded = find
+
+
+def exported(state: Entities) -> Iterable[Row]:
+    """Return the entities, then the relationships between them, each oldest first."""
+    entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
+    return [*oldest_first(entities), *oldest_first(relationships)]
 
 
 def said(state: Entities, command: Relate) -> RelationshipRow | None:

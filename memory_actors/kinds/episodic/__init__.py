@@ -31,6 +31,8 @@ from memory_actors.kinds.episodic.decide import (
     decide,
 )
 from memory_actors.kinds.episodic.events import (
+    CompactionUndone,
+    EpisodeDeleted,
     EpisodeFinished,
     EpisodesCompressed,
     RowEvent,
@@ -40,6 +42,7 @@ from memory_actors.kinds.episodic.events import (
     registry,
     step_text,
 )
+from memory_actors.kinds.episodic.purging import returning, without
 from memory_actors.kinds.episodic.state import (
     Dump,
     Episodic,
@@ -55,8 +58,11 @@ from memory_actors.kinds.episodic.state import (
 )
 from memory_actors.kinds.kind import (
     Events,
+    Nature,
     Passage,
     Tally,
+    by_age,
+    deleting,
     its_content,
     none_at_hand,
     timeless,
@@ -66,6 +72,8 @@ from memory_actors.kinds.kind import (
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
 LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
 PART_CHARACTERS_MAX = 150  # of each text of a step
+
+NATURE = Nature(names_origins_by_text=True)
 
 # --- reads
 
@@ -99,6 +107,9 @@ def rows_of(state: Episodic, agent_id: str) -> Iterable[Row]:
 
 at_hand = none_at_hand
 indexed_rows = rows
+exported = by_age(rows)
+worded = find
+deleted = deleting(EpisodeDeleted)
 
 
 def chain(row: Row) -> str | None:
@@ -195,6 +206,8 @@ def _step(step: StepRow, events: Events) -> dict[str, Any]:
 
 
 # --- compaction
+
+UNDONE = CompactionUndone
 
 
 def whose(row: Row) -> str:

@@ -21,8 +21,11 @@ from memory_actors.kinds.compression import (
 )
 from memory_actors.kinds.kind import (
     Events,
+    Nature,
     Passage,
     Tally,
+    by_age,
+    deleting,
     its_content,
     its_session,
     none_at_hand,
@@ -70,8 +73,12 @@ from memory_actors.kinds.long_term.state import (
     initial,
     load,
     newer_ones,
+    returning,
+    without,
 )
 from memory_actors.kinds.phrasing import spoken
+
+NATURE = Nature()
 
 # --- reads
 
@@ -121,8 +128,13 @@ indexed_rows = rows
 chain = its_session
 sources = own_version
 content = its_content
+exported = by_age(rows)
+worded = find
+deleted = deleting(MemoryDeleted)
 
 # --- compaction
+
+UNDONE = CompactionUndone
 
 
 def whose(_row: Row) -> None:

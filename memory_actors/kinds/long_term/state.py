@@ -18,6 +18,8 @@ from immutables import Map, MapMutation
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.quota import Limits
 from memory_actors.kinds.compression import (
     Compactable,
     CompactedDraft,
@@ -43,6 +45,7 @@ from memory_actors.kinds.long_term.events import (
     registry,
 )
 from memory_actors.kinds.rows import Held, derived, new_row, updated_row
+from memory_actors.kinds.tainted import TaintedPast
 
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 
@@ -271,3 +274,29 @@ def as_it_was(life: Life[Row]) -> Restored:
         return summary_again(SummaryAdded, began, row)
     content = life.by_version[row.version].data.content
     return derived(MemoryRestored, row, content=content, keep=row.keep or life.compressed)
+
+
+def without(
+    past: TaintedPast, row: Row, _state: LongTerm, _limits: Limits
+) -> list[MemoryUpdated] | None:
+    """Return the event that makes a memory say what others have said of it last."""
+    then = _left(past)
+    if then is None or isinstance(then, SummaryAdded):
+        return None
+    # Said again even where nothing changes: what is not in its log was not purged.
+    if then.digest == row.digest:
+        return [MemoryUpdated(memory_id=row.memory_id, metadata=then.metadata)]
+    return [derived(MemoryUpdated, then, same=b"")]
+
+
+def returning(past: TaintedPast, _limits: Limits) -> list[Restored] | None:
+    """Return the event that brings an original back with what others have said of it."""
+    then = _left(past)
+    return None if then is None else [then]
+
+
+def _left(past: TaintedPast) -> Restored | None:
+    try:
+        return as_it_was(LIVES.last(past.memory_id, past.cleaned(MemoryAdded)))
+    except NotFoundError:
+        return None

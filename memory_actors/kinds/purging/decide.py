@@ -2,41 +2,42 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from eventlog import Dropped, Recorded
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.kinds import context, episodic, provenance
-from memory_actors.kinds.context.state import block
+from memory_actors.kinds import provenance
+from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging.command import Purge, made_of
 from memory_actors.kinds.purging.pasts import (
     Earlier,
-    TaintedPast,
     is_of,
     is_purged,
     purges_in,
     restates,
 )
-from memory_actors.kinds.purging.ways import WAYS, Way
+from memory_actors.kinds.tainted import TaintedPast
 
 
 class _Living(NamedTuple):
-    way: Way
+    kind: Kind
     row: Any
 
 
-def purge(command: Purge, states: Mapping[str, Any], limits: Limits) -> Sequence[Any]:
+def purge(
+    command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
+) -> Sequence[Any]:
     """Take what came from a source out of memories; no events if nothing did.
 
     `states` are those of the kinds by name.
     """
-    work = _Work(command, dict(states), limits)
+    work = _Work(command, kinds, dict(states), limits)
     for living in work.living():
         work.take_out(living)
     return work.events()
@@ -45,8 +46,11 @@ def purge(command: Purge, states: Mapping[str, Any], limits: Limits) -> Sequence
 class _Work:
     """A purge under way: the states as they become, and what has come of it."""
 
-    def __init__(self, command: Purge, states: dict[str, Any], limits: Limits):
+    def __init__(
+        self, command: Purge, kinds: Sequence[Kind], states: dict[str, Any], limits: Limits
+    ):
         self._command = command
+        self._kinds = kinds
         self._states = states
         self._limits = limits
         self._events: list[Any] = []
@@ -81,19 +85,19 @@ class _Work:
 
     def take_out(self, living: _Living) -> None:
         """Take the source's words out of one memory."""
-        way, row = living
+        kind, row = living
         if self._find(row.memory_id) is None:
             return  # it went with an entity
-        kind, past = way.kind, self._past(row.memory_id)
+        past = self._past(row.memory_id)
         if not any(map(self._is_relevant, past.events, repeat(purges_in(past.events)))):
             return
         if is_summary(row):
             self._undo(living)
             return
         left = provenance.of_past(row.memory_id, past.clean)
-        events = way.without(past, row, self._states[kind.NAME], self._limits)
+        events = kind.without(past, row, self._states[kind.NAME], self._limits)
         if events is None or not self._fits(kind, events, row):
-            self._delete(kind, way.deleted(row, self._states[kind.NAME]))
+            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
             return
         self._carry_out(kind, _said_by(left, kind, events))
         self._changed.append((kind.NAME, row.memory_id))
@@ -103,20 +107,19 @@ class _Work:
 
     def _undo(self, living: _Living) -> None:
         """Take a summary away, and bring back what it was made of, the newest first."""
-        way, row = living
-        assert way.undone is not None, "its kind has summaries"
-        self._delete(way.kind, [way.undone(memory_id=row.memory_id)])
+        row = living.row
+        kind = cast("CompactedKind", living.kind)  # it has summaries
+        self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
         if not self._command.bring_back:
             self._left_out += made_of(row.memory_id, self._command.past[row.memory_id])
             return
         for memory_id in reversed(made_of(row.memory_id, self._command.past[row.memory_id])):
             if self._find(memory_id) is None:
-                self._bring_back(way, memory_id)
+                self._bring_back(kind, memory_id)
 
-    def _bring_back(self, way: Way, memory_id: str) -> None:
-        assert way.returning is not None, "its kind has summaries"
-        kind, past = way.kind, self._past(memory_id)
-        events = way.returning(past, self._limits)
+    def _bring_back(self, kind: CompactedKind, memory_id: str) -> None:
+        past = self._past(memory_id)
+        events = kind.returning(past, self._limits)
         if events is None:
             # What it said is gone, and with it who said it; else all of it was the source's.
             if not past.events or any(isinstance(one.data, Dropped) for one in past.events):
@@ -150,12 +153,10 @@ class _Work:
         return is_of(recorded, self._command.source, self._command.trust)
 
     def _find(self, memory_id: str) -> _Living | None:
-        for way in WAYS:
-            kind, state = way.kind, self._states[way.kind.NAME]
-            # A heading is no memory, but has words.
-            row = block(state, memory_id) if kind is context else kind.find(state, memory_id)
+        for kind in self._kinds:
+            row = kind.worded(self._states[kind.NAME], memory_id)
             if row is not None:
-                return _Living(way, row)
+                return _Living(kind, row)
         return None
 
     def _delete(self, kind: Kind, events: Sequence[Any]) -> None:
@@ -185,8 +186,8 @@ class _Work:
 
 
 def _said_by(origins: Origins, kind: Kind, events: Sequence[Any]) -> Sequence[Any]:
-    """Return events that say a memory anew with its origins; an episode's texts have their own."""
-    if kind is episodic:
+    """Return events that say a memory anew with its origins, where they have not their own."""
+    if kind.NATURE.names_origins_by_text:
         return events
     return [
         msgspec.structs.replace(one, origins=origins) if hasattr(one, "origins") else one

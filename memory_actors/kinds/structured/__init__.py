@@ -20,10 +20,13 @@ from memory_actors.kinds.kind import (
     Command,
     Delete,
     Events,
+    Nature,
     Passage,
     Restore,
     Tally,
+    by_age,
     deciding,
+    deleting,
     no_chain,
     none_at_hand,
     own_version,
@@ -55,9 +58,11 @@ from memory_actors.kinds.structured.state import (
     registry,
     value_json,
     value_of,
+    without,
 )
 
 NAME = "structured"
+NATURE = Nature()
 
 # --- commands
 
@@ -291,3 +296,6 @@ at_hand = none_at_hand
 indexed_rows = rows
 chain = no_chain
 sources = own_version
+exported = by_age(rows)
+worded = find
+deleted = deleting(DocumentDeleted)

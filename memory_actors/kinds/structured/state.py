@@ -8,12 +8,14 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Events, Pruned
 from memory_actors.kinds.lives import Life, Lives
 from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, reworded, take_from
+from memory_actors.kinds.tainted import TaintedPast
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
 
@@ -248,3 +250,11 @@ LIVES = Lives("document", registry, initial, fold, find)
 def as_it_was(life: Life[Row]) -> DocumentRestored:
     """Return the event by which a document comes back."""
     return derived(DocumentRestored, life.row, value=value_of(life.row, life.by_version))
+
+
+def without(
+    past: TaintedPast, _row: Row, _state: Structured, _limits: Limits
+) -> list[DocumentRestored] | None:
+    """Return the event that makes a document what others have put."""
+    events = past.cleaned(DocumentPut, text="value")
+    return [as_it_was(LIVES.last(past.memory_id, events))] if events else None

@@ -267,7 +267,8 @@ class ContextDocument(ContextWriting):
         """Note that an entry was of use; in memory only."""
         check_name(entry_id, "entry_id")
         async with self._scope.live() as live:
-            live.note_read(entry_id, self._scope.now_us())
+            if entry_id in live.state.context.names:
+                live.note_read(entry_id, self._scope.now_us())
 
     async def blocks(self) -> list[DocumentBlock]:
         """Return headings and entries in order, with their own texts: `render` joins them."""

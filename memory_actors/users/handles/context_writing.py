@@ -32,13 +32,18 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
-from memory_actors.kinds.context.events import BlockImported, EntriesArchived, Section
+from memory_actors.kinds.context.events import (
+    BlockImported,
+    BlockInserted,
+    EntriesArchived,
+    Section,
+)
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import ContextState, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import After, Handle
+from memory_actors.users.handles.handle import After, Handle, taken
 from memory_actors.users.live_user import LiveUser
 
 
@@ -58,7 +63,7 @@ class ContextWriting(Handle):
     """Makes and carries out the commands about context documents."""
 
     kind: ClassVar[Kind] = context
-    takes = frozenset({"occurred_at", "pinned", "key"})
+    takes = taken(BlockInserted, "key")
     _delete_command = commands.DeleteEntry
 
     # --- as all kinds

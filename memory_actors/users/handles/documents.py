@@ -29,7 +29,7 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured.state import Row, Structured, document_text, value_json
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Handle, taken
 
 DEFAULT_COLLECTION = "default"
 
@@ -40,7 +40,7 @@ class Documents(Handle):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
     kind: ClassVar[Kind] = structured
-    takes = frozenset({"occurred_at", "pinned", "key"})
+    takes = taken(structured.DocumentPut)
     _delete_command = structured.DeleteDocument
     _restore_command = structured.RestoreDocuments
 

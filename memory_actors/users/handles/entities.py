@@ -29,6 +29,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
+from memory_actors.kinds.entity.events import EntityAdded
 from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
@@ -37,7 +38,7 @@ from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, New, as_record
+from memory_actors.users.handles.handle import Handle, New, as_record, taken
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
@@ -51,7 +52,7 @@ class EntityGraph(Handle):
     """
 
     kind: ClassVar[Kind] = entity
-    takes = frozenset({"occurred_at", "pinned", "key"})
+    takes = taken(EntityAdded, "key")
     _delete_command = entity.DeleteEntity
     _restore_command = entity.RestoreEntities
 

@@ -33,7 +33,7 @@ from memory_actors.users.handles.episode_parts import (
     step_texts,
     steps_of,
 )
-from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.handle import Written, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
@@ -60,7 +60,7 @@ class Episodes(Summarized):
     """
 
     kind: ClassVar[CompactedKind] = episodic
-    takes = frozenset({"occurred_at", "session_id", "pinned"})
+    takes = taken(EpisodeStarted)
     _delete_command = episodic.DeleteEpisode
     _restore_command = episodic.RestoreEpisodes
     _compress_command = episodic.CompressEpisodes

@@ -1,7 +1,7 @@
 """Long-term memories: facts, one by one or many at once."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, get_args
 
 import msgspec
@@ -12,7 +12,6 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
 from memory_actors.base.validation import (
     check_choice,
-    check_count,
     check_optional_name,
     content_bytes,
     own_metadata,
@@ -31,7 +30,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.handle import Written, checked_fields, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
@@ -40,6 +39,8 @@ from memory_actors.users.handles.summaries import (
 )
 from memory_actors.users.live_user import LiveUser
 
+_FIRST = ("content", "metadata", "session_id", "role", "pinned")
+_NOT_SAID = ("memory_id", "size_bytes", "digest", "occurred_at_us", "same")
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
@@ -47,12 +48,7 @@ class LongTermMemory(Summarized):
     """Facts, at most 10,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term
-    takes = frozenset(
-        {
-            "occurred_at", "session_id", "role", "pinned", "idempotency_key", "on_duplicate",
-            "times_seen", "last_seen_at",
-        }
-    )  # fmt: skip
+    takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
     _delete_command = long_term.DeleteMemory
     _restore_command = long_term.RestoreMemories
     _compress_command = long_term.CompressMemories
@@ -134,22 +130,18 @@ class LongTermMemory(Summarized):
         size_bytes = content_bytes(item.content)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
-        session_id = check_optional_name(item.session_id, "session_id")
-        role = check_optional_name(item.role, "role")
-        last_seen_us = time_us(item.last_seen_at, "last_seen_at")
+        fields, content = checked_fields(item, MemoryAdded), plain(item.content)
+        fields["session_id"] = fields["session_id"] or self._scope.session_id
         return MemoryAdded(
+            **fields,
             memory_id=memory_id or self._scope.new_id(now_us),
-            content=plain(item.content),
+            content=content,
             size_bytes=size_bytes,
-            digest=text_digest(spoken(plain(item.content), role)),
+            digest=text_digest(spoken(content, fields["role"])),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             metadata=own_metadata(item.metadata),
-            session_id=session_id or self._scope.session_id,
-            role=role,
-            pinned=item.pinned,
-            same=_normalised_digest(plain(item.content), role),
-            times_seen=check_count(item.times_seen, "times_seen", least=1),
-            last_seen_us=0 if last_seen_us is None else last_seen_us,
+            same=_normalised_digest(content, fields["role"]),
+            last_seen_us=time_us(item.last_seen_at, "last_seen_at") or 0,
         )
 
     def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
@@ -220,15 +212,19 @@ def _normalised_digest(content: str, role: str | None) -> bytes:
 
 def _request(command: AddMemories) -> bytes:
     """Return what tells one request from another: what the caller said, not the id it was given."""
-    said = [
-        (
-            memory.content,
-            memory.metadata,
-            memory.session_id,
-            memory.role,
-            memory.pinned,
-            memory.occurred_at_us if memory.occurred_at_us != command.now_us else None,
-        )
-        for memory in command.memories
-    ]
+    now_us = command.now_us
+    said = [(*_said_first(one, now_us), *_said_else(one)) for one in command.memories]
     return hashlib.sha256(msgspec.json.encode(said)).digest()
+
+
+def _said_first(memory: MemoryAdded, now_us: int) -> list[Any]:
+    """Return what each request says: the digests of a log are of just this, in this order."""
+    at_us = memory.occurred_at_us if memory.occurred_at_us != now_us else None
+    return [*(getattr(memory, name) for name in _FIRST), at_us]
+
+
+def _said_else(memory: MemoryAdded) -> Iterator[dict[str, Any]]:
+    """Yield the other fields that a caller has given, if there are any."""
+    fields = msgspec.to_builtins(memory)
+    if other := {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}:
+        yield other

@@ -15,7 +15,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Command, Kind
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Handle, taken
 
 DEFAULT_SESSION = "default"
 
@@ -28,7 +28,7 @@ class ShortTermMemory(Handle):
     """
 
     kind: ClassVar[Kind] = short_term
-    takes = frozenset({"occurred_at", "session_id", "role"})
+    takes = taken(short_term.MessageAdded)
     _delete_command = short_term.DeleteMessage
 
     @property

@@ -13,7 +13,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import working
 from memory_actors.kinds.kind import Command, Kind
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Handle, taken
 
 
 class WorkingMemory(Handle):
@@ -23,9 +23,8 @@ class WorkingMemory(Handle):
     """
 
     kind: ClassVar[Kind] = working
-    takes = frozenset({"key"})
+    takes = taken(working.KeySet)
     _delete_command = working.DeleteKey
-    _relaxed = True
 
     async def set(
         self,
@@ -58,7 +57,7 @@ class WorkingMemory(Handle):
                 row = live.state.working.held.get(check_name(key, "key"))
                 if row is None:
                     return default
-                live.touch(key)
+                live.touch(row.memory_id)
                 return json_copy(row.value, "value")
 
     async def delete(self, key: str) -> Receipt:

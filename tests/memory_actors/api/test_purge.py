@@ -23,7 +23,6 @@ from memory_actors import (
 )
 from memory_actors.api.finding import in_export_order
 from memory_actors.interchange import export_jsonl, import_jsonl
-from memory_actors.kinds.purging.ways import WAYS
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.users.handles.scope import Scope
 
@@ -119,10 +118,6 @@ async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> No
         assert (await user.entities.get("evil person")).origins == FROM_EVIL
         assert (await user.documents.get("evil key")).trust == "untrusted"
         assert (await user.episodes.recent())[0].origins == FROM_EVIL
-
-
-def test_every_kind_says_how_it_is_purged() -> None:
-    assert [way.kind.NAME for way in WAYS] == [kind.NAME for kind in KINDS]
 
 
 async def test_every_kind_is_exported(open_memory: Any) -> None:

@@ -1,0 +1,64 @@
+"""The past of a memory without the words of a source: a purge makes of it what is left."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import Recorded
+
+Past: TypeAlias = Sequence[Recorded[Any]]
+"""Every event about one memory, in order."""
+
+
+class TaintedPast(NamedTuple):
+    """Every event about one memory, and which of them have words of the source that is purged."""
+
+    memory_id: str
+    events: Past
+    tainted: Callable[[Recorded[Any]], bool]
+
+    @property
+    def clean(self) -> list[Recorded[Any]]:
+        """The events without those of the source."""
+        return [one for one in self.events if not self.tainted(one)]
+
+    def cleaned(
+        self,
+        begins: type[msgspec.Struct],
+        stays: Callable[[Any], bool] | None = None,
+        *,
+        text: str = "content",
+        **emptied: Any,
+    ) -> list[Recorded[Any]]:
+        """Return the events without the source's words, from a beginning on; [] if none is left.
+
+        A beginning of the source is kept, with these fields `emptied`, where a later event of
+        somebody else `stays` without it: one that begins the memory anew, or gives another `text`.
+        """
+
+        def gives_text(event: Any) -> bool:
+            own = getattr(event, "memory_id", None) == self.memory_id
+            return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
+
+        last = max(
+            (n for n, one in enumerate(self.events) if self._says(one, stays or gives_text)),
+            default=-1,
+        )
+        kept: list[Recorded[Any]] = []
+        begun = False
+        for place, one in enumerate(self.events):
+            is_beginning = isinstance(one.data, begins)
+            if not self.tainted(one):
+                kept.append(one)
+                begun = begun or is_beginning
+            elif is_beginning and not begun and place < last:
+                data: Any = replace(one.data, metadata={}, **emptied)
+                kept.append(replace(one, data=data))
+                begun = True
+        first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))
+        return kept[first:]
+
+    def _says(self, recorded: Recorded[Any], stays: Callable[[Any], bool]) -> bool:
+        return not self.tainted(recorded) and stays(recorded.data)
