@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.context.commands import (
@@ -17,7 +18,6 @@ from memory_actors.kinds.context.commands import (
     DocumentRoom,
     EditEntry,
     ImportBlock,
-    InsertBlock,
     PinEntries,
     RenameDocuments,
     RestoreEntries,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.given import Given, recorded
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import (
     ContextLimitError,
     InvalidInputError,
@@ -17,7 +18,6 @@ from memory_actors.base.errors import (
 from memory_actors.base.quota import Limits
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds import context
-from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.commands import (
     AddEntry,
     ArchiveEntries,
@@ -25,12 +25,9 @@ from memory_actors.kinds.context.commands import (
     DeleteDocuments,
     DeleteEntry,
     DocumentRoom,
-    EditBlock,
     EditEntry,
     ImportBlock,
-    InsertBlock,
     PinEntries,
-    RemoveBlock,
     RenameDocuments,
     RestoreEntries,
     TouchEntries,
@@ -101,7 +98,7 @@ class User:
             heading_id=f"h-{memory_id}", **fields,
         )  # fmt: skip
 
-    def change(self, *changes: commands.Change, **fields: Any) -> list[Any]:
+    def change(self, *changes: BlockChange, **fields: Any) -> list[Any]:
         return self.do(ChangeDocument, document=DOC, changes=changes, **fields)
 
     def archive(self, *ids: str, **fields: Any) -> list[str]:
