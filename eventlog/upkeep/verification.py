@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from eventlog.archive.archive import Archive
 from eventlog.archive.block import ArchiveBlock
-from eventlog.archive.segment import MissingSegment, SegmentId
+from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import EventLogError, KeyGone
+from eventlog.core.errors import EventLogError, KeyGone, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES

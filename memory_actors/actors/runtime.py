@@ -16,9 +16,9 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Returned
 from memory_actors.base.errors import BeingErasedError, SystemClosedError, WrongLoopError
 from memory_actors.base.privacy import reason
+from memory_actors.base.statistics import RuntimeStatistics
 
 SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
@@ -49,15 +49,6 @@ class Live(Protocol):
 
 
 L = TypeVar("L", bound=Live)
-
-
-class RuntimeStatistics(Returned, frozen=True):
-    """The number of live actors, and the bytes that they hold."""
-
-    live: int
-    live_bytes: int
-    activations: int
-    passivations: int
 
 
 @dataclass(slots=True, eq=False)

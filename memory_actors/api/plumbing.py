@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory_actors.api.user import UserMemory
+from memory_actors.base.context_documents import BlockChange, ContextReceipt
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt
-from memory_actors.base.reports import ContextReceipt
-from memory_actors.kinds.context.commands import Change
-from memory_actors.kinds.user_state import check_memory_type
+from memory_actors.base.validation import check_memory_type
 from memory_actors.users.handles.context_document import Base, ContextDocument
 from memory_actors.users.handles.summaries import Summarized
 
@@ -48,7 +47,7 @@ async def put_summary(user: UserMemory, memory: Memory) -> Receipt:
 async def note_synced(
     document: ContextDocument,
     base: Base,
-    changes: Sequence[Change] = (),
+    changes: Sequence[BlockChange] = (),
     *,
     expected: bytes | None = None,
     auto_archive: bool = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_actors.base.records import Memory
+from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.reports import Context, ContextPart
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import (
@@ -22,7 +22,6 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.user_state import MemoryType
 from memory_actors.search.choosing import Folding
 from memory_actors.search.indexes.words import words
 

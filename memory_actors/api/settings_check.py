@@ -12,12 +12,11 @@ from typing import Any, get_args
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
-from memory_actors.base.records import OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Tier
 from memory_actors.base.settings import Settings
 from memory_actors.base.tokens import ESTIMATES
 from memory_actors.base.validation import check_choice
 from memory_actors.compaction.schedule import check_expression
-from memory_actors.kinds.user_state import MemoryType
 
 Rule = Callable[[str, Any], None]
 """Raises InvalidInputError for the value of the setting of this name, if it is not what it must."""

@@ -16,12 +16,20 @@ from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, origin
-from memory_actors.base.records import Item, Metadata, OnDuplicate, Receipt, Tier, Time, Trust
+from memory_actors.base.records import (
+    Item,
+    MemoryType,
+    Metadata,
+    OnDuplicate,
+    Receipt,
+    Tier,
+    Time,
+    Trust,
+)
 from memory_actors.base.reports import Purged
-from memory_actors.base.validation import check_tier
+from memory_actors.base.validation import check_memory_type, check_tier
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
-from memory_actors.kinds.user_state import MemoryType, check_memory_type
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes

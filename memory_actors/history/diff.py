@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 from eventlog import Dropped, EventStore, Recorded, StreamHead
 from eventlog.core.records import OnDropped, to_us
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Memory
+from memory_actors.base.records import AsOf, Memory
 from memory_actors.base.reports import Change, Diff, Moment, WhyStep
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.past_user import AsOf, moment, state_at
+from memory_actors.history.past_user import moment, state_at
 from memory_actors.history.why import steps_of
 from memory_actors.kinds.events import BEGINS, ENDS, Effect
 from memory_actors.kinds.kind import Events, Kind, timeless

@@ -19,7 +19,7 @@ from memory_actors.api.plumbing import from_origins, put_block, put_summary
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import Episode, Item, Memory, Receipt, Step
+from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (
@@ -32,7 +32,6 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ImportReport, ReadLine
-from memory_actors.kinds.user_state import MemoryType
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
 from memory_actors.users.handles.handle import as_record

@@ -47,8 +47,9 @@ from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
-from memory_actors.base.records import Item, Memory, Origin
+from memory_actors.base.records import Item, Memory, MemoryType, Origin
 from memory_actors.base.validation import (
+    check_memory_type,
     check_optional_name,
     content_bytes,
     json_copy,
@@ -65,7 +66,6 @@ from memory_actors.interchange.parts import (
     parts_of,
     summary_parts,
 )
-from memory_actors.kinds.user_state import MemoryType, check_memory_type
 from memory_actors.users.handles.handle import OPTIONAL
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -5,7 +5,6 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +18,6 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
 from memory_actors.base.streams import user_of
-from memory_actors.base.validation import check_member
 from memory_actors.kinds import (
     account,
     context,
@@ -45,19 +43,6 @@ from memory_actors.kinds.short_term import ShortTerm
 from memory_actors.kinds.structured.state import Structured
 from memory_actors.kinds.working import Working
 
-
-class MemoryType(StrEnum):
-    """The kinds of memory. Every parameter that takes one also takes its string."""
-
-    WORKING = "working"
-    SHORT_TERM = "short_term"
-    LONG_TERM = "long_term"
-    ENTITY = "entity"
-    EPISODIC = "episodic"
-    STRUCTURED = "structured"
-    CONTEXT = "context"
-
-
 KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
 COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
 """The kinds whose old memories may become summaries."""
@@ -65,14 +50,6 @@ KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
 PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
 
 _logger = get_logger("memory_actors.user")
-
-
-def check_memory_type(value: MemoryType | str) -> MemoryType:
-    """Return a memory type from itself or its string.
-
-    :raises InvalidInputError: there is no such type.
-    """
-    return check_member(MemoryType, value, "memory type")
 
 
 LimitsByTier = Mapping[Tier | None, Limits]

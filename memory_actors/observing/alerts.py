@@ -19,9 +19,10 @@ import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, MissingExtraError
+from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import size
+from memory_actors.base.statistics import AlertStatistics
 from memory_actors.base.validation import checked_host
 
 if TYPE_CHECKING:
@@ -62,10 +63,6 @@ class Alert(Returned, frozen=True, kw_only=True):
             f"User has used {int(self.percent)} % of the {self.kind} quota: {used} of {limit} "
             f"{noun}. Delete old memories before it is full."
         )
-
-
-class AlertNotDeliveredError(MemoryActorsError):
-    """A sink gave an alert up: see the message for what the other side said."""
 
 
 class AlertSink(Protocol):
@@ -208,17 +205,6 @@ def _httpx() -> Any:
 
 
 # --- from posting to sending
-
-
-class AlertStatistics(Returned, frozen=True, kw_only=True):
-    """Counts of alerts by their fate. All but `posted` count an alert once for each sink."""
-
-    posted: int
-    waiting: int
-    delivered: int
-    failed: int
-    dropped: int
-    """Too many waited, or the dispatcher closed."""
 
 
 class AlertDispatcher:

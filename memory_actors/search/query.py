@@ -16,12 +16,12 @@ import numpy.typing as npt
 from memory_actors.base.filters import FilterPart
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
+from memory_actors.base.weights import Weights
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import Numbers, times
-from memory_actors.search.weights import Weights
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many

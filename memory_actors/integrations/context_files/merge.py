@@ -29,6 +29,7 @@ from enum import IntEnum
 from typing import Literal, TypeAlias, TypeVar
 
 from eventlog.core.records import Returned
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.errors import ContextFileError
 from memory_actors.kinds.context.alignment import (
     NewId,
@@ -40,7 +41,6 @@ from memory_actors.kinds.context.alignment import (
     new_block_id,
     runs,
 )
-from memory_actors.kinds.context.commands import Change
 from memory_actors.kinds.context.markdown import Block, entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
@@ -177,7 +177,7 @@ class Conflict(Returned, frozen=True):
 class Merged(Returned, frozen=True):
     """The outcome of a merge."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[BlockChange, ...]
     """Changes after which the document reads `text`."""
     text: str
     file_base: Base

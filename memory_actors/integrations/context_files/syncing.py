@@ -28,8 +28,8 @@ import anyio.to_thread
 from eventlog.core.records import Returned
 from memory_actors.api.plumbing import note_synced
 from memory_actors.base import text_files as files
+from memory_actors.base.context_documents import ContextEntry
 from memory_actors.base.errors import ContextFileError, StaleDocumentError, UnavailableError
-from memory_actors.base.reports import ContextEntry
 from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.markdown import heading_raw, render

@@ -1,11 +1,12 @@
 """The commands of context documents."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec.structs import replace
 
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds.context.events import BlockImported
 from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
@@ -15,33 +16,6 @@ FREE = 0.4
 BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate())
 
 # --- changes of one document
-
-
-class InsertBlock(msgspec.Struct, frozen=True):
-    """A new block."""
-
-    block_id: str
-    raw: str
-    heading: str | None
-    """The title of a heading, None for an entry."""
-    after: str | None
-    """The block it follows; None: it is the first."""
-
-
-class EditBlock(msgspec.Struct, frozen=True):
-    """Another text for a block."""
-
-    block_id: str
-    raw: str
-
-
-class RemoveBlock(msgspec.Struct, frozen=True):
-    """A block that goes."""
-
-    block_id: str
-
-
-Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
 class DocumentRoom(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +44,7 @@ class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """Carry out changes in their order, all or none. The first write makes a document."""
 
     document: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BlockChange, ...] = ()
     expected: bytes | None = None
     """The digest of the whole text that the caller saw."""
     base: tuple[tuple[str, bytes], ...] | None = None

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds.context.commands import (
@@ -19,7 +20,6 @@ from memory_actors.kinds.context.commands import (
     DocumentRoom,
     EditEntry,
     ImportBlock,
-    InsertBlock,
     PinEntries,
     RenameDocuments,
     RestoreEntries,

@@ -14,8 +14,8 @@ import anyio
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
+from memory_actors.base.errors import EmbedderClosedError
 from memory_actors.kinds.kind import Passage, version_of
-from memory_actors.search.embedding.batcher import EmbedderClosedError
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import Embeddings
 

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Final, TypeAlias
 
 from eventlog.files.datafile import sync_to_disk
-from memory_actors.base.errors import EmbedderError
+from memory_actors.base.errors import ModelInstallError
 from memory_actors.base.processes import ended, python
 from memory_actors.search.model.installed import (
     GRAPH_FILE,
@@ -64,10 +64,6 @@ _BY_HAND = (
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Called with the stage that begins and the part of the whole that is done, 0 to 1."""
-
-
-class ModelInstallError(EmbedderError):
-    """The model could not be fetched or built: the message says what to run next."""
 
 
 def install_model(

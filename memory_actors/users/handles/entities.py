@@ -8,6 +8,7 @@ import anyio.to_thread
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
+    Direction,
     Entity,
     Item,
     Metadata,
@@ -29,7 +30,7 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
-from memory_actors.kinds.entity.graph import Direction, relation_key
+from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived

@@ -9,6 +9,7 @@ import pytest
 from support.given import Given, recorded
 from support.proposing import proposing
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import (
     ContextLimitError,
     InvalidInputError,
@@ -19,7 +20,6 @@ from memory_actors.base.errors import (
 from memory_actors.base.quota import Limits
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds import context
-from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.commands import (
     AddEntry,
     ArchiveEntries,
@@ -27,12 +27,9 @@ from memory_actors.kinds.context.commands import (
     DeleteDocuments,
     DeleteEntry,
     DocumentRoom,
-    EditBlock,
     EditEntry,
     ImportBlock,
-    InsertBlock,
     PinEntries,
-    RemoveBlock,
     RenameDocuments,
     RestoreEntries,
     TouchEntries,
@@ -104,7 +101,7 @@ class User:
             heading_id=f"h-{memory_id}", **fields,
         )  # fmt: skip
 
-    def change(self, *changes: commands.Change, **fields: Any) -> list[Any]:
+    def change(self, *changes: BlockChange, **fields: Any) -> list[Any]:
         return self.do(ChangeDocument, document=DOC, changes=changes, **fields)
 
     def archive(self, *ids: str, **fields: Any) -> list[str]:
