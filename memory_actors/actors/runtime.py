@@ -104,7 +104,13 @@ class Runtime(Generic[L]):
             try:
                 yield slot.activation.result()
             finally:
-                self._leave(key, slot)
+                slot.users -= 1
+                if key in self._barred:
+                    self._barred[key].set()
+                slot.last_used_s = asyncio.get_running_loop().time()
+                if key in self._slots:
+                    self._unmeasured[key] = slot
+                    self._slots.move_to_end(key)
         finally:
             self._count(-1)
 
@@ -246,15 +252,6 @@ class Runtime(Generic[L]):
         await self._shrink()
         self._activations += 1
         return await self._activate(key)
-
-    def _leave(self, key: str, slot: _Slot[L]) -> None:
-        slot.users -= 1
-        if key in self._barred:
-            self._barred[key].set()
-        slot.last_used_s = asyncio.get_running_loop().time()
-        if key in self._slots:
-            self._unmeasured[key] = slot
-            self._slots.move_to_end(key)
 
     def _measure(self) -> None:
         """Ask those for their size that were used meanwhile: all parts of them are walked."""
